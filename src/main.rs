@@ -1,2 +1,10 @@
-//! Placeholder.
-fn main() {}
+//! The `snowbank` program: the command line of the library beside it.
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    snowbank::cli::main()
+}

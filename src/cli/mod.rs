@@ -1,0 +1,94 @@
+//! The command line: what each command takes, and the exit code that its outcome becomes.
+
+mod check;
+mod decode;
+mod layout;
+mod next;
+mod ping;
+mod range;
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Hand out batches of unique, time-sortable 64-bit IDs.
+#[derive(Debug, Parser)]
+#[command(name = "snowbank", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Fetch IDs from a daemon, one decimal ID per line.
+    Next(next::Arguments),
+    /// Take IDs apart into their instant and fields.
+    Decode(decode::Arguments),
+    /// The first and last ID that two instants can hold, for `WHERE id BETWEEN`.
+    Range(range::Arguments),
+    /// Show the table of presets, or the picture of one layout.
+    Layout(layout::Arguments),
+    /// Find every mistake in a configuration file.
+    Check(check::Arguments),
+    /// Ask a daemon whether it answers, and how fast.
+    Ping(ping::Arguments),
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
+    No(String),
+    /// Wrong use, or a refusal to start. Exit code 2.
+    Usage(String),
+}
+
+impl Failure {
+    /// Wraps anything that can be printed as wrong use.
+    pub fn usage(reason: impl fmt::Display) -> Self {
+        Failure::Usage(reason.to_string())
+    }
+
+    /// Wraps anything that can be printed as a "no".
+    pub fn no(reason: impl fmt::Display) -> Self {
+        Failure::No(reason.to_string())
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::No(format!("cannot write the output: {error}"))
+    }
+}
+
+/// What every command returns; output goes to the writer it is given.
+pub type Outcome = Result<(), Failure>;
+
+/// Runs the command line that the process was started with.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let mut out = io::stdout().lock();
+    let outcome = match arguments.command {
+        Command::Next(arguments) => next::run(&arguments, &mut out),
+        Command::Decode(arguments) => decode::run(&arguments, &mut out),
+        Command::Range(arguments) => range::run(&arguments, &mut out),
+        Command::Layout(arguments) => layout::run(&arguments, &mut out),
+        Command::Check(arguments) => check::run(&arguments, &mut out),
+        Command::Ping(arguments) => ping::run(&arguments, &mut out),
+    };
+    let _ = out.flush();
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::No(reason)) => {
+            eprintln!("snowbank: {reason}");
+            ExitCode::from(1)
+        }
+        Err(Failure::Usage(reason)) => {
+            eprintln!("snowbank: {reason}");
+            ExitCode::from(2)
+        }
+    }
+}
