@@ -1,0 +1,104 @@
+//! The error codes of an ERROR reply.
+
+use std::fmt;
+
+/// Why a request was refused. A later daemon may know further codes; see [`ErrorCode::from_u16`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum ErrorCode {
+    /// Length, body or flags do not fit.
+    Malformed = 1,
+    /// The kind of the request is unknown.
+    Unsupported = 2,
+    /// The count is 0 or above the daemon's `max_count`.
+    BadCount = 3,
+    /// No source has that index.
+    UnknownSource = 4,
+    /// AUTH is missing or wrong.
+    Unauthorized = 5,
+    /// The IDs cannot be had within the wait.
+    Exhausted = 6,
+    /// The daemon's clock is further behind than its `max_ahead`.
+    ClockBehind = 7,
+    /// The ceiling could not be made durable, or the worker ID is lost.
+    NoCeiling = 8,
+    /// The daemon is draining.
+    ShuttingDown = 9,
+    /// The daemon's connection limit is reached.
+    TooBusy = 10,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of their numbers.
+    pub const ALL: [Self; 10] = [
+        Self::Malformed,
+        Self::Unsupported,
+        Self::BadCount,
+        Self::UnknownSource,
+        Self::Unauthorized,
+        Self::Exhausted,
+        Self::ClockBehind,
+        Self::NoCeiling,
+        Self::ShuttingDown,
+        Self::TooBusy,
+    ];
+
+    /// The code with that number, or `None` for a number that version 1 does not define.
+    #[must_use]
+    pub fn from_u16(number: u16) -> Option<Self> {
+        Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
+    }
+
+    /// The number on the wire.
+    #[must_use]
+    pub fn to_u16(self) -> u16 {
+        self as u16
+    }
+
+    /// The name in the protocol's table, for logs and metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unsupported => "unsupported",
+            Self::BadCount => "bad_count",
+            Self::UnknownSource => "unknown_source",
+            Self::Unauthorized => "unauthorized",
+            Self::Exhausted => "exhausted",
+            Self::ClockBehind => "clock_behind",
+            Self::NoCeiling => "no_ceiling",
+            Self::ShuttingDown => "shutting_down",
+            Self::TooBusy => "too_busy",
+        }
+    }
+
+    /// Whether the daemon closes the connection after saying this. `malformed` closes only where the frame's length
+    /// was at fault ([`Parsed::BadLength`](super::Parsed::BadLength)), which the code alone does not tell.
+    #[must_use]
+    pub fn closes(self) -> bool {
+        matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ErrorCode;
+
+    #[test]
+    fn numbers_are_the_protocols() {
+        let numbers: Vec<u16> = ErrorCode::ALL.iter().map(|code| code.to_u16()).collect();
+        assert_eq!(numbers, (1..=10).collect::<Vec<u16>>());
+        for code in ErrorCode::ALL {
+            assert_eq!(ErrorCode::from_u16(code.to_u16()), Some(code));
+        }
+        assert_eq!(ErrorCode::from_u16(0), None);
+        assert_eq!(ErrorCode::from_u16(11), None);
+        assert_eq!(ErrorCode::from_u16(u16::MAX), None);
+    }
+}

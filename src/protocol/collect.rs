@@ -1,0 +1,199 @@
+//! The frames of one reply, put together and held to what was asked: the promises that a client can check itself.
+
+use super::info::{BadInfo, MAX_INFO_SIZE};
+use super::reply::{Reply, WireIds, WireRuns};
+use super::{Info, Next};
+use crate::layout::Run;
+
+/// The IDs of a whole reply, strictly increasing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Collected {
+    /// They came as runs: each of at least one ID, none beyond `u64`.
+    Runs(Vec<Run>),
+    /// They came one by one.
+    List(Vec<u64>),
+}
+
+/// Whether a reply is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// Another frame of the same reply follows.
+    More,
+    /// That was its last frame.
+    Done,
+}
+
+/// A reply that breaks the protocol's promises: the daemon is at fault and nothing of the reply can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadReply {
+    /// A frame of another kind than the request, or the reply's first frame, calls for.
+    #[error("the reply has a frame of the wrong kind")]
+    Kind,
+    /// A run of no IDs.
+    #[error("the reply has a run of no IDs")]
+    EmptyRun,
+    /// A run that ends beyond 64 bits.
+    #[error("the reply has a run from {first} that ends beyond 64 bits")]
+    Overflow {
+        /// The run's first ID.
+        first: u64,
+    },
+    /// An ID that is not above the one before it.
+    #[error("the reply's IDs do not increase: {next} follows {previous}")]
+    Order {
+        /// The ID before.
+        previous: u64,
+        /// The ID that should be above it.
+        next: u64,
+    },
+    /// More IDs than were asked for.
+    #[error("the reply has more than the {asked} IDs asked for")]
+    TooMany {
+        /// The count asked for.
+        asked: u32,
+    },
+    /// Fewer IDs than were asked for, without PARTIAL.
+    #[error("the reply has {found} IDs and {asked} were asked for")]
+    TooFew {
+        /// The IDs that came.
+        found: u32,
+        /// The count asked for.
+        asked: u32,
+    },
+    /// An INFO reply longer than [`MAX_INFO_SIZE`].
+    #[error("the INFO reply exceeds {MAX_INFO_SIZE} bytes")]
+    LongInfo,
+}
+
+/// Puts the frames of a reply to NEXT together. It keeps no more than the IDs asked for, whatever arrives.
+#[derive(Debug)]
+pub struct IdCollector {
+    asked: Next,
+    collected: Option<Collected>,
+    found: u32,
+    last: Option<u64>,
+}
+
+impl IdCollector {
+    /// Expects the reply to `asked`.
+    #[must_use]
+    pub fn new(asked: Next) -> Self {
+        Self { asked, collected: None, found: 0, last: None }
+    }
+
+    /// Adds the next frame.
+    ///
+    /// # Errors
+    /// [`BadReply`] if the frame does not fit the request or the frames before it.
+    pub fn add(&mut self, frame: &Reply<'_>) -> Result<Progress, BadReply> {
+        let more = match frame {
+            Reply::Runs { runs, more } if !self.asked.explicit => {
+                self.add_runs(runs)?;
+                *more
+            }
+            Reply::List { ids, more } => {
+                self.add_ids(ids)?;
+                *more
+            }
+            _ => return Err(BadReply::Kind),
+        };
+        if more {
+            return Ok(Progress::More);
+        }
+        if self.found < self.asked.count && !self.asked.partial {
+            return Err(BadReply::TooFew { found: self.found, asked: self.asked.count });
+        }
+        Ok(Progress::Done)
+    }
+
+    /// What was collected: the whole reply once [`add`](Self::add) has said [`Progress::Done`].
+    #[must_use]
+    pub fn finish(self) -> Collected {
+        self.collected.unwrap_or(Collected::Runs(Vec::new()))
+    }
+
+    fn add_runs(&mut self, runs: &WireRuns<'_>) -> Result<(), BadReply> {
+        let mut kept = match self.collected.take() {
+            None => Vec::with_capacity(runs.count().min(self.asked.count as usize)),
+            Some(Collected::Runs(kept)) => kept,
+            Some(Collected::List(_)) => return Err(BadReply::Kind),
+        };
+        for run in runs.iter() {
+            let last = end_of(&run)?;
+            self.count(run.first, last, run.count)?;
+            kept.push(run);
+        }
+        self.collected = Some(Collected::Runs(kept));
+        Ok(())
+    }
+
+    fn add_ids(&mut self, ids: &WireIds<'_>) -> Result<(), BadReply> {
+        let mut kept = match self.collected.take() {
+            None => Vec::with_capacity(ids.count().min(self.asked.count as usize)),
+            Some(Collected::List(kept)) => kept,
+            Some(Collected::Runs(_)) => return Err(BadReply::Kind),
+        };
+        for id in ids.iter() {
+            self.count(id, id, 1)?;
+            kept.push(id);
+        }
+        self.collected = Some(Collected::List(kept));
+        Ok(())
+    }
+
+    fn count(&mut self, first: u64, last: u64, count: u32) -> Result<(), BadReply> {
+        if let Some(previous) = self.last
+            && first <= previous
+        {
+            return Err(BadReply::Order { previous, next: first });
+        }
+        self.last = Some(last);
+        match self.found.checked_add(count) {
+            Some(found) if found <= self.asked.count => self.found = found,
+            _ => return Err(BadReply::TooMany { asked: self.asked.count }),
+        }
+        Ok(())
+    }
+}
+
+/// The last ID of a run as it came off the wire, if it has one and it fits.
+fn end_of(run: &Run) -> Result<u64, BadReply> {
+    let steps = run.count.checked_sub(1).ok_or(BadReply::EmptyRun)?;
+    if steps > 0 && run.stride == 0 {
+        return Err(BadReply::Order { previous: run.first, next: run.first });
+    }
+    // Two factors of 32 bits: the product fits.
+    (u64::from(steps) * run.stride).checked_add(run.first).ok_or(BadReply::Overflow { first: run.first })
+}
+
+/// Puts the frames of a reply to INFO together, [`MAX_INFO_SIZE`] at most.
+#[derive(Debug, Default)]
+pub struct InfoCollector {
+    json: Vec<u8>,
+}
+
+impl InfoCollector {
+    /// Adds the next frame.
+    ///
+    /// # Errors
+    /// [`BadReply`] if the frame is of another kind or the JSON grows beyond its limit.
+    pub fn add(&mut self, frame: &Reply<'_>) -> Result<Progress, BadReply> {
+        let Reply::Info { json, more } = frame else {
+            return Err(BadReply::Kind);
+        };
+        if self.json.len() + json.len() > MAX_INFO_SIZE {
+            return Err(BadReply::LongInfo);
+        }
+        self.json.extend_from_slice(json);
+        Ok(if *more { Progress::More } else { Progress::Done })
+    }
+
+    /// Reads what was collected.
+    ///
+    /// # Errors
+    /// [`BadInfo`] if it is not the JSON that INFO promises.
+    pub fn finish(self) -> Result<Info, BadInfo> {
+        Info::from_json(&self.json)
+    }
+}

@@ -1,0 +1,322 @@
+//! Replies: encoded by the server, parsed by the client.
+//!
+//! A reply longer than a frame is encoded one frame at a time, so that a server needs no more buffer than the socket
+//! drains: [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time, each frame but the last with `more`.
+
+use std::time::Duration;
+
+use super::frame::{self, Fault, Parsed, RawFrame};
+use super::{ErrorCode, MAX_PING_SIZE, MAX_REPLY_LENGTH, MIN_LENGTH};
+use crate::layout::Run;
+
+const RUNS: u8 = 0x81;
+const LIST: u8 = 0x82;
+const INFO: u8 = 0x83;
+const PONG: u8 = 0x84;
+const OK: u8 = 0x85;
+const ERROR: u8 = 0xff;
+
+const MORE: u8 = 0x01;
+
+const RUN_SIZE: usize = 16;
+const ID_SIZE: usize = 8;
+const ERROR_HEAD_SIZE: usize = 8;
+const MAX_BODY_SIZE: usize = (MAX_REPLY_LENGTH - MIN_LENGTH) as usize;
+
+/// The most runs that one RUNS frame carries.
+pub const RUNS_PER_FRAME: usize = MAX_BODY_SIZE / RUN_SIZE;
+
+/// The most IDs that one LIST frame carries.
+pub const IDS_PER_FRAME: usize = MAX_BODY_SIZE / ID_SIZE;
+
+/// The most bytes of message that [`encode_error`] sends: a line for a person, not a report.
+pub const MAX_MESSAGE_SIZE: usize = 1_024;
+
+/// One frame of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// IDs as runs.
+    Runs {
+        /// The runs, as they came: not yet checked against each other.
+        runs: WireRuns<'a>,
+        /// Another frame of this reply follows.
+        more: bool,
+    },
+    /// IDs one by one.
+    List {
+        /// The IDs, as they came: not yet checked against each other.
+        ids: WireIds<'a>,
+        /// Another frame of this reply follows.
+        more: bool,
+    },
+    /// JSON, to be read by [`Info::from_json`](super::Info::from_json) once it is all there.
+    Info {
+        /// The JSON, or a part of it.
+        json: &'a [u8],
+        /// Another frame of this reply follows.
+        more: bool,
+    },
+    /// The body of the PING.
+    Pong(&'a [u8]),
+    /// The answer to AUTH.
+    Ok,
+    /// The request is refused.
+    Error(ErrorReply<'a>),
+}
+
+/// The body of an ERROR frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ErrorReply<'a> {
+    /// The code's number; [`ErrorCode::from_u16`] knows those of version 1.
+    pub code: u16,
+    /// When to try again, or `None` where the daemon does not say (for `exhausted`: never at this size).
+    pub retry_after: Option<Duration>,
+    /// UTF-8 for a person, not checked.
+    pub message: &'a [u8],
+}
+
+/// The runs of one RUNS frame, read from its bytes as they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireRuns<'a>(&'a [[u8; RUN_SIZE]]);
+
+impl<'a> WireRuns<'a> {
+    /// How many runs; never none.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The runs in order. Counts and strides are what the bytes say, zero included.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Run> + use<'a> {
+        self.0.iter().map(|&[f0, f1, f2, f3, f4, f5, f6, f7, c0, c1, c2, c3, s0, s1, s2, s3]| Run {
+            first: u64::from_le_bytes([f0, f1, f2, f3, f4, f5, f6, f7]),
+            count: u32::from_le_bytes([c0, c1, c2, c3]),
+            stride: u32::from_le_bytes([s0, s1, s2, s3]).into(),
+        })
+    }
+}
+
+/// The IDs of one LIST frame, read from its bytes as they are asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WireIds<'a>(&'a [[u8; ID_SIZE]]);
+
+impl<'a> WireIds<'a> {
+    /// How many IDs; never none.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The IDs in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
+        self.0.iter().map(|&bytes| u64::from_le_bytes(bytes))
+    }
+}
+
+/// Parses the first reply frame in `bytes`.
+#[inline]
+pub fn parse(bytes: &[u8]) -> Parsed<Reply<'_>> {
+    frame::parse(bytes, MAX_REPLY_LENGTH, understand)
+}
+
+#[inline]
+fn understand<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
+    let more = frame.flags & MORE != 0;
+    match frame.kind {
+        RUNS => {
+            frame.check_flags(MORE)?;
+            let (runs, odd) = frame.body.as_chunks();
+            frame.check_body(!runs.is_empty() && odd.is_empty(), "16 bytes for each run, at least one")?;
+            Ok(Reply::Runs { runs: WireRuns(runs), more })
+        }
+        LIST => {
+            frame.check_flags(MORE)?;
+            let (ids, odd) = frame.body.as_chunks();
+            frame.check_body(!ids.is_empty() && odd.is_empty(), "8 bytes for each ID, at least one")?;
+            Ok(Reply::List { ids: WireIds(ids), more })
+        }
+        INFO => {
+            frame.check_flags(MORE)?;
+            frame.check_body(!frame.body.is_empty(), "JSON")?;
+            Ok(Reply::Info { json: frame.body, more })
+        }
+        PONG => {
+            frame.check_flags(0)?;
+            frame.check_body(frame.body.len() <= MAX_PING_SIZE, "at most 64 bytes")?;
+            Ok(Reply::Pong(frame.body))
+        }
+        OK => {
+            frame.check_flags(0)?;
+            frame.check_body(frame.body.is_empty(), "no bytes")?;
+            Ok(Reply::Ok)
+        }
+        ERROR => {
+            frame.check_flags(0)?;
+            understand_error(frame)
+        }
+        kind => Err(Fault::Kind { kind }),
+    }
+}
+
+fn understand_error<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
+    let Some((&[c0, c1, _, _, r0, r1, r2, r3], message)) = frame.body.split_first_chunk::<ERROR_HEAD_SIZE>()
+    else {
+        return Err(frame.body_fault("at least 8 bytes"));
+    };
+    let retry_after_ms = u32::from_le_bytes([r0, r1, r2, r3]);
+    Ok(Reply::Error(ErrorReply {
+        code: u16::from_le_bytes([c0, c1]),
+        retry_after: (retry_after_ms != 0).then(|| Duration::from_millis(retry_after_ms.into())),
+        message,
+    }))
+}
+
+/// Why a frame cannot say what it was asked to; nothing is appended then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unencodable {
+    /// A frame of IDs carries at least one.
+    #[error("a frame without IDs means nothing; send at least one run or ID")]
+    Empty,
+    /// More than one frame carries.
+    #[error("more runs or IDs than one frame carries; split them at {limit}")]
+    TooMany {
+        /// [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`].
+        limit: usize,
+    },
+    /// A run of no IDs.
+    #[error("a run of no IDs; a run's count is at least 1")]
+    EmptyRun,
+    /// The wire's stride has 32 bits.
+    #[error("stride {stride} exceeds the wire's 32 bits; send such IDs as a LIST")]
+    WideStride {
+        /// The run's stride.
+        stride: u64,
+    },
+}
+
+/// Appends one RUNS frame: 1 to [`RUNS_PER_FRAME`] runs; `more` if another frame of this reply follows.
+///
+/// # Errors
+/// [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
+#[inline]
+pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
+    if runs.is_empty() {
+        return Err(Unencodable::Empty);
+    }
+    if runs.len() > RUNS_PER_FRAME {
+        return Err(Unencodable::TooMany { limit: RUNS_PER_FRAME });
+    }
+    let start = out.len();
+    out.reserve(super::HEADER_SIZE + runs.len() * RUN_SIZE);
+    out.extend_from_slice(&frame::header(RUNS, flags(more), tag, runs.len() * RUN_SIZE));
+    for run in runs {
+        match encode_run(run) {
+            Ok(bytes) => out.extend_from_slice(&bytes),
+            Err(reason) => {
+                out.truncate(start);
+                return Err(reason);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[inline]
+fn encode_run(run: &Run) -> Result<[u8; RUN_SIZE], Unencodable> {
+    if run.count == 0 {
+        return Err(Unencodable::EmptyRun);
+    }
+    let stride = u32::try_from(run.stride).map_err(|_| Unencodable::WideStride { stride: run.stride })?;
+    let mut bytes = [0; RUN_SIZE];
+    bytes[..8].copy_from_slice(&run.first.to_le_bytes());
+    bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
+    bytes[12..].copy_from_slice(&stride.to_le_bytes());
+    Ok(bytes)
+}
+
+/// Appends one LIST frame: 1 to [`IDS_PER_FRAME`] IDs (take that many off a longer iterator); `more` if another frame
+/// of this reply follows.
+///
+/// # Errors
+/// [`Unencodable`] if there are no or too many IDs; `ids` has then been read to its end or one past the limit.
+pub fn encode_list_frame(
+    out: &mut Vec<u8>,
+    tag: u16,
+    ids: impl IntoIterator<Item = u64>,
+    more: bool,
+) -> Result<(), Unencodable> {
+    let start = out.len();
+    // The body's size is known only at its end; the header is written over then.
+    out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
+    let mut count = 0;
+    for id in ids {
+        if count == IDS_PER_FRAME {
+            out.truncate(start);
+            return Err(Unencodable::TooMany { limit: IDS_PER_FRAME });
+        }
+        out.extend_from_slice(&id.to_le_bytes());
+        count += 1;
+    }
+    if count == 0 {
+        out.truncate(start);
+        return Err(Unencodable::Empty);
+    }
+    let header = frame::header(LIST, flags(more), tag, count * ID_SIZE);
+    out[start..start + header.len()].copy_from_slice(&header);
+    Ok(())
+}
+
+/// Appends an INFO reply, in as many frames as the JSON needs; of an empty text, nothing.
+pub fn encode_info(out: &mut Vec<u8>, tag: u16, json: &[u8]) {
+    let mut parts = json.chunks(MAX_BODY_SIZE).peekable();
+    while let Some(part) = parts.next() {
+        out.extend_from_slice(&frame::header(INFO, flags(parts.peek().is_some()), tag, part.len()));
+        out.extend_from_slice(part);
+    }
+}
+
+/// Appends a PONG frame with the body of a parsed PING; a longer one is cut at [`MAX_PING_SIZE`].
+pub fn encode_pong(out: &mut Vec<u8>, tag: u16, body: &[u8]) {
+    let body = &body[..body.len().min(MAX_PING_SIZE)];
+    out.extend_from_slice(&frame::header(PONG, 0, tag, body.len()));
+    out.extend_from_slice(body);
+}
+
+/// Appends an OK frame.
+pub fn encode_ok(out: &mut Vec<u8>, tag: u16) {
+    out.extend_from_slice(&frame::header(OK, 0, tag, 0));
+}
+
+/// Appends an ERROR frame. `retry_after` goes out in whole milliseconds, rounded up and at least 1, because 0 is how
+/// the wire says `None`. A message is cut at [`MAX_MESSAGE_SIZE`].
+pub fn encode_error(
+    out: &mut Vec<u8>,
+    tag: u16,
+    code: ErrorCode,
+    retry_after: Option<Duration>,
+    message: &str,
+) {
+    let message = cut(message, MAX_MESSAGE_SIZE);
+    let retry_after_ms = retry_after.map_or(0, |wait| {
+        let wait_ms = wait.as_nanos().div_ceil(1_000_000).max(1);
+        u32::try_from(wait_ms).unwrap_or(u32::MAX)
+    });
+    out.extend_from_slice(&frame::header(ERROR, 0, tag, ERROR_HEAD_SIZE + message.len()));
+    out.extend_from_slice(&code.to_u16().to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    out.extend_from_slice(&retry_after_ms.to_le_bytes());
+    out.extend_from_slice(message.as_bytes());
+}
+
+/// The longest start of `text` that has at most `max_size` bytes and ends between two characters.
+fn cut(text: &str, max_size: usize) -> &str {
+    let mut end = text.len().min(max_size);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+fn flags(more: bool) -> u8 {
+    if more { MORE } else { 0 }
+}

@@ -1,0 +1,166 @@
+//! Requests: parsed by the server, encoded by the client.
+
+use std::time::Duration;
+
+use super::frame::{self, Fault, Parsed, RawFrame};
+use super::{MAX_PING_SIZE, MAX_REQUEST_LENGTH, MAX_TOKEN_SIZE};
+
+const NEXT: u8 = 0x01;
+const INFO: u8 = 0x02;
+const PING: u8 = 0x03;
+const AUTH: u8 = 0x04;
+
+const EXPLICIT: u8 = 0x01;
+const PARTIAL: u8 = 0x02;
+
+/// What a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// IDs.
+    Next(Next),
+    /// The daemon, its sources and limits.
+    Info,
+    /// The same bytes back, [`MAX_PING_SIZE`] at most.
+    Ping(&'a [u8]),
+    /// A token, 1 to [`MAX_TOKEN_SIZE`] bytes.
+    Auth(&'a [u8]),
+}
+
+/// A request for IDs. That the count is within the daemon's limits and the source exists is for the daemon to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    /// How many IDs.
+    pub count: u32,
+    /// The index of the source, as INFO lists it; 0 is the default source.
+    pub source: u16,
+    /// How long the daemon may wait for them.
+    pub wait: Wait,
+    /// Reply with every ID, not with runs.
+    pub explicit: bool,
+    /// Fewer IDs are welcome if the wait ends first.
+    pub partial: bool,
+}
+
+/// How long a daemon may wait for IDs that are not there yet; it caps this at its `max_wait`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    on_wire_ms: u16,
+}
+
+impl Wait {
+    /// The daemon's own `default_wait`.
+    pub const DEFAULT: Self = Self { on_wire_ms: u16::MAX };
+
+    /// Answer from what is there.
+    pub const NONE: Self = Self { on_wire_ms: 0 };
+
+    /// The longest wait that the wire can say.
+    pub const LONGEST: Duration = Duration::from_millis(u16::MAX as u64 - 1);
+
+    /// At most `limit`, in whole milliseconds rounded up; [`Wait::LONGEST`] for anything longer.
+    #[must_use]
+    pub fn at_most(limit: Duration) -> Self {
+        let limit_ms = limit.min(Self::LONGEST).as_nanos().div_ceil(1_000_000);
+        Self { on_wire_ms: limit_ms as u16 }
+    }
+
+    /// The limit asked for, or `None` for the daemon's default.
+    #[must_use]
+    pub fn limit(self) -> Option<Duration> {
+        (self != Self::DEFAULT).then(|| Duration::from_millis(self.on_wire_ms.into()))
+    }
+}
+
+/// Parses the first request in `bytes`.
+#[inline]
+pub fn parse(bytes: &[u8]) -> Parsed<Request<'_>> {
+    frame::parse(bytes, MAX_REQUEST_LENGTH, understand)
+}
+
+#[inline]
+fn understand<'a>(frame: &RawFrame<'a>) -> Result<Request<'a>, Fault> {
+    let size = frame.body.len();
+    match frame.kind {
+        NEXT => {
+            frame.check_flags(EXPLICIT | PARTIAL)?;
+            let &[c0, c1, c2, c3, s0, s1, w0, w1] = frame.body else {
+                return Err(frame.body_fault("8 bytes"));
+            };
+            Ok(Request::Next(Next {
+                count: u32::from_le_bytes([c0, c1, c2, c3]),
+                source: u16::from_le_bytes([s0, s1]),
+                wait: Wait { on_wire_ms: u16::from_le_bytes([w0, w1]) },
+                explicit: frame.flags & EXPLICIT != 0,
+                partial: frame.flags & PARTIAL != 0,
+            }))
+        }
+        INFO => {
+            frame.check_flags(0)?;
+            frame.check_body(size == 0, "no bytes")?;
+            Ok(Request::Info)
+        }
+        PING => {
+            frame.check_flags(0)?;
+            frame.check_body(size <= MAX_PING_SIZE, "at most 64 bytes")?;
+            Ok(Request::Ping(frame.body))
+        }
+        AUTH => {
+            frame.check_flags(0)?;
+            frame.check_body((1..=MAX_TOKEN_SIZE).contains(&size), "1 to 512 bytes")?;
+            Ok(Request::Auth(frame.body))
+        }
+        kind => Err(Fault::Kind { kind }),
+    }
+}
+
+/// Appends a NEXT frame.
+#[inline]
+pub fn encode_next(out: &mut Vec<u8>, tag: u16, next: &Next) {
+    let flags = if next.explicit { EXPLICIT } else { 0 } | if next.partial { PARTIAL } else { 0 };
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&frame::header(NEXT, flags, tag, 8));
+    bytes[8..12].copy_from_slice(&next.count.to_le_bytes());
+    bytes[12..14].copy_from_slice(&next.source.to_le_bytes());
+    bytes[14..].copy_from_slice(&next.wait.on_wire_ms.to_le_bytes());
+    out.extend_from_slice(&bytes);
+}
+
+/// Appends an INFO frame.
+pub fn encode_info(out: &mut Vec<u8>, tag: u16) {
+    out.extend_from_slice(&frame::header(INFO, 0, tag, 0));
+}
+
+/// Appends a PING frame.
+///
+/// # Errors
+/// [`TooLong`] if `body` has more than [`MAX_PING_SIZE`] bytes; nothing is appended then.
+pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLong> {
+    if body.len() > MAX_PING_SIZE {
+        return Err(TooLong { what: "a PING", size: body.len(), allowed: "at most 64" });
+    }
+    out.extend_from_slice(&frame::header(PING, 0, tag, body.len()));
+    out.extend_from_slice(body);
+    Ok(())
+}
+
+/// Appends an AUTH frame.
+///
+/// # Errors
+/// [`TooLong`] if `token` is empty or has more than [`MAX_TOKEN_SIZE`] bytes; nothing is appended then.
+pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), TooLong> {
+    if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
+        return Err(TooLong { what: "a token", size: token.len(), allowed: "1 to 512" });
+    }
+    out.extend_from_slice(&frame::header(AUTH, 0, tag, token.len()));
+    out.extend_from_slice(token);
+    Ok(())
+}
+
+/// A PING or a token of a size that the protocol does not carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{what} has {size} bytes; {allowed} are allowed")]
+pub struct TooLong {
+    what: &'static str,
+    size: usize,
+    allowed: &'static str,
+}
