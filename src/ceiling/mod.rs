@@ -1,0 +1,131 @@
+//! How far: the grant under which a source claims positions, and the seam behind which its ceiling is made durable.
+//!
+//! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
+//! below it is used. The daemon's keeper raises it in the background; a shard that meets it asks for more with
+//! [`Grant::want_more`].
+
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+
+use crate::clock::Now;
+use crate::layout::{Position, UnixMicros};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The positions that a source may claim, shared between its keeper and all shards.
+#[derive(Debug)]
+pub struct Grant {
+    /// Nothing at or above it is claimed. Rises while the grant is held.
+    ceiling: CachePadded<AtomicU64>,
+    /// Counts losses of the grant. Whoever kept positions from before a loss drops them.
+    generation: AtomicU64,
+    /// 1 while a claim waits for the ceiling to rise.
+    wanted: AtomicU64,
+}
+
+impl Grant {
+    /// A grant up to `ceiling`, which is durable already.
+    pub fn new(ceiling: Position) -> Self {
+        Grant {
+            ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
+            generation: AtomicU64::new(0),
+            wanted: AtomicU64::new(0),
+        }
+    }
+
+    /// The ceiling as of now; it may rise at any moment.
+    #[inline]
+    pub fn ceiling(&self) -> Position {
+        Position(self.ceiling.load(Ordering::Acquire))
+    }
+
+    /// Counts how often the grant was lost.
+    #[inline]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// Moves the ceiling up; it never comes down this way. `ceiling` must be durable already.
+    pub fn raise(&self, ceiling: Position) {
+        self.ceiling.fetch_max(ceiling.0, Ordering::Release);
+        self.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the grant away: nothing more can be claimed, and what shards had claimed ahead is dropped.
+    pub fn revoke(&self) {
+        self.ceiling.store(0, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Says that a claim met the ceiling. True the first time, when the keeper needs a nudge.
+    pub fn want_more(&self) -> bool {
+        self.wanted.swap(1, Ordering::Relaxed) == 0
+    }
+}
+
+/// How far ahead a ceiling is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CeilingRule {
+    /// How far above the wall clock the ceiling is set: what a sync may take before a request has to wait for it.
+    pub horizon: Duration,
+    /// No ceiling is set further above the wall clock than the ID clock may run.
+    pub max_ahead: Duration,
+    /// The length of one tick.
+    pub tick: Duration,
+}
+
+impl CeilingRule {
+    /// Up to which instant the next ceiling reaches. The design's formula:
+    /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms
+    /// and two ticks, at most the horizon: a crash loop gains less than the wall clock does.
+    pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
+        let two_ticks = self.tick.saturating_mul(2);
+        let horizon = self.horizon.max(two_ticks);
+        let margin = (uptime / 4).max(Duration::from_millis(10)).max(two_ticks).min(horizon);
+        let from_wall = now.after(horizon).wall;
+        let from_id_time = UnixMicros(id_time.0.saturating_add(crate::clock::micros(margin)));
+        from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall)
+    }
+}
+
+/// Why a store could not do what it was asked, in words for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreError(pub String);
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Where ceilings live. Called by the keeper's thread alone, so it may block.
+pub trait CeilingStore: Send {
+    /// Makes `ceiling` durable for the source of this index. On success, and only then, positions below it may be used.
+    ///
+    /// # Errors
+    /// When it cannot be said that the ceiling is durable. The caller goes on under the old one and tries again.
+    fn raise(&mut self, source: usize, ceiling: Position) -> Result<(), StoreError>;
+
+    /// Lowers the ceiling to the first position never claimed, at a clean stop. Nothing is claimed after it was tried.
+    ///
+    /// # Errors
+    /// When it cannot be said that the lower ceiling is durable; then the old one may stand.
+    fn trim(&mut self, source: usize, cursor: Position) -> Result<(), StoreError>;
+}
+
+/// Keeps no ceiling beyond the process's life. What is not covered then is said at start.
+#[derive(Debug, Default)]
+pub struct MemoryStore;
+
+impl CeilingStore for MemoryStore {
+    fn raise(&mut self, _source: usize, _ceiling: Position) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn trim(&mut self, _source: usize, _cursor: Position) -> Result<(), StoreError> {
+        Ok(())
+    }
+}

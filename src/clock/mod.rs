@@ -1,0 +1,216 @@
+//! When: the ID clock, one rule and one pure function.
+//!
+//! ```text
+//! id_time = min( max( believed wall, ride ), believed wall + max_ahead )
+//! ```
+//!
+//! [`Wall`] decides how much of the wall clock is believed (a large step forward is held), [`Ride`] is the line at half
+//! speed on which the ID clock goes on when the wall clock has fallen behind IDs already handed out, and [`id_time`] puts
+//! the two together. That the ID clock never goes below a position already claimed is decided where that position is
+//! known: in [`Source::window`](crate::source::Source::window).
+//!
+//! Nothing here reads a clock. [`os`] does, and only [`os`].
+
+pub mod os;
+
+use std::time::Duration;
+
+use crate::layout::UnixMicros;
+use crate::sync::{AtomicI64, Ordering};
+
+/// Microseconds on a clock that counts from the machine's boot, never steps, and goes on while the machine sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootMicros(pub i64);
+
+impl BootMicros {
+    /// This instant and `duration` on; saturates.
+    pub fn after(self, duration: Duration) -> BootMicros {
+        BootMicros(self.0.saturating_add(micros(duration)))
+    }
+
+    /// How long after `earlier` this is; zero if it is not.
+    pub fn since(self, earlier: BootMicros) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// One look at both clocks of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reading {
+    /// The wall clock, which may step in both directions, freeze or be wrong.
+    pub wall: UnixMicros,
+    /// The boot clock at the same moment.
+    pub boot: BootMicros,
+}
+
+impl Reading {
+    /// Wall − boot: constant while the wall clock runs at its proper speed, so that a change of it is a step.
+    pub fn offset_us(self) -> i64 {
+        self.wall.0.saturating_sub(self.boot.0)
+    }
+}
+
+/// A reading whose wall clock has been judged by [`Wall::believe`]. All that the ID clock goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock as far as it is believed.
+    pub wall: UnixMicros,
+    /// The boot clock at the same moment.
+    pub boot: BootMicros,
+}
+
+impl Now {
+    /// What `self` will be after `duration`, if no clock steps meanwhile.
+    pub fn after(self, duration: Duration) -> Now {
+        Now { wall: UnixMicros(self.wall.0.saturating_add(micros(duration))), boot: self.boot.after(duration) }
+    }
+}
+
+/// How far a forward step of the wall clock is believed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepRule {
+    /// A forward step of at most this much is believed at once.
+    pub max_step: Duration,
+    /// A larger one is believed when it has lasted this long.
+    pub step_hold: Duration,
+}
+
+/// The wall clock as far as the daemon believes it. One for each daemon, read by every shard, written by its keeper.
+///
+/// A step is measured against ID time carried forward by the boot clock, not against the last wall reading: a wall clock
+/// that went back and comes back is believed at once.
+#[derive(Debug)]
+pub struct Wall {
+    rule: StepRule,
+    /// Believed wall − boot, as of the last moment when the wall clock was not behind ID time. Microseconds.
+    carried_us: AtomicI64,
+}
+
+impl Wall {
+    /// Starts from a first reading, which is believed, or from an offset remembered from the same boot of the machine.
+    pub fn new(rule: StepRule, first: Reading, remembered_offset_us: Option<i64>) -> Self {
+        Wall { rule, carried_us: AtomicI64::new(remembered_offset_us.unwrap_or(first.offset_us())) }
+    }
+
+    /// Judges a reading. Lock-free, and the same answer for the same reading until the keeper observes anew.
+    #[inline]
+    pub fn believe(&self, reading: Reading) -> Now {
+        let carried_us = self.carried_us.load(Ordering::Relaxed);
+        let wall = if self.steps_ahead(reading, carried_us) {
+            UnixMicros(reading.boot.0.saturating_add(carried_us))
+        } else {
+            reading.wall
+        };
+        Now { wall, boot: reading.boot }
+    }
+
+    #[inline]
+    fn steps_ahead(&self, reading: Reading, carried_us: i64) -> bool {
+        reading.offset_us().saturating_sub(carried_us) > micros(self.rule.max_step)
+    }
+}
+
+/// What the keeper found when it looked at the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observed {
+    /// As expected.
+    Steady,
+    /// Behind ID time by this much: a step back, or a clock that stands.
+    Behind(Duration),
+    /// A step forward by this much, not believed yet.
+    Held(Duration),
+    /// A step forward that has lasted `step_hold` and is believed from now on.
+    Believed(Duration),
+}
+
+/// The keeper's part of [`Wall`]: looks at the clock about once a second and decides how long a step has lasted.
+#[derive(Debug)]
+pub struct StepWatch {
+    /// The highest wall time believed so far: where ID time stands at least.
+    highest: UnixMicros,
+    held_since: Option<BootMicros>,
+}
+
+impl StepWatch {
+    /// Starts at the wall time believed at `reading`.
+    pub fn new(wall: &Wall, reading: Reading) -> Self {
+        StepWatch { highest: wall.believe(reading).wall, held_since: None }
+    }
+
+    /// Looks once. The only writer of `wall`.
+    pub fn observe(&mut self, wall: &Wall, reading: Reading) -> Observed {
+        let carried_us = wall.carried_us.load(Ordering::Relaxed);
+        let step = Duration::from_micros(reading.offset_us().saturating_sub(carried_us).max(0) as u64);
+        if wall.steps_ahead(reading, carried_us) {
+            let since = *self.held_since.get_or_insert(reading.boot);
+            if reading.boot.since(since) < wall.rule.step_hold {
+                self.highest = self.highest.max(wall.believe(reading).wall);
+                return Observed::Held(step);
+            }
+            self.believe(wall, reading);
+            return Observed::Believed(step);
+        }
+        self.held_since = None;
+        if reading.wall < self.highest {
+            let behind_us = self.highest.0.saturating_sub(reading.wall.0);
+            return Observed::Behind(Duration::from_micros(behind_us as u64));
+        }
+        self.believe(wall, reading);
+        Observed::Steady
+    }
+
+    fn believe(&mut self, wall: &Wall, reading: Reading) {
+        wall.carried_us.store(reading.offset_us(), Ordering::Relaxed);
+        self.highest = self.highest.max(reading.wall);
+        self.held_since = None;
+    }
+}
+
+/// The line at half speed on which a source's ID clock rides while the wall clock is behind IDs already handed out.
+///
+/// `line(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is one atomic. It is only
+/// ever raised: a line below ID time says nothing, because the ID clock takes the higher of line and wall.
+#[derive(Debug)]
+pub struct Ride {
+    /// The line at boot 0, in microseconds of Unix time; `i64::MIN` when there is nothing to ride.
+    at_boot_us: AtomicI64,
+}
+
+impl Ride {
+    /// A line below everything: nothing to ride.
+    pub fn none() -> Self {
+        Ride { at_boot_us: AtomicI64::new(i64::MIN) }
+    }
+
+    /// Raises the line so that it stands at `base` at the moment `boot`.
+    pub fn raise_to(&self, base: UnixMicros, boot: BootMicros) {
+        self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn at(&self, boot: BootMicros) -> UnixMicros {
+        UnixMicros(self.at_boot_us.load(Ordering::Relaxed).saturating_add(boot.0 / 2))
+    }
+}
+
+/// The ID clock: the higher of the believed wall clock and the ride, at most `max_ahead` ahead of the former.
+#[inline]
+pub fn id_time(now: Now, ride: &Ride, max_ahead: Duration) -> UnixMicros {
+    let highest = UnixMicros(now.wall.0.saturating_add(micros(max_ahead)));
+    now.wall.max(ride.at(now.boot)).min(highest)
+}
+
+/// How long until the ID clock reaches `target`, if no clock steps meanwhile. Half speed counts
+/// twice, and the cap at `max_ahead` moves with the wall clock.
+pub fn until(now: Now, ride: &Ride, max_ahead: Duration, target: UnixMicros) -> Duration {
+    let by_wall_us = target.0.saturating_sub(now.wall.0);
+    let by_cap_us = by_wall_us.saturating_sub(micros(max_ahead));
+    let by_ride_us = target.0.saturating_sub(ride.at(now.boot).0).saturating_mul(2);
+    Duration::from_micros(by_wall_us.min(by_ride_us.max(by_cap_us)).max(0) as u64)
+}
+
+/// A duration in whole microseconds; saturates.
+#[inline]
+pub fn micros(duration: Duration) -> i64 {
+    i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}

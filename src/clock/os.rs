@@ -1,0 +1,43 @@
+//! The one file that reads the operating system's clocks.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::{BootMicros, Reading};
+use crate::layout::UnixMicros;
+
+/// A wall reading is good if the boot clock moved by at most this much around it. Longer means that the thread lost the
+/// processor, or the machine slept, between the two.
+const TORN_US: i64 = 1_000;
+/// How often a torn reading is taken again before the tightest one is used. Only a machine that takes the processor away
+/// every millisecond gets here.
+const ATTEMPTS: usize = 16;
+
+/// Looks at the wall clock and at the boot clock at one moment: the boot clock is read on both sides of the wall clock.
+#[inline]
+pub fn read() -> Reading {
+    let mut tightest: Option<(i64, Reading)> = None;
+    for _ in 0..ATTEMPTS {
+        let before = boot();
+        let wall = UnixMicros(micros(clock_gettime(ClockId::Realtime)));
+        let gap_us = boot().0 - before.0;
+        let reading = Reading { wall, boot: before };
+        if gap_us <= TORN_US {
+            return reading;
+        }
+        if tightest.is_none_or(|(gap, _)| gap_us < gap) {
+            tightest = Some((gap_us, reading));
+        }
+    }
+    tightest.map_or_else(|| unreachable!("at least one attempt is made"), |(_, reading)| reading)
+}
+
+/// The boot clock alone: goes on while the machine sleeps, and never steps.
+#[inline]
+pub fn boot() -> BootMicros {
+    BootMicros(micros(clock_gettime(ClockId::Boottime)))
+}
+
+#[inline]
+fn micros(time: Timespec) -> i64 {
+    time.tv_sec.saturating_mul(1_000_000).saturating_add(time.tv_nsec / 1_000)
+}

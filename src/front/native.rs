@@ -1,0 +1,190 @@
+//! Snowbank's own protocol, version 1, as a front-end.
+
+use std::time::Duration;
+
+use subtle::ConstantTimeEq;
+
+use super::{Ask, Facts, Form, Front, Granted, Step};
+use crate::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
+use crate::protocol::{ErrorCode, Next, Parsed, Request, request};
+use crate::source::line::Refusal;
+
+/// How many pipelined requests a look at their demand goes through. More than clients pipeline, and few enough that a
+/// look costs less than the claim it saves.
+const LOOK_AHEAD_REQUESTS: usize = 64;
+
+/// The native protocol on one connection.
+#[derive(Debug)]
+pub struct Native {
+    authorized: bool,
+}
+
+impl Native {
+    /// A new connection: not authorized if the daemon asks for a token.
+    pub fn new(facts: &Facts) -> Self {
+        Native { authorized: facts.tokens.is_empty() }
+    }
+
+    fn answer(&mut self, request: Request<'_>, tag: u16, facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Outcome {
+        match request {
+            Request::Ping(body) => reply::encode_pong(out, tag, body),
+            Request::Auth(token) => {
+                if !facts.tokens.is_empty() && !is_known(token, &facts.tokens) {
+                    let message = "the token is not one of the daemon's; check the client's token";
+                    reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
+                    return Outcome::Close;
+                }
+                self.authorized = true;
+                reply::encode_ok(out, tag);
+            }
+            Request::Info | Request::Next(_) if !self.authorized => {
+                let message = "this daemon asks for a token; send AUTH first";
+                reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
+                return Outcome::Close;
+            }
+            Request::Info => reply::encode_info(out, tag, &facts.info_json),
+            Request::Next(_) if draining => {
+                let message = "the daemon is stopping; ask another, or this one when it is back";
+                reply::encode_error(out, tag, ErrorCode::ShuttingDown, None, message);
+                return Outcome::Close;
+            }
+            Request::Next(next) => return check(&next, tag, facts, out),
+        }
+        Outcome::Answered
+    }
+}
+
+/// What became of one request.
+enum Outcome {
+    Answered,
+    Ids(Ask),
+    Close,
+}
+
+#[inline]
+fn check(next: &Next, tag: u16, facts: &Facts, out: &mut Vec<u8>) -> Outcome {
+    if next.count == 0 || next.count > facts.max_count {
+        let message = format!("found count {}, allowed 1 to {}; ask for a batch in parts", next.count, facts.max_count);
+        reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
+        return Outcome::Answered;
+    }
+    let source = usize::from(next.source);
+    if source >= facts.sources {
+        let message = format!("found source {source}, this daemon has 0 to {}; INFO lists them", facts.sources - 1);
+        reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
+        return Outcome::Answered;
+    }
+    Outcome::Ids(Ask {
+        source,
+        count: next.count.into(),
+        wait: next.wait.limit(),
+        partial: next.partial,
+        form: Form { tag, explicit: next.explicit },
+    })
+}
+
+/// Compares with every token in constant time, so that an answer's time says nothing about how much of one fits.
+fn is_known(token: &[u8], tokens: &[Vec<u8>]) -> bool {
+    tokens.iter().fold(subtle::Choice::from(0), |known, each| known | each.as_slice().ct_eq(token)).into()
+}
+
+impl Front for Native {
+    #[inline]
+    fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
+        match request::parse(bytes) {
+            Parsed::Incomplete => Step::Incomplete,
+            Parsed::BadLength(length) => {
+                let message = format!("found frame length {length}, allowed 4 to 1024; the stream is lost");
+                reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
+                Step::Close
+            }
+            Parsed::Frame { content: Err(fault), tag, consumed } => {
+                reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
+                Step::Answered { consumed }
+            }
+            Parsed::Frame { content: Ok(request), tag, consumed } => {
+                match self.answer(request, tag, facts, draining, out) {
+                    Outcome::Answered => Step::Answered { consumed },
+                    Outcome::Ids(ask) => Step::Ids { consumed, ask },
+                    Outcome::Close => Step::Close,
+                }
+            }
+        }
+    }
+
+    fn demand(&self, mut bytes: &[u8], source: usize, facts: &Facts) -> u64 {
+        let mut demand = 0;
+        for _ in 0..LOOK_AHEAD_REQUESTS {
+            let Parsed::Frame { content, consumed, .. } = request::parse(bytes) else {
+                break;
+            };
+            if let Ok(Request::Next(next)) = content
+                && usize::from(next.source) == source
+                && next.count <= facts.max_count
+            {
+                demand += u64::from(next.count);
+            }
+            bytes = &bytes[consumed..];
+        }
+        demand
+    }
+
+    #[inline]
+    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &mut Granted<'_>, rng: &mut fastrand::Rng) -> bool {
+        if form.explicit || ids.needs_list {
+            return grant_list(out, form, ids, rng);
+        }
+        let (now, later) = ids.runs.split_at(ids.runs.len().min(RUNS_PER_FRAME));
+        let encoded = reply::encode_runs_frame(out, form.tag, now, !later.is_empty());
+        debug_assert_eq!(encoded, Ok(()), "runs of a layout that needs no list fit the wire");
+        ids.runs = later;
+        later.is_empty()
+    }
+
+    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) {
+        let (code, retry_after, message) = in_words(refusal, source);
+        reply::encode_error(out, form.tag, code, retry_after, &message);
+    }
+}
+
+fn grant_list(out: &mut Vec<u8>, form: Form, ids: &mut Granted<'_>, rng: &mut fastrand::Rng) -> bool {
+    let more = ids.left() > IDS_PER_FRAME as u64;
+    let frame = std::iter::from_fn(|| ids.next_id(rng)).take(IDS_PER_FRAME);
+    let encoded = reply::encode_list_frame(out, form.tag, frame, more);
+    debug_assert_eq!(encoded, Ok(()), "a grant has at least one ID");
+    !more
+}
+
+/// The code, the time and the words for a refusal.
+fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, String) {
+    match refusal {
+        Refusal::Exhausted(Some(retry_after)) => (
+            ErrorCode::Exhausted,
+            Some(retry_after),
+            format!("source {source} cannot give that many within the wait; ask again later, wait longer or ask for fewer"),
+        ),
+        Refusal::Exhausted(None) => (
+            ErrorCode::Exhausted,
+            None,
+            format!("source {source} can never give that many within that wait; wait longer or ask for fewer"),
+        ),
+        Refusal::ClockBehind(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!("the wall clock is behind IDs that source {source} has handed out; check the machine's clock"),
+        ),
+        Refusal::NoCeiling => (
+            ErrorCode::NoCeiling,
+            Some(Duration::from_secs(1)),
+            format!("the ceiling of source {source} could not be made durable; check the daemon's storage"),
+        ),
+        Refusal::Ended => {
+            (ErrorCode::NoCeiling, None, format!("the layout of source {source} has come to the end of its life; change it"))
+        }
+        Refusal::Sealed => (
+            ErrorCode::ShuttingDown,
+            None,
+            String::from("the daemon is stopping; ask another, or this one when it is back"),
+        ),
+    }
+}

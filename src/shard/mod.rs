@@ -1,0 +1,67 @@
+//! One core's generator: for each source the current block, a ring of blocks claimed ahead, and the claims for what they
+//! do not hold.
+//!
+//! A [`Shard`] belongs to one thread; only its rings are shared, with siblings at the edge. It does no I/O: whoever drives
+//! it reads the clock once for each wake-up and passes it to [`Shard::wake`], then takes IDs, and after replies are flushed
+//! calls [`Shard::top_up`].
+//!
+//! Within one shard a source's IDs are handed out in increasing order, so that each connection's increase too: the current
+//! block lies below the ring, the ring below every later claim, and what turns out to lie below IDs already handed out is
+//! dropped.
+
+mod lane;
+mod ring;
+
+pub use lane::{Lane, Rings};
+pub use ring::{Block, RING_BLOCKS, Ring};
+
+use crate::clock::Now;
+
+/// Whether IDs increase within connections or over the whole daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// On each connection; over the daemon k-sorted. Shards claim ahead of demand.
+    Relaxed,
+    /// Over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed ahead.
+    Strict,
+}
+
+/// One core's generator of all sources.
+#[derive(Debug)]
+pub struct Shard {
+    index: usize,
+    lanes: Vec<Lane>,
+    rng: fastrand::Rng,
+}
+
+impl Shard {
+    /// A shard with a lane for each source, in the order of their indices.
+    pub fn new(index: usize, lanes: Vec<Lane>, seed: u64) -> Self {
+        Shard { index, lanes, rng: fastrand::Rng::with_seed(seed) }
+    }
+
+    /// Which shard this is.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Starts a wake-up: from here on claims go by `now`, and blocks that are too old by it are dropped.
+    pub fn wake(&mut self, now: Now) {
+        for lane in &mut self.lanes {
+            lane.wake(now);
+        }
+    }
+
+    /// The lane of a source, with the randomness that its calls want.
+    #[inline]
+    pub fn lane(&mut self, source: usize) -> Option<(&mut Lane, &mut fastrand::Rng)> {
+        Some((self.lanes.get_mut(source)?, &mut self.rng))
+    }
+
+    /// Ends a wake-up: claims ahead what the demand of late suggests. Off the request's path.
+    pub fn top_up(&mut self) {
+        for lane in &mut self.lanes {
+            lane.top_up(&mut self.rng);
+        }
+    }
+}

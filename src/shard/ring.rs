@@ -1,0 +1,106 @@
+//! Blocks of IDs claimed ahead of demand, and the lock-free ring in which a shard keeps them.
+
+use crossbeam::utils::CachePadded;
+
+use crate::layout::{Numbering, Position, Run};
+use crate::source::Span;
+use crate::sync::{ArrayQueue, AtomicU64, Ordering};
+
+/// How many blocks a ring holds. What a shard claims ahead is cut to fit.
+pub const RING_BLOCKS: usize = 64;
+
+/// Consecutive IDs of one tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The position of the first ID: positions of one block are consecutive too.
+    pub position: Position,
+    /// The first ID.
+    pub first: u64,
+    /// The distance between two IDs.
+    pub stride: u64,
+    /// How many. Zero when used up; the position is then that after the last.
+    pub count: u32,
+}
+
+impl Block {
+    /// A used-up block: nothing handed out so far.
+    pub const EMPTY: Block = Block { position: Position(0), first: 0, stride: 0, count: 0 };
+
+    /// The block at the front of `span`, of at most `most` IDs; `None` when the span is used up. Moves the span on.
+    pub fn cut(numbering: &Numbering, span: &mut Span, most: u64) -> Option<Block> {
+        if span.count == 0 {
+            return None;
+        }
+        let run = numbering.run_at(span.from, span.count.min(most));
+        let block = Block { position: span.from, first: run.first, stride: run.stride, count: run.count };
+        span.from = Position(span.from.0 + u64::from(run.count));
+        span.count -= u64::from(run.count);
+        Some(block)
+    }
+
+    /// Takes up to `most` IDs off the front; `None` when there are none.
+    #[inline]
+    pub fn take(&mut self, most: u64) -> Option<Run> {
+        if self.count == 0 {
+            return None;
+        }
+        let count = most.min(u64::from(self.count)) as u32;
+        let run = Run { first: self.first, count, stride: self.stride };
+        self.count -= count;
+        self.position.0 += u64::from(count);
+        // The last step of a block may leave the ID space; the result is not used then.
+        self.first = self.first.wrapping_add(u64::from(count).wrapping_mul(self.stride));
+        Some(run)
+    }
+
+    /// The position after its last.
+    #[inline]
+    pub fn end(&self) -> Position {
+        Position(self.position.0 + u64::from(self.count))
+    }
+}
+
+/// One shard's blocks of one source. Filled by its own shard, in increasing order; emptied by it, and by siblings at the
+/// edge.
+#[derive(Debug)]
+pub struct Ring {
+    blocks: ArrayQueue<Block>,
+    /// IDs in `blocks`, or a little more for a moment: raised before a push, lowered after a pop.
+    ids: CachePadded<AtomicU64>,
+}
+
+impl Default for Ring {
+    fn default() -> Self {
+        Ring { blocks: ArrayQueue::new(RING_BLOCKS), ids: CachePadded::new(AtomicU64::new(0)) }
+    }
+}
+
+impl Ring {
+    /// Adds a block at the end. False when the ring is full: the block's IDs are skipped then.
+    pub fn push(&self, block: Block) -> bool {
+        self.ids.fetch_add(u64::from(block.count), Ordering::Relaxed);
+        let pushed = self.blocks.push(block).is_ok();
+        if !pushed {
+            self.ids.fetch_sub(u64::from(block.count), Ordering::Relaxed);
+        }
+        pushed
+    }
+
+    /// Takes the first block.
+    pub fn pop(&self) -> Option<Block> {
+        let block = self.blocks.pop()?;
+        self.ids.fetch_sub(u64::from(block.count), Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// About how many IDs are in it.
+    #[inline]
+    pub fn ids(&self) -> u64 {
+        self.ids.load(Ordering::Relaxed)
+    }
+
+    /// Drops all blocks. Their IDs are skipped.
+    pub fn clear(&self) {
+        while self.pop().is_some() {}
+    }
+}

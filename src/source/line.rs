@@ -1,0 +1,397 @@
+//! The line: requests that want more positions than a source's window holds, in order of admission.
+//!
+//! A request is admitted if it can be had by its deadline after all that was admitted before it, and refused at once
+//! otherwise. Whoever advances the line, on whichever shard, claims for its heads, so that order holds across shards and
+//! no shard waits for another's thread. The lock is taken only by requests that have to wait and by the wake-up of a tick;
+//! a request that is served at once reads an atomic here.
+//!
+//! Small requests pass the large ones, so that one connection that streams at the ceiling leaves single IDs on others
+//! within a tick or two. Two measures keep that from breaking a promise already given:
+//! - large requests leave the last [`PASSING_SHARE`] of a tick for small ones until the next tick (nothing is lost: the
+//!   cursor may lag by the burst window);
+//! - each large request knows its slack, the positions by which it could finish later and still be in time. Small ones
+//!   pass while the least slack of all large ones is not used up, and line up with them otherwise. A request admitted
+//!   behind others counts on [`RESERVED_SHARE`] less than the whole rate, so that there is slack.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+
+use super::{Bound, Source, Span, Window};
+use crate::clock::{BootMicros, Now};
+use crate::layout::Position;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+
+/// One part in so many of a tick is kept for requests of at most that size, at least one ID.
+const PASSING_SHARE: u64 = 16;
+/// One part in so many of the rate is not promised to requests that are admitted behind others.
+const RESERVED_SHARE: u64 = 64;
+
+/// Names a request that waits in one source's line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+/// What a waiting request asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// How many positions it still wants.
+    pub count: u64,
+    /// Until when it waits.
+    pub due: BootMicros,
+    /// Whether fewer are welcome if the wait ends first.
+    pub partial: bool,
+    /// The shard on which it waits.
+    pub shard: usize,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The positions cannot be had by the deadline. `Some`: ask again after this long; `None`: never at this size.
+    Exhausted(Option<Duration>),
+    /// The wall clock is too far behind; IDs flow again after this long.
+    ClockBehind(Duration),
+    /// The ceiling was not raised in time.
+    NoCeiling,
+    /// The layout's life is over.
+    Ended,
+    /// The source was sealed: the daemon stops.
+    Sealed,
+}
+
+/// A request whose wait is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// Which one.
+    pub ticket: Ticket,
+    /// What was claimed for it, increasing. Skipped for ever if the request was refused.
+    pub spans: Vec<Span>,
+    /// `None` if it got all it wanted, or some and that is welcome.
+    pub refusal: Option<Refusal>,
+}
+
+/// How the line tells others what happened; called without its lock held.
+pub trait Signals {
+    /// Requests of that shard are finished: collect them.
+    fn finished(&self, shard: usize);
+    /// A request waits for the ceiling: raise it.
+    fn ceiling_reached(&self);
+}
+
+#[derive(Debug)]
+struct Entry {
+    ticket: Ticket,
+    wish: Wish,
+    spans: Vec<Span>,
+    /// Small requests may pass while `passed_ids` stays at or below this. Of no meaning for a small one.
+    passing_limit: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Served first; each has been let past all of `large`.
+    small: VecDeque<Entry>,
+    large: VecDeque<Entry>,
+    /// Finished and not yet collected, with the shard that waits for them.
+    finished: Vec<(usize, Finished)>,
+    next_ticket: u64,
+}
+
+impl Queue {
+    fn waiting(&self) -> impl Iterator<Item = &Entry> {
+        self.small.iter().chain(&self.large)
+    }
+}
+
+/// Whether a request may be served before those that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passage {
+    /// Nobody waits.
+    Free,
+    /// It is let past large requests, and counted against their slack.
+    Counted,
+    /// It has to line up.
+    Closed,
+}
+
+/// The waiting requests of one source.
+#[derive(Debug)]
+pub struct Line {
+    queue: Mutex<Queue>,
+    /// IDs admitted and not yet claimed.
+    admitted: CachePadded<AtomicU64>,
+    /// Those of them that small requests wait for.
+    admitted_small: AtomicU64,
+    /// IDs that were let past large requests since the start.
+    passed_ids: AtomicU64,
+    /// The least `passing_limit` of all large requests; `u64::MAX` when there are none.
+    passing_limit: AtomicU64,
+    /// The largest request that may pass.
+    small_ids: u64,
+    /// What large requests leave of a tick for small ones.
+    left_for_small: u64,
+}
+
+impl Line {
+    pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
+        let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
+        // Without a burst window what is left of a tick is lost with it.
+        let rolls_over = burst_window >= tick;
+        Line {
+            queue: Mutex::new(Queue::default()),
+            admitted: CachePadded::new(AtomicU64::new(0)),
+            admitted_small: AtomicU64::new(0),
+            passed_ids: AtomicU64::new(0),
+            passing_limit: AtomicU64::new(u64::MAX),
+            small_ids,
+            left_for_small: if rolls_over { small_ids } else { 0 },
+        }
+    }
+
+    /// IDs admitted and not yet claimed.
+    #[inline]
+    pub fn admitted_ids(&self) -> u64 {
+        self.admitted.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request of this size may be served before those that wait.
+    #[inline]
+    pub(super) fn passage(&self, count: u64) -> Passage {
+        if self.admitted_ids() == 0 {
+            Passage::Free
+        } else if self.admitted_small.load(Ordering::Relaxed) == 0 && self.passes(count) {
+            Passage::Counted
+        } else {
+            Passage::Closed
+        }
+    }
+
+    /// Counts a request as let past the large ones, if it is small and their slack allows it.
+    #[cold]
+    fn passes(&self, count: u64) -> bool {
+        if count > self.small_ids {
+            return false;
+        }
+        let limit = self.passing_limit.load(Ordering::Relaxed);
+        let passed = self.passed_ids.fetch_add(count, Ordering::Relaxed) + count;
+        if passed > limit {
+            self.passed_ids.fetch_sub(count, Ordering::Relaxed);
+        }
+        passed <= limit
+    }
+
+    /// Takes back a counted passage that found nothing left.
+    pub(super) fn uncount_passage(&self, count: u64) {
+        self.passed_ids.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// Takes `entry` out of the counts of what waits.
+    fn uncount(&self, ids: u64, small: bool) {
+        self.admitted.fetch_sub(ids, Ordering::Relaxed);
+        if small {
+            self.admitted_small.fetch_sub(ids, Ordering::Relaxed);
+        }
+    }
+
+    /// Recomputes what depends on which large requests wait. Called with the lock held, after entries left.
+    fn settle(&self, queue: &Queue) {
+        let limit = queue.large.iter().map(|entry| entry.passing_limit).min().unwrap_or(u64::MAX);
+        self.passing_limit.store(limit, Ordering::Relaxed);
+    }
+}
+
+impl Source {
+    /// Lets a request wait for its positions. The caller advances the line at once: what waits for others only may have
+    /// its turn already.
+    ///
+    /// # Errors
+    /// The refusal, at once, if the positions cannot be had by the deadline after what was admitted before.
+    pub fn admit(&self, window: &Window, wish: Wish) -> Result<Ticket, Refusal> {
+        match window.bound {
+            Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
+            Bound::Sealed => return Err(Refusal::Sealed),
+            Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
+            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
+        }
+        let mut queue = self.line.lock();
+        let small = wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
+        let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
+        let slack = self.slack(window, &wish, before.load(Ordering::Relaxed))?;
+        let ticket = Ticket(queue.next_ticket);
+        queue.next_ticket += 1;
+        self.line.admitted.fetch_add(wish.count, Ordering::Relaxed);
+        let passing_limit = self.line.passed_ids.load(Ordering::Relaxed).saturating_add(slack);
+        let entry = Entry { ticket, wish, spans: Vec::new(), passing_limit };
+        if small {
+            self.line.admitted_small.fetch_add(wish.count, Ordering::Relaxed);
+            queue.small.push_back(entry);
+        } else {
+            self.line.passing_limit.fetch_min(passing_limit, Ordering::Relaxed);
+            queue.large.push_back(entry);
+        }
+        Ok(ticket)
+    }
+
+    /// By how many positions the request could finish later and still be in time, behind `before` positions admitted
+    /// already.
+    fn slack(&self, window: &Window, wish: &Wish, before: u64) -> Result<u64, Refusal> {
+        let edge = self.edge_after(window.now, wish.due.since(window.now.boot)).0;
+        let at_hand = self.edge_at(window.id_time).0;
+        let reserved = if before == 0 { 0 } else { edge.saturating_sub(at_hand) / RESERVED_SHARE };
+        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
+        let turn = cursor.saturating_add(before);
+        let finish = turn.saturating_add(wish.count);
+        if finish.saturating_add(reserved) <= edge || wish.partial && turn < edge {
+            return Ok(edge.saturating_sub(finish));
+        }
+        if wish.count > edge.saturating_sub(window.floor.0) {
+            return Err(Refusal::Exhausted(None));
+        }
+        let short = finish.saturating_add(reserved) - edge;
+        Err(Refusal::Exhausted(Some(self.ticks_last(window, short.div_ceil(self.numbering.ids_per_tick())))))
+    }
+
+    /// How long the next `ticks` ticks last: twice as long while the ID clock rides.
+    fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
+        let riding = if window.id_time > window.now.wall { 2 } else { 1 };
+        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(riding)).unwrap_or(u32::MAX))
+    }
+
+    /// Claims what there is for those that wait, in their order, ends waits that are over, and says after how long it
+    /// wants to be called again; `None` if nobody waits.
+    pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
+        let window = self.window(now);
+        let mut queue = self.line.lock();
+        let collected_before = queue.finished.len();
+        self.feed_small(&window, &mut queue, rng);
+        self.feed_large(&window, &mut queue, rng);
+        self.end_waits(&window, &mut queue);
+        let mut shards: Vec<usize> = queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
+        if !shards.is_empty() {
+            self.line.settle(&queue);
+        }
+        let next = self.next_event(&window, &queue);
+        drop(queue);
+
+        shards.sort_unstable();
+        shards.dedup();
+        for shard in shards {
+            signals.finished(shard);
+        }
+        if next.is_some() && window.bound == Bound::Ceiling && self.grant.want_more() {
+            signals.ceiling_reached();
+        }
+        next
+    }
+
+    fn feed_small(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        while let Some(head) = queue.small.front_mut() {
+            if !self.feed(window, head, window.edge, true, rng) {
+                return;
+            }
+            queue.finished.extend(queue.small.pop_front().map(|entry| entry.finish(None)));
+        }
+    }
+
+    fn feed_large(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        let left = Position(window.edge.0.saturating_sub(self.line.left_for_small));
+        let next_tick = window.now.boot.after(self.next_tick_in(window));
+        while let Some(head) = queue.large.front_mut() {
+            let last_chance = head.wish.due <= next_tick;
+            let limit = if last_chance { window.edge } else { left };
+            if !self.feed(window, head, limit, false, rng) {
+                return;
+            }
+            queue.finished.extend(queue.large.pop_front().map(|entry| entry.finish(None)));
+        }
+    }
+
+    /// Claims for one request below `limit`; true when it has all it wants.
+    fn feed(
+        &self,
+        window: &Window,
+        entry: &mut Entry,
+        limit: Position,
+        small: bool,
+        rng: &mut fastrand::Rng,
+    ) -> bool {
+        let Some(span) = self.claim_some(window, 1, entry.wish.count, limit, rng) else {
+            return false;
+        };
+        self.line.uncount(span.count, small);
+        entry.wish.count -= span.count;
+        match entry.spans.last_mut() {
+            Some(last) if last.end() == span.from => last.count += span.count,
+            _ => entry.spans.push(span),
+        }
+        entry.wish.count == 0
+    }
+
+    fn end_waits(&self, window: &Window, queue: &mut Queue) {
+        let is_over = |entry: &Entry| entry.wish.due <= window.now.boot || window.bound == Bound::Sealed;
+        if !queue.waiting().any(is_over) {
+            return;
+        }
+        let Queue { small, large, finished, .. } = queue;
+        for (waiting, small) in [(small, true), (large, false)] {
+            let (over, still): (VecDeque<Entry>, VecDeque<Entry>) = waiting.drain(..).partition(is_over);
+            *waiting = still;
+            for entry in over {
+                self.line.uncount(entry.wish.count, small);
+                let satisfied = entry.wish.partial && !entry.spans.is_empty();
+                let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
+                finished.push(entry.finish(refusal));
+            }
+        }
+    }
+
+    fn refusal_at_deadline(&self, window: &Window) -> Refusal {
+        match window.bound {
+            Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
+            Bound::Ceiling => Refusal::NoCeiling,
+            Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
+            Bound::Ended => Refusal::Ended,
+            Bound::Sealed => Refusal::Sealed,
+        }
+    }
+
+    fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
+        let due = queue.waiting().map(|entry| entry.wish.due).min()?;
+        Some(self.next_tick_in(window).min(due.since(window.now.boot)))
+    }
+
+    /// Takes the finished requests of one shard.
+    pub fn collect(&self, shard: usize) -> Vec<Finished> {
+        let mut queue = self.line.lock();
+        let (mine, others) = std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
+        queue.finished = others;
+        let mine: Vec<(usize, Finished)> = mine;
+        mine.into_iter().map(|(_, finished)| finished).collect()
+    }
+
+    /// Ends the wait of a request whose connection is gone. What was claimed for it is skipped.
+    pub fn cancel(&self, ticket: Ticket) {
+        let mut queue = self.line.lock();
+        let Queue { small, large, finished, .. } = &mut *queue;
+        for (waiting, small) in [(small, true), (large, false)] {
+            if let Some(index) = waiting.iter().position(|entry| entry.ticket == ticket)
+                && let Some(entry) = waiting.remove(index)
+            {
+                self.line.uncount(entry.wish.count, small);
+            }
+        }
+        finished.retain(|(_, finished)| finished.ticket != ticket);
+        self.line.settle(&queue);
+    }
+}
+
+impl Entry {
+    fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
+        (self.wish.shard, Finished { ticket: self.ticket, spans: self.spans, refusal })
+    }
+}

@@ -1,0 +1,323 @@
+//! Which positions: a source's cursor, the only place where uniqueness is decided.
+//!
+//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed; a claim moves it
+//! on with a compare-and-swap, so that no position is ever claimed twice. A claim lies in the [`Window`] that the ID clock
+//! and the ceiling allow at that moment. Requests that want more than the window holds wait in the source's
+//! [line](line), in order.
+//!
+//! Relaxed atomics suffice for the cursor: each claim is one read-modify-write of one atomic, and those are totally
+//! ordered. What a claim depends on besides, the durable ceiling, is read with acquire.
+
+pub mod line;
+
+use std::time::Duration;
+
+use crossbeam::utils::CachePadded;
+
+use crate::ceiling::Grant;
+use crate::clock::{self, Now, Ride};
+use crate::layout::{Numbering, Position, Tick, UnixMicros};
+use crate::sync::{AtomicU64, Ordering};
+use line::{Line, Passage};
+
+/// The cursor of a sealed source: above every position, so that each claim finds nothing left.
+const SEALED: u64 = u64::MAX;
+
+/// With `on_step_back = "wait"`, a wall clock that is behind by less than this is waited for, not refused: two shards'
+/// readings differ by less, and a refusal for that would be false.
+const READING_SKEW: Duration = Duration::from_millis(1);
+
+/// What the ID clock does when the wall clock falls behind IDs already handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnStepBack {
+    /// Goes on at half speed until the wall clock has caught up.
+    Ride,
+    /// Stands still, and requests are refused until then, as Twitter's does.
+    Wait,
+}
+
+/// Where in a new tick the sequence starts after the source was idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SequenceStart {
+    /// At a random index low in the tick, so that `id mod n` is uniform at low load.
+    Spread,
+    /// At 0, as Twitter's does.
+    Zero,
+}
+
+/// How a source follows the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How far the cursor may lag behind the ID clock: the reserve from which bursts are answered at once.
+    pub burst_window: Duration,
+    /// How far the ID clock may run ahead of the wall clock.
+    pub max_ahead: Duration,
+    /// What happens when the wall clock falls behind.
+    pub on_step_back: OnStepBack,
+    /// Where sequences start after idling.
+    pub sequence_start: SequenceStart,
+}
+
+/// Why a window's edge is where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The ID clock: more comes with the next tick.
+    Clock,
+    /// The ceiling: more comes when it is raised.
+    Ceiling,
+    /// The wall clock is too far behind; it takes this long until IDs can be had again.
+    Standing(Duration),
+    /// The layout's life is over.
+    Ended,
+    /// The source was sealed.
+    Sealed,
+}
+
+/// What can be claimed at one moment: positions in [floor, edge).
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// No position below it is claimed any more: its tick is older than the burst window.
+    pub floor: Position,
+    /// The first position that is not to be had yet.
+    pub edge: Position,
+    /// What holds the edge.
+    pub bound: Bound,
+    /// The ID clock at that moment.
+    pub id_time: UnixMicros,
+    now: Now,
+}
+
+impl Window {
+    /// The moment for which this window holds.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+}
+
+/// Positions claimed together: `count` of them from `from` on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first position.
+    pub from: Position,
+    /// How many. At least 1.
+    pub count: u64,
+}
+
+impl Span {
+    /// The position after the last.
+    pub fn end(&self) -> Position {
+        Position(self.from.0 + self.count)
+    }
+}
+
+/// A named, independent supply of IDs.
+#[derive(Debug)]
+pub struct Source {
+    name: String,
+    numbering: Numbering,
+    rules: Rules,
+    /// The first position not yet claimed; [`SEALED`] after the end.
+    cursor: CachePadded<AtomicU64>,
+    grant: Grant,
+    ride: Ride,
+    line: Line,
+}
+
+impl Source {
+    /// A source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
+    ///
+    /// A start ahead of the wall clock (after a crash, or to guard a first start) is ridden from, so that the first ID
+    /// needs no wait.
+    pub fn new(name: String, numbering: Numbering, rules: Rules, grant: Grant, start: Position, now: Now) -> Self {
+        let ride = Ride::none();
+        let base = numbering.start_of(numbering.tick_of(start));
+        if base > now.wall {
+            ride.raise_to(base, now.boot);
+        }
+        let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
+        let cursor = CachePadded::new(AtomicU64::new(start.0));
+        Source { name, numbering, rules, cursor, grant, ride, line }
+    }
+
+    /// Its name, by which clients ask for it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its layout and worker IDs.
+    pub fn numbering(&self) -> &Numbering {
+        &self.numbering
+    }
+
+    /// The length of one tick.
+    pub fn tick(&self) -> Duration {
+        tick_of(&self.numbering)
+    }
+
+    /// How it follows the clock.
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// The grant under which it claims.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The requests that wait for positions.
+    pub fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// The first position not yet claimed, or `None` once sealed. Stale as soon as it is read.
+    pub fn cursor(&self) -> Option<Position> {
+        Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
+    }
+
+    /// Ends all claims, for ever, and returns the first position that was never claimed; `None` if it was sealed before.
+    ///
+    /// A claim that races with this either happened before, and is below the returned position, or fails.
+    pub fn seal(&self) -> Option<Position> {
+        let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
+        (cursor != SEALED).then_some(Position(cursor))
+    }
+
+    /// What can be claimed now.
+    #[inline]
+    pub fn window(&self, now: Now) -> Window {
+        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let by_clock = self.edge_at(id_time);
+        if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
+            return self.window_behind(now);
+        }
+        self.window_at(now, id_time, by_clock)
+    }
+
+    /// The end of the ID clock's tick.
+    #[inline]
+    fn edge_at(&self, id_time: UnixMicros) -> Position {
+        self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
+    }
+
+    #[inline]
+    fn window_at(&self, now: Now, id_time: UnixMicros, by_clock: Position) -> Window {
+        let oldest = UnixMicros(id_time.0.saturating_sub(clock::micros(self.rules.burst_window)));
+        let floor = self.numbering.first_of(self.numbering.tick_at(oldest));
+        let ceiling = self.grant.ceiling();
+        let bound = if ceiling < by_clock {
+            Bound::Ceiling
+        } else if by_clock == self.numbering.end() {
+            Bound::Ended
+        } else {
+            Bound::Clock
+        };
+        Window { floor, edge: by_clock.min(ceiling), bound, id_time, now }
+    }
+
+    /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
+    /// back.
+    #[cold]
+    fn window_behind(&self, now: Now) -> Window {
+        let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
+        let Some(cursor) = self.cursor() else {
+            return nothing(Bound::Sealed);
+        };
+        let highest_used = self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
+        let max_ahead = match self.rules.on_step_back {
+            OnStepBack::Ride => {
+                self.ride.raise_to(highest_used, now.boot);
+                self.rules.max_ahead
+            }
+            OnStepBack::Wait => Duration::ZERO,
+        };
+        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        if id_time >= highest_used {
+            return self.window_at(now, id_time, self.edge_at(id_time));
+        }
+        let ready_in = clock::until(now, &self.ride, max_ahead, highest_used);
+        if self.rules.on_step_back == OnStepBack::Wait && ready_in < READING_SKEW {
+            return Window { floor: cursor, edge: cursor, bound: Bound::Clock, id_time, now };
+        }
+        nothing(Bound::Standing(ready_in))
+    }
+
+    /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
+    fn edge_after(&self, now: Now, wait: Duration) -> Position {
+        self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
+    }
+
+    /// How long until the ID clock enters the tick after the window's.
+    pub fn next_tick_in(&self, window: &Window) -> Duration {
+        match window.bound {
+            Bound::Standing(ready_in) => ready_in,
+            _ => {
+                let next = Tick(self.numbering.tick_at(window.id_time).0.saturating_add(1));
+                let start = self.numbering.start_of(next);
+                clock::until(window.now, &self.ride, self.rules.max_ahead, start)
+            }
+        }
+    }
+
+    /// Claims exactly `count` positions, at once or not at all. `None` too while others wait whom this one may not pass.
+    #[inline]
+    pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
+        let passage = self.line.passage(count);
+        if passage == Passage::Closed {
+            return None;
+        }
+        let span = self.claim_some(window, count, count, window.edge, rng);
+        if span.is_none() && passage == Passage::Counted {
+            self.line.uncount_passage(count);
+        }
+        span.map(|span| span.from)
+    }
+
+    /// How many positions a claim could get at this moment, if nobody else claims.
+    pub fn left(&self, window: &Window) -> u64 {
+        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
+        window.edge.0.saturating_sub(cursor)
+    }
+
+    /// Claims at least `least` and at most `most` positions below `limit`.
+    #[inline]
+    fn claim_some(
+        &self,
+        window: &Window,
+        least: u64,
+        most: u64,
+        limit: Position,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Span> {
+        let mut cursor = self.cursor.load(Ordering::Relaxed);
+        loop {
+            let from = if cursor < window.floor.0 { self.start_after_idling(window, most, limit, rng) } else { cursor };
+            let count = limit.0.saturating_sub(from).min(most);
+            if count < least {
+                return None;
+            }
+            // `from + count` is at most `limit`, so it neither overflows nor reaches SEALED.
+            let next = from + count;
+            match self.cursor.compare_exchange_weak(cursor, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Some(Span { from: Position(from), count }),
+                Err(current) => cursor = current,
+            }
+        }
+    }
+
+    /// Where the sequence starts when the cursor jumps to the floor: at a random index in the lowest quarter of the tick,
+    /// of at least 256 indices, all where a tick has fewer. At the floor itself if the claim would not fit otherwise.
+    fn start_after_idling(&self, window: &Window, most: u64, limit: Position, rng: &mut fastrand::Rng) -> u64 {
+        let floor = window.floor.0;
+        if self.rules.sequence_start == SequenceStart::Zero {
+            return floor;
+        }
+        let ids_per_tick = self.numbering.ids_per_tick();
+        let indices = (ids_per_tick / 4).max(256).min(ids_per_tick);
+        let start = floor + rng.u64(..indices);
+        if start.saturating_add(most) <= limit.0 { start } else { floor }
+    }
+}
+
+fn tick_of(numbering: &Numbering) -> Duration {
+    Duration::from_millis(numbering.layout().tick_ms())
+}

@@ -1,0 +1,55 @@
+//! The one place that swaps the standard atomics for loom's, so that the models in tests/loom.rs check the shipped code.
+//!
+//! Build with `RUSTFLAGS="--cfg snowbank_loom"` for the models. The name is our own because `--cfg loom` would change
+//! tokio as well.
+
+#[cfg(snowbank_loom)]
+pub(crate) use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+#[cfg(not(snowbank_loom))]
+pub(crate) use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicI64, AtomicU64, Ordering},
+};
+
+#[cfg(not(snowbank_loom))]
+pub(crate) use crossbeam::queue::ArrayQueue;
+
+/// A bounded queue with crossbeam's interface on loom's mutex: the models check how we use the queue, not the queue.
+#[cfg(snowbank_loom)]
+pub(crate) struct ArrayQueue<T> {
+    capacity: usize,
+    items: Mutex<std::collections::VecDeque<T>>,
+}
+
+#[cfg(snowbank_loom)]
+impl<T> ArrayQueue<T> {
+    pub(crate) fn new(capacity: usize) -> Self {
+        ArrayQueue { capacity, items: Mutex::new(std::collections::VecDeque::new()) }
+    }
+
+    pub(crate) fn push(&self, item: T) -> Result<(), T> {
+        let mut items = lock(&self.items);
+        if items.len() == self.capacity {
+            return Err(item);
+        }
+        items.push_back(item);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&self) -> Option<T> {
+        lock(&self.items).pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.items).is_empty()
+    }
+}
+
+/// Locks, also after another thread panicked while it held the lock: what the locks here guard is valid between any
+/// two statements, so a poisoned lock says nothing that the panic did not.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
