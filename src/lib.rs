@@ -16,6 +16,18 @@ pub mod client;
 pub mod protocol;
 
 #[cfg(feature = "daemon")]
+pub mod ceiling;
+#[cfg(feature = "daemon")]
 pub mod cli;
 #[cfg(feature = "daemon")]
+pub mod clock;
+#[cfg(feature = "daemon")]
 pub mod config;
+#[cfg(feature = "daemon")]
+pub mod front;
+#[cfg(feature = "daemon")]
+pub mod shard;
+#[cfg(feature = "daemon")]
+pub mod source;
+#[cfg(feature = "daemon")]
+mod sync;
