@@ -182,8 +182,8 @@ impl Lane {
         if missing == 0 {
             return Ok(());
         }
-        let claim = |count, rng| Some(Span { from: self.source.claim(window, count, rng)?, count });
-        let span = claim(missing.saturating_add(ahead), rng).or_else(|| claim(missing, rng)).ok_or(missing)?;
+        let mut claim = |count| Some(Span { from: self.source.claim(window, count, rng)?, count });
+        let span = claim(missing.saturating_add(ahead)).or_else(|| claim(missing)).ok_or(missing)?;
         self.hand_out_span(span, missing, runs);
         Ok(())
     }
