@@ -1,0 +1,213 @@
+//! Building a layout: every check there is, so that nothing is left to find on the hot path.
+
+use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
+use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS};
+use super::{InstantError, Layout, LayoutError, UnixMicros, preset};
+
+/// IDs lie below this: they fit a signed 64-bit integer.
+pub(super) const ID_LIMIT: u64 = 1 << 63;
+
+/// What an ID of 19 decimal digits may come to before it is cut at [`ID_LIMIT`].
+const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
+
+/// The longest tick, a day: a time field is there to sort by, and 1,000 times as many microseconds stay far from
+/// overflow.
+pub(super) const MAX_TICK_MS: u64 = 86_400_000;
+
+/// A year as in the calendar's average, 365.25 days.
+const YEAR_MS: u128 = 31_557_600_000;
+
+impl Layout {
+    /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in Unix ms.
+    ///
+    /// # Errors
+    /// When anything about it would make a wrong ID, now or later; the first such thing is named.
+    pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
+        check_names(&fields)?;
+        check_roles(&fields)?;
+        if !(1..=MAX_TICK_MS).contains(&tick_ms) {
+            return Err(LayoutError::Tick { found: format!("{tick_ms}ms") });
+        }
+        if !(MIN_UNIX_MS..=MAX_UNIX_MS).contains(&epoch_unix_ms) {
+            return Err(InstantError::OutOfRange { found: epoch_unix_ms.to_string() }.into());
+        }
+        let fields = weigh(fields, tick_ms)?;
+        let time = &fields[0];
+        let tick_weight = time.weight;
+        let constants: u64 = fields.iter().map(constant_part).sum();
+        let whole_ticks = time.values.min(ID_LIMIT / tick_weight);
+        // The tick in which the limit falls exists if its lowest ID does.
+        let cut_tick = whole_ticks < time.values && ID_LIMIT % tick_weight > constants;
+        // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the epoch.
+        let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
+        let values_of = |role| fields.iter().filter(move |field| field.role() == role).map(Field::values);
+        Ok(Layout {
+            tick_ms,
+            epoch_unix_ms,
+            constants,
+            whole_ticks: whole_ticks.min(ticks_of_calendar),
+            ticks: (whole_ticks + u64::from(cut_tick)).min(ticks_of_calendar),
+            ids_per_tick: values_of(Role::Sequence).product(),
+            workers: values_of(Role::Node).product(),
+            fields,
+        })
+    }
+}
+
+/// What a field adds to every ID.
+fn constant_part(field: &Field) -> u64 {
+    match field.role() {
+        Role::Constant(value) => value * field.weight,
+        _ => 0,
+    }
+}
+
+fn check_names(fields: &[FieldSpec]) -> Result<(), LayoutError> {
+    for (index, FieldSpec { name, .. }) in fields.iter().enumerate() {
+        let spelled = name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+        let begun = name.starts_with(|first: char| first.is_ascii_lowercase());
+        if !spelled || !begun || name.len() > MAX_FIELD_NAME_LEN {
+            return Err(LayoutError::FieldName { name: name.clone() });
+        }
+        if fields[..index].iter().any(|above| above.name == *name) {
+            return Err(LayoutError::FieldTwice { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
+    for field in fields {
+        let fits = match FieldSpec::role_of(&field.name) {
+            Role::Node => !matches!(field.role, Role::Time | Role::Sequence),
+            reserved => field.role == reserved,
+        };
+        if !fits {
+            return Err(LayoutError::ReservedName { name: field.name.clone() });
+        }
+    }
+    match fields.first() {
+        Some(first) if first.role == Role::Time => {}
+        Some(first) => return Err(LayoutError::TimeNotFirst { found: format!("{:?}", first.name) }),
+        None => return Err(LayoutError::TimeNotFirst { found: "missing".to_owned() }),
+    }
+    if !fields.iter().any(|field| field.role == Role::Sequence) {
+        return Err(LayoutError::NoSequence);
+    }
+    if let Some(index) = fields.iter().position(|field| field.role == Role::Random) {
+        let keeps_order = |field: &&FieldSpec| matches!(field.role, Role::Sequence | Role::Node);
+        if let Some(below) = fields[index..].iter().find(keeps_order) {
+            let random = fields[index].name.clone();
+            return Err(LayoutError::RandomAbove { random, below: below.name.clone() });
+        }
+    }
+    Ok(())
+}
+
+/// Gives each field its weight, the product of the sizes below it, and checks that the whole fits an ID.
+fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
+    let mut fields = Vec::with_capacity(specs.len());
+    for spec in &specs {
+        let values = spec
+            .size
+            .values()
+            .ok_or_else(|| LayoutError::Size { name: spec.name.clone(), size: spec.size.to_string() })?;
+        if let Role::Constant(value) = spec.role
+            && value >= values
+        {
+            return Err(LayoutError::Constant { name: spec.name.clone(), value, values });
+        }
+        fields.push(Field { spec: spec.clone(), values, weight: 0 });
+    }
+    // A decimal time field may be cut, but the ID must be one of at most 19 digits before the cut.
+    let decimal_time = matches!(specs[0].size, FieldSize::Digits(_));
+    let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
+    let mut product = 1_u128;
+    for field in fields.iter_mut().rev() {
+        // Above the time field the product may exceed a u64; below it, it may not even reach the limit's half.
+        field.weight = u64::try_from(product).unwrap_or(u64::MAX);
+        product *= u128::from(field.values);
+        if product > limit {
+            return Err(too_large(&specs, tick_ms));
+        }
+    }
+    Ok(fields)
+}
+
+fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
+    let (sum, room) = sum_of_sizes(specs);
+    let time_values = specs[0].size.values().unwrap_or(0);
+    let time_size = match specs[0].size {
+        FieldSize::Bits(bits) => format!("{bits} bits"),
+        FieldSize::Digits(digits) => format!("{digits} digits"),
+        FieldSize::Count(count) => format!("{count} steps"),
+    };
+    let life = years(u128::from(time_values) * u128::from(tick_ms));
+    let workers: u128 = specs
+        .iter()
+        .filter(|spec| spec.role == Role::Node)
+        .filter_map(|spec| spec.size.values())
+        .fold(1, |product, values| product.saturating_mul(u128::from(values)));
+    let advice = match preset::like(time_values, workers) {
+        Some(preset) => format!("; the preset {} fits: {}", preset.name, preset.spec),
+        None => "; make fields smaller".to_owned(),
+    };
+    LayoutError::TooLarge {
+        sum,
+        room,
+        life: format!("its {time_size} of {} would last {life}", tick_text(tick_ms)),
+        advice,
+    }
+}
+
+/// What the sizes come to, and what an ID has room for, both in the unit of the sizes.
+fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
+    let mut bits = Vec::new();
+    let mut digits = Vec::new();
+    for spec in specs {
+        match spec.size {
+            FieldSize::Bits(size) => bits.push(size),
+            FieldSize::Digits(size) => digits.push(size),
+            FieldSize::Count(_) => {}
+        }
+    }
+    let sum = |sizes: &[u32]| {
+        let terms: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        format!("{} = {}", terms.join(" + "), sizes.iter().sum::<u32>())
+    };
+    if bits.len() == specs.len() {
+        (format!("{} bits", sum(&bits)), "63")
+    } else if digits.len() == specs.len() {
+        (format!("{} digits", sum(&digits)), "19")
+    } else {
+        // As many fields as one likes, so their product may be beyond any integer. Rounded up to stay above the room.
+        let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
+        (format!("the sizes multiply to 2^{:.2}", (log2 * 100.0).ceil() / 100.0), "2^63")
+    }
+}
+
+/// A span in years, rounded down: `4.35 years`.
+pub(super) fn years(span_ms: u128) -> String {
+    let hundredths = span_ms * 100 / YEAR_MS;
+    match hundredths {
+        0..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
+        1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
+        _ => format!("{} years", hundredths / 100),
+    }
+}
+
+/// A tick as in the text form: `1ms`, `10ms`, `1s`.
+pub(super) fn tick_text(tick_ms: u64) -> String {
+    if tick_ms.is_multiple_of(1000) { format!("{}s", tick_ms / 1000) } else { format!("{tick_ms}ms") }
+}
+
+impl UnixMicros {
+    /// The epoch that this instant makes.
+    pub(super) fn as_epoch(self, found: &str) -> Result<i64, LayoutError> {
+        if self.0.rem_euclid(1000) == 0 {
+            Ok(self.unix_ms())
+        } else {
+            Err(LayoutError::EpochFraction { found: found.to_owned() })
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! From IDs and instants back to fields: decoding, ranges, and how much of a layout's life is left.
+
+use std::time::Duration;
+
+use super::build::ID_LIMIT;
+use super::{Layout, LayoutError, Role, Tick, UnixMicros};
+
+/// An ID taken apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decoded<'a> {
+    /// The value of the time field.
+    pub tick: Tick,
+    /// The start of that tick.
+    pub instant: UnixMicros,
+    /// The worker number: all node fields together, most significant first; 0 without one.
+    pub worker: u64,
+    /// The number within the tick and worker.
+    pub sequence: u64,
+    /// Every field by name, in the layout's order, the time included.
+    pub fields: Vec<(&'a str, u64)>,
+}
+
+/// Where in a layout's life an instant lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Life {
+    /// The epoch is in the future.
+    NotBegun,
+    /// IDs can be made for more than a year to come.
+    Running {
+        /// Until the last ID.
+        left: Duration,
+    },
+    /// IDs can be made for a year (365 days) at most: time to choose another layout.
+    LastYear {
+        /// Until the last ID.
+        left: Duration,
+    },
+    /// No ID can be made any more.
+    Ended {
+        /// The first instant for which none could.
+        at: UnixMicros,
+    },
+}
+
+const LAST_YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+impl Layout {
+    /// Takes an ID apart.
+    ///
+    /// # Errors
+    /// When the ID is above [`last_id`](Layout::last_id), or has another value where the layout has a constant.
+    pub fn decode(&self, id: u64) -> Result<Decoded<'_>, LayoutError> {
+        if id > self.last_id() {
+            return Err(LayoutError::IdTooLarge { id, last: self.last_id() });
+        }
+        let mut worker = 0;
+        let mut sequence = 0;
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for field in &self.fields {
+            let value = field.value_in(id);
+            match field.role() {
+                Role::Time | Role::Random => {}
+                Role::Sequence => sequence = value,
+                Role::Node => worker = worker * field.values() + value,
+                Role::Constant(constant) if constant == value => {}
+                Role::Constant(constant) => {
+                    let name = field.name().to_owned();
+                    return Err(LayoutError::OtherConstant { id, name, found: value, constant });
+                }
+            }
+            fields.push((field.name(), value));
+        }
+        let tick = Tick(self.fields[0].value_in(id));
+        Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
+    }
+
+    /// The first and the last ID that the instants from `from` to `to`, both included, can hold: of any worker, with any
+    /// random part. An instant within a tick stands for the whole tick. What lies before the first tick or after the
+    /// last is left out.
+    ///
+    /// # Errors
+    /// When `from` is after `to`, or no tick lies within the range.
+    pub fn range(&self, from: UnixMicros, to: UnixMicros) -> Result<(u64, u64), LayoutError> {
+        if from > to {
+            return Err(LayoutError::RangeBackwards { from, to });
+        }
+        let last_tick = self.ticks - 1;
+        let (Some(from_tick), Some(to_tick)) = (self.tick_before_end(from), self.tick_since_epoch(to)) else {
+            let (first, last) = (self.first(), self.last());
+            return Err(LayoutError::OutsideLife { from, to, first, last });
+        };
+        let first = from_tick * self.tick_weight() + self.constants;
+        // At most one tick over the limit, as in `last_id`.
+        let last = to_tick.min(last_tick) * self.tick_weight() + self.highest_in_tick();
+        Ok((first, last.min(ID_LIMIT - 1)))
+    }
+
+    /// Where in the layout's life `now` lies.
+    pub fn life(&self, now: UnixMicros) -> Life {
+        let end = self.end();
+        if now < self.first() {
+            return Life::NotBegun;
+        }
+        match u64::try_from(end.0.saturating_sub(now.0)) {
+            Err(_) | Ok(0) => Life::Ended { at: end },
+            Ok(left_us) => {
+                let left = Duration::from_micros(left_us);
+                if left > LAST_YEAR { Life::Running { left } } else { Life::LastYear { left } }
+            }
+        }
+    }
+
+    /// The tick of an instant that is not before the epoch; it may be after the last.
+    pub(super) fn tick_since_epoch(&self, instant: UnixMicros) -> Option<u64> {
+        let since_epoch_us = instant.0.saturating_sub(self.first().0);
+        Some(u64::try_from(since_epoch_us).ok()? / (self.tick_ms * 1000))
+    }
+
+    /// The tick of an instant, 0 before the epoch, that is not after the last.
+    fn tick_before_end(&self, instant: UnixMicros) -> Option<u64> {
+        Some(self.tick_since_epoch(instant).unwrap_or(0)).filter(|&tick| tick < self.ticks)
+    }
+
+    /// The highest ID of tick 0: every field at its top, but the constants.
+    fn highest_in_tick(&self) -> u64 {
+        let top = |field: &super::Field| match field.role() {
+            Role::Time => 0,
+            Role::Constant(value) => value * field.weight(),
+            Role::Sequence | Role::Node | Role::Random => (field.values() - 1) * field.weight(),
+        };
+        self.fields.iter().map(top).sum()
+    }
+}

@@ -1,0 +1,215 @@
+//! Instants and ticks: how time comes in as text, and how it is written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+
+/// The first instant that RFC 3339 can write, 0000-01-01T00:00:00Z, in Unix milliseconds.
+pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
+
+/// The last whole second that RFC 3339 can write in every time zone, 9999-12-30T22:00:00Z, in Unix milliseconds.
+/// It is [`Timestamp::MAX`] without its fraction, so that every instant up to here can be formatted.
+pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
+
+/// Microseconds since the Unix epoch, UTC.
+///
+/// Read from text as a TIME of the command line: RFC 3339 (`2026-01-31T12:00:00Z`), a date (`2026-01-31`: its first
+/// instant in UTC), or Unix milliseconds (`1769860800000`); from the year 0000 to the end of 9999. Written by
+/// `Display` as RFC 3339 in UTC with as many decimals as it needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct UnixMicros(pub i64);
+
+impl UnixMicros {
+    /// The instant `unix_ms` milliseconds after the Unix epoch; saturates.
+    pub const fn from_unix_ms(unix_ms: i64) -> Self {
+        UnixMicros(unix_ms.saturating_mul(1000))
+    }
+
+    /// Whole milliseconds since the Unix epoch, rounded down.
+    pub const fn unix_ms(self) -> i64 {
+        self.0.div_euclid(1000)
+    }
+
+    /// RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second, the rest cut off.
+    ///
+    /// An instant that RFC 3339 cannot write, beyond the years 0000 to 9999, comes out as its microseconds.
+    pub fn rfc3339(self, decimals: u8) -> String {
+        match self.timestamp() {
+            Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),
+            None => format!("{} us after 1970-01-01T00:00:00Z", self.0),
+        }
+    }
+
+    /// The UTC date, `YYYY-MM-DD`.
+    pub fn date(self) -> String {
+        let mut text = self.rfc3339(0);
+        if let Some(end_of_date) = text.find('T') {
+            text.truncate(end_of_date);
+        }
+        text
+    }
+
+    fn timestamp(self) -> Option<Timestamp> {
+        (self.0 >= MIN_UNIX_MS * 1000).then(|| Timestamp::from_microsecond(self.0).ok())?
+    }
+
+    fn from_timestamp(timestamp: Timestamp) -> Self {
+        // Rounded down, as a tick is; `Timestamp::as_microsecond` rounds toward zero. A Timestamp is within the years
+        // -9999 to 9999, whose microseconds fit 59 bits.
+        UnixMicros(i64::try_from(timestamp.as_nanosecond().div_euclid(1000)).unwrap_or(i64::MAX))
+    }
+}
+
+impl fmt::Display for UnixMicros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.timestamp() {
+            Some(timestamp) => timestamp.fmt(f),
+            None => f.write_str(&self.rfc3339(0)),
+        }
+    }
+}
+
+/// A text that is not a TIME.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum InstantError {
+    /// None of the three forms.
+    #[error(
+        "{found:?} is not a time: write RFC 3339 (2026-01-31T12:00:00Z), a date (2026-01-31) or Unix milliseconds \
+         (1769860800000)"
+    )]
+    NotATime {
+        /// What was found.
+        found: String,
+    },
+    /// A date and time that do not say where on Earth.
+    #[error("{found:?} has no offset from UTC: write {found}Z for UTC, or an offset such as {found}+08:00")]
+    NoOffset {
+        /// What was found.
+        found: String,
+    },
+    /// A time that cannot be written as RFC 3339.
+    #[error("{found:?} is beyond the years 0000 to 9999")]
+    OutOfRange {
+        /// What was found.
+        found: String,
+    },
+}
+
+impl FromStr for UnixMicros {
+    type Err = InstantError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = || text.to_owned();
+        let instant = if let Some(digits) = unix_ms_digits(text) {
+            let unix_ms: i64 = digits.parse().map_err(|_| InstantError::OutOfRange { found: found() })?;
+            UnixMicros::from_unix_ms(unix_ms)
+        } else if text.len() == "2026-01-31".len() {
+            let date: Date = text.parse().map_err(|_| InstantError::NotATime { found: found() })?;
+            let midnight =
+                date.to_zoned(TimeZone::UTC).map_err(|_| InstantError::OutOfRange { found: found() })?;
+            UnixMicros::from_timestamp(midnight.timestamp())
+        } else {
+            UnixMicros::from_timestamp(rfc3339_timestamp(text)?)
+        };
+        if (MIN_UNIX_MS..=MAX_UNIX_MS).contains(&instant.unix_ms()) {
+            Ok(instant)
+        } else {
+            Err(InstantError::OutOfRange { found: found() })
+        }
+    }
+}
+
+/// The text itself if it is an integer, with or without a minus.
+fn unix_ms_digits(text: &str) -> Option<&str> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+}
+
+fn rfc3339_timestamp(text: &str) -> Result<Timestamp, InstantError> {
+    let found = || text.to_owned();
+    // The parser knows more than RFC 3339: annotations in brackets, and a date alone.
+    let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
+    match text.parse() {
+        Ok(timestamp) if shaped => Ok(timestamp),
+        Err(_) if shaped && format!("{text}Z").parse::<Timestamp>().is_ok() => {
+            Err(InstantError::NoOffset { found: found() })
+        }
+        _ => Err(InstantError::NotATime { found: found() }),
+    }
+}
+
+/// One step of a layout's time field, counted from its epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Tick(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix_ms(text: &str) -> i64 {
+        text.parse::<UnixMicros>().unwrap().unix_ms()
+    }
+
+    #[test]
+    fn a_time_is_rfc_3339_a_date_or_unix_milliseconds() {
+        assert_eq!(unix_ms("2010-11-04T01:42:54.657Z"), 1288834974657);
+        assert_eq!(unix_ms("2010-11-04T09:42:54.657+08:00"), 1288834974657);
+        assert_eq!(unix_ms("1288834974657"), 1288834974657);
+        assert_eq!(unix_ms("-1360400000000"), -1360400000000);
+        assert_eq!(unix_ms("2016-05-20"), 1463702400000);
+        assert_eq!(unix_ms("0"), 0);
+        assert_eq!("1969-12-31T23:59:59.9999999Z".parse(), Ok(UnixMicros(-1)), "rounded down, not to zero");
+    }
+
+    #[test]
+    fn the_range_ends_where_rfc_3339_ends() {
+        assert_eq!(unix_ms("0000-01-01"), MIN_UNIX_MS);
+        assert_eq!(unix_ms("9999-12-30T22:00:00Z"), MAX_UNIX_MS);
+        for beyond in [
+            "-62167219200001",
+            "253402207200001",
+            "9223372036854775807",
+            "99999999999999999999",
+            "-001000-01-01T00:00:00Z",
+        ] {
+            let refused = beyond.parse::<UnixMicros>().unwrap_err();
+            assert_eq!(refused, InstantError::OutOfRange { found: beyond.to_owned() });
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_time_is_refused() {
+        for wrong in [
+            "",
+            "-",
+            "yesterday",
+            "2026-02-30",
+            "2026-1-1",
+            "2026-01-31T25:00:00Z",
+            "12:00:00Z",
+            "2026-01-31Z",
+            "2026-01-31T12:00:00Z[UTC]",
+            "2026-01-31T12:00:00Z ",
+            "ééééé",
+        ] {
+            let refused = wrong.parse::<UnixMicros>().unwrap_err();
+            assert_eq!(refused, InstantError::NotATime { found: wrong.to_owned() });
+        }
+        let refused = "2026-01-31T12:00:00".parse::<UnixMicros>().unwrap_err();
+        assert!(matches!(refused, InstantError::NoOffset { .. }), "{refused}");
+    }
+
+    #[test]
+    fn instants_are_written_in_utc() {
+        let instant = UnixMicros(1288834974657 * 1000);
+        assert_eq!(instant.rfc3339(3), "2010-11-04T01:42:54.657Z");
+        assert_eq!(instant.rfc3339(0), "2010-11-04T01:42:54Z");
+        assert_eq!(instant.date(), "2010-11-04");
+        assert_eq!(UnixMicros(0).to_string(), "1970-01-01T00:00:00Z");
+        assert_eq!(UnixMicros(-1).to_string(), "1969-12-31T23:59:59.999999Z");
+        assert_eq!(UnixMicros(i64::MAX).to_string(), "9223372036854775807 us after 1970-01-01T00:00:00Z");
+    }
+}

@@ -1,0 +1,75 @@
+//! Positions, and runs of IDs.
+
+/// A place in the order in which IDs are handed out: tick × IDs per tick + index within the tick.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Position(pub u64);
+
+/// The IDs first, first + stride, …: `count` of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Run {
+    /// The first ID.
+    pub first: u64,
+    /// How many IDs, at least 1.
+    pub count: u32,
+    /// The distance between neighbours, at least 1; of a single ID the distance to the one that would follow it.
+    pub stride: u64,
+}
+
+impl Run {
+    /// The last ID. Saturates where a run that did not come from this crate would overflow.
+    pub fn last(&self) -> u64 {
+        let steps = u64::from(self.count.saturating_sub(1));
+        self.first.saturating_add(steps.saturating_mul(self.stride))
+    }
+
+    /// The IDs in order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = u64> + use<> {
+        let Run { first, count, stride } = *self;
+        (0..count).map(move |step| first.saturating_add(u64::from(step).saturating_mul(stride)))
+    }
+
+    /// Appends `next` if it goes on where this run ends, at the same stride, and the count fits; tells whether it did.
+    pub fn try_append(&mut self, next: Run) -> bool {
+        let goes_on = next.stride == self.stride && self.last().checked_add(self.stride) == Some(next.first);
+        match self.count.checked_add(next.count) {
+            Some(count) if goes_on => {
+                self.count = count;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_that_go_on_are_merged() {
+        let mut run = Run { first: 10, count: 1, stride: 5 };
+        assert!(run.try_append(Run { first: 15, count: 3, stride: 5 }));
+        assert!(run.try_append(Run { first: 30, count: 1, stride: 5 }));
+        assert_eq!(run, Run { first: 10, count: 5, stride: 5 });
+        assert_eq!(run.ids().collect::<Vec<_>>(), [10, 15, 20, 25, 30]);
+        assert_eq!(run.last(), 30);
+    }
+
+    #[test]
+    fn other_runs_are_not() {
+        let run = Run { first: 10, count: 2, stride: 5 };
+        for next in [
+            Run { first: 21, count: 1, stride: 5 },
+            Run { first: 15, count: 1, stride: 5 },
+            Run { first: 20, count: 2, stride: 1 },
+            Run { first: 20, count: 1, stride: 1 },
+            Run { first: 20, count: u32::MAX, stride: 5 },
+        ] {
+            let mut kept = run;
+            assert!(!kept.try_append(next), "{next:?}");
+            assert_eq!(kept, run);
+        }
+        let mut at_the_top = Run { first: u64::MAX, count: 1, stride: 1 };
+        assert!(!at_the_top.try_append(Run { first: 0, count: 1, stride: 1 }));
+    }
+}

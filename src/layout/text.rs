@@ -1,0 +1,132 @@
+//! The text form: `time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657`.
+//!
+//! Fields, most significant first, each `name:size`, `name:size:random` or `name:size:constant(N)`; then settings,
+//! each once and in any order. Spaces around a piece do not matter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::build::tick_text;
+use super::field::{FieldSize, FieldSpec, Role};
+use super::{Layout, LayoutError, UnixMicros, preset};
+
+/// The tick where none is given, in ms.
+pub(super) const DEFAULT_TICK_MS: u64 = 1;
+
+/// The epoch where none is given, in Unix ms.
+pub(super) const DEFAULT_EPOCH_UNIX_MS: i64 = 0;
+
+impl Layout {
+    /// The layout of that preset name or text form.
+    ///
+    /// # Errors
+    /// When it is neither; for an unknown name the error lists the presets.
+    pub fn resolve(name_or_spec: &str) -> Result<Layout, LayoutError> {
+        match preset::find(name_or_spec) {
+            Some(preset) => preset.spec.parse(),
+            None if name_or_spec.contains([':', ',', ';', '=']) => name_or_spec.parse(),
+            None => Err(LayoutError::UnknownPreset { name: name_or_spec.to_owned() }),
+        }
+    }
+}
+
+impl FromStr for Layout {
+    type Err = LayoutError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(';');
+        let fields = parts.next().unwrap_or_default();
+        let fields = fields.split(',').map(|field| parse_field(field.trim())).collect::<Result<_, _>>()?;
+        let mut tick_ms = None;
+        let mut epoch_unix_ms = None;
+        for setting in parts {
+            match setting.trim().split_once('=').map(|(name, value)| (name.trim(), value.trim())) {
+                Some(("tick", value)) => set(&mut tick_ms, "tick", parse_tick(value)?)?,
+                Some(("epoch", value)) => set(&mut epoch_unix_ms, "epoch", parse_epoch(value)?)?,
+                _ => {
+                    let wanted = "a setting: tick=1ms, or epoch=2026-01-01T00:00:00Z";
+                    return Err(LayoutError::Syntax { found: setting.to_owned(), wanted });
+                }
+            }
+        }
+        Layout::new(
+            fields,
+            tick_ms.unwrap_or(DEFAULT_TICK_MS),
+            epoch_unix_ms.unwrap_or(DEFAULT_EPOCH_UNIX_MS),
+        )
+    }
+}
+
+fn set<T>(setting: &mut Option<T>, name: &'static str, value: T) -> Result<(), LayoutError> {
+    match setting.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(LayoutError::SettingTwice { name }),
+    }
+}
+
+fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
+    let not_a_field = || LayoutError::Syntax {
+        found: text.to_owned(),
+        wanted: "a field: name:size, name:size:random or name:size:constant(N)",
+    };
+    let mut pieces = text.split(':').map(str::trim);
+    let (Some(name), Some(size), role, None) = (pieces.next(), pieces.next(), pieces.next(), pieces.next())
+    else {
+        return Err(not_a_field());
+    };
+    let role = match role {
+        None => FieldSpec::role_of(name),
+        Some("random") => Role::Random,
+        Some(suffix) => Role::Constant(parse_constant(suffix).ok_or_else(not_a_field)?),
+    };
+    let size =
+        parse_size(size).ok_or_else(|| LayoutError::Size { name: name.to_owned(), size: size.to_owned() })?;
+    Ok(FieldSpec { name: name.to_owned(), size, role })
+}
+
+/// `constant(5)`.
+fn parse_constant(suffix: &str) -> Option<u64> {
+    number(suffix.strip_prefix("constant(")?.strip_suffix(')')?.trim())
+}
+
+/// `12`, `3d` or `=1000`. What a field can hold is checked when the layout is built.
+fn parse_size(text: &str) -> Option<FieldSize> {
+    if let Some(count) = text.strip_prefix('=') {
+        number(count).map(FieldSize::Count)
+    } else if let Some(digits) = text.strip_suffix('d') {
+        number(digits).map(FieldSize::Digits)
+    } else {
+        number(text).map(FieldSize::Bits)
+    }
+}
+
+/// A plain decimal number: no sign.
+fn number<T: FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+/// `10ms` or `1s`, as ms.
+pub(super) fn parse_tick(text: &str) -> Result<u64, LayoutError> {
+    let tick_ms = if let Some(ms) = text.strip_suffix("ms") {
+        number(ms)
+    } else {
+        text.strip_suffix('s').and_then(number::<u64>).and_then(|seconds| seconds.checked_mul(1000))
+    };
+    tick_ms.ok_or_else(|| LayoutError::Tick { found: format!("{text:?}") })
+}
+
+/// Unix ms, RFC 3339 or a date, as Unix ms.
+pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
+    text.parse::<UnixMicros>()?.as_epoch(text)
+}
+
+/// The canonical text form: sizes as they were given, tick and epoch always written. Reads back to an equal layout.
+impl fmt::Display for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
+            write!(f, "{comma}{}", field.spec)?;
+        }
+        write!(f, ";tick={};epoch={}", tick_text(self.tick_ms), self.epoch_unix_ms)
+    }
+}

@@ -1,0 +1,220 @@
+//! The same as data, for configuration files: a string, or a table of fields.
+//!
+//! ```toml
+//! layout = "twitter"
+//! layout = "time:41,worker:10,sequence:12;epoch=2026-01-01"
+//! layout = { fields = [
+//!     { name = "time", bits = 41 },
+//!     { name = "worker", count = 1000 },
+//!     { name = "sequence", digits = 3 },
+//!     { name = "region", bits = 2, constant = 1 },
+//!     { name = "table", digits = 1, random = true },
+//! ], tick = "10ms", epoch = 1288834974657 }
+//! ```
+//!
+//! Any serde format will do: nothing here knows of TOML.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Serialize};
+
+use super::field::{FieldSize, FieldSpec, Role};
+use super::text::{DEFAULT_EPOCH_UNIX_MS, DEFAULT_TICK_MS, parse_epoch, parse_tick};
+use super::{Layout, LayoutError};
+
+/// A layout as a configuration gives it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum LayoutForm {
+    /// A preset's name or a text form.
+    Text(String),
+    /// A table of fields.
+    Table(LayoutTable),
+}
+
+/// A layout as a table.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LayoutTable {
+    /// The fields, most significant first.
+    pub fields: Vec<FieldForm>,
+    /// `10ms`, `1s`; 1 ms if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tick: Option<String>,
+    /// The start of tick 0; the Unix epoch if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<EpochForm>,
+}
+
+/// A field as a table: a name, one of three sizes, and perhaps a role.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct FieldForm {
+    /// The field's name; `time` and `sequence` are reserved.
+    pub name: String,
+    /// The size in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bits: Option<u32>,
+    /// The size in decimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digits: Option<u32>,
+    /// The size as the number of values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Drawn for each ID.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub random: bool,
+    /// Always this value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constant: Option<u64>,
+}
+
+/// An epoch as Unix milliseconds or as text.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(untagged)]
+pub enum EpochForm {
+    /// Unix milliseconds.
+    UnixMs(i64),
+    /// RFC 3339 or a date.
+    Text(String),
+}
+
+impl LayoutForm {
+    /// Builds the layout.
+    ///
+    /// # Errors
+    /// What [`Layout::resolve`] and [`Layout::new`] refuse, and a field with no size or several.
+    pub fn build(&self) -> Result<Layout, LayoutError> {
+        match self {
+            LayoutForm::Text(text) => Layout::resolve(text),
+            LayoutForm::Table(table) => table.build(),
+        }
+    }
+}
+
+impl LayoutTable {
+    /// Builds the layout.
+    ///
+    /// # Errors
+    /// What [`Layout::new`] refuses, and a field with no size or several.
+    pub fn build(&self) -> Result<Layout, LayoutError> {
+        let fields = self.fields.iter().map(FieldForm::spec).collect::<Result<_, _>>()?;
+        let tick_ms = self.tick.as_deref().map_or(Ok(DEFAULT_TICK_MS), parse_tick)?;
+        let epoch_unix_ms = match &self.epoch {
+            None => DEFAULT_EPOCH_UNIX_MS,
+            Some(EpochForm::UnixMs(unix_ms)) => *unix_ms,
+            Some(EpochForm::Text(text)) => parse_epoch(text)?,
+        };
+        Layout::new(fields, tick_ms, epoch_unix_ms)
+    }
+}
+
+impl FieldForm {
+    fn spec(&self) -> Result<FieldSpec, LayoutError> {
+        let name = self.name.clone();
+        let size = match (self.bits, self.digits, self.count) {
+            (Some(bits), None, None) => FieldSize::Bits(bits),
+            (None, Some(digits), None) => FieldSize::Digits(digits),
+            (None, None, Some(count)) => FieldSize::Count(count),
+            _ => return Err(LayoutError::SizeCount { name, found: self.sizes_found() }),
+        };
+        let role = match (self.random, self.constant) {
+            (false, None) => FieldSpec::role_of(&name),
+            (true, None) => Role::Random,
+            (false, Some(value)) => Role::Constant(value),
+            (true, Some(_)) => return Err(LayoutError::ConstantAndRandom { name }),
+        };
+        Ok(FieldSpec { name, size, role })
+    }
+
+    fn sizes_found(&self) -> String {
+        let sizes = [
+            ("bits", self.bits.is_some()),
+            ("digits", self.digits.is_some()),
+            ("count", self.count.is_some()),
+        ];
+        let found: Vec<&str> = sizes.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+        if found.is_empty() { "no size".to_owned() } else { found.join(" and ") }
+    }
+}
+
+impl From<&Layout> for LayoutTable {
+    fn from(layout: &Layout) -> Self {
+        let form = |field: &super::Field| {
+            let mut form = FieldForm { name: field.name().to_owned(), ..FieldForm::default() };
+            match field.size() {
+                FieldSize::Bits(bits) => form.bits = Some(bits),
+                FieldSize::Digits(digits) => form.digits = Some(digits),
+                FieldSize::Count(count) => form.count = Some(count),
+            }
+            match field.role() {
+                Role::Time | Role::Sequence | Role::Node => {}
+                Role::Random => form.random = true,
+                Role::Constant(value) => form.constant = Some(value),
+            }
+            form
+        };
+        LayoutTable {
+            fields: layout.fields().iter().map(form).collect(),
+            tick: Some(super::build::tick_text(layout.tick_ms())),
+            epoch: Some(EpochForm::UnixMs(layout.epoch_unix_ms())),
+        }
+    }
+}
+
+// By hand, because a derived untagged enum answers every mistake in the table with "did not match any variant".
+impl<'de> Deserialize<'de> for LayoutForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FormVisitor;
+
+        impl<'de> Visitor<'de> for FormVisitor {
+            type Value = LayoutForm;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a preset's name, a text form in quotes, or a table with fields, tick and epoch")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<LayoutForm, E> {
+                Ok(LayoutForm::Text(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LayoutForm, A::Error> {
+                LayoutTable::deserialize(MapAccessDeserializer::new(map)).map(LayoutForm::Table)
+            }
+        }
+
+        deserializer.deserialize_any(FormVisitor)
+    }
+}
+
+// By hand for the same reason.
+impl<'de> Deserialize<'de> for EpochForm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EpochVisitor;
+
+        impl Visitor<'_> for EpochVisitor {
+            type Value = EpochForm;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("Unix milliseconds, or RFC 3339 in quotes")
+            }
+
+            fn visit_i64<E: de::Error>(self, unix_ms: i64) -> Result<EpochForm, E> {
+                Ok(EpochForm::UnixMs(unix_ms))
+            }
+
+            fn visit_u64<E: de::Error>(self, unix_ms: u64) -> Result<EpochForm, E> {
+                let invalid = || E::invalid_value(de::Unexpected::Unsigned(unix_ms), &self);
+                i64::try_from(unix_ms).map(EpochForm::UnixMs).map_err(|_| invalid())
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<EpochForm, E> {
+                Ok(EpochForm::Text(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(EpochVisitor)
+    }
+}
