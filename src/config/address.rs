@@ -113,7 +113,8 @@ fn split_port(text: &str) -> Result<(String, &str), String> {
         if !is_ipv6(host) {
             return Err(format!("{host:?} in brackets is not an IPv6 address"));
         }
-        let port = after.strip_prefix(':').ok_or_else(|| format!("the port is missing; write [{host}]:7660"))?;
+        let port =
+            after.strip_prefix(':').ok_or_else(|| format!("the port is missing; write [{host}]:7660"))?;
         return Ok((host.to_owned(), port));
     }
     if text.parse::<Ipv6Addr>().is_ok() {

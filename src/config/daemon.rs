@@ -238,7 +238,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               ticks of the layout if that is longer: long enough to ride out a burst, short enough to fail before \
               callers give up.",
         read: |daemon, value| {
-            daemon.limits.default_wait = value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
+            daemon.limits.default_wait =
+                value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
             Ok(())
         },
     },
@@ -258,7 +259,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a request may take from its first byte to its last; then the connection is closed. A request \
               is at most 1 KiB, so only a dead or hostile peer needs ten seconds.",
-        read: |daemon, value| value.duration(MS..=HOUR).map(|duration| daemon.limits.frame_timeout = duration),
+        read: |daemon, value| {
+            value.duration(MS..=HOUR).map(|duration| daemon.limits.frame_timeout = duration)
+        },
     },
     Setting {
         section: Section::Limits,
@@ -277,7 +280,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a client may take nothing of the replies queued for it; then the connection is closed. Ten \
               seconds outlast a pause of its garbage collector and a lost packet's retries.",
-        read: |daemon, value| value.duration(MS..=HOUR).map(|duration| daemon.limits.write_timeout = duration),
+        read: |daemon, value| {
+            value.duration(MS..=HOUR).map(|duration| daemon.limits.write_timeout = duration)
+        },
     },
     Setting {
         section: Section::Limits,
@@ -308,7 +313,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""60s""#,
         doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock \
               drifts while a machine is up, and costs the layout's life nothing if it was wrong.",
-        read: |daemon, value| value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration),
+        read: |daemon, value| {
+            value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
+        },
     },
     Setting {
         section: Section::Clock,

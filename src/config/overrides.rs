@@ -156,7 +156,8 @@ impl clap::FromArgMatches for Overrides {
             // An empty variable is one that was not set: many tools cannot unset one.
             let is_empty = texts.iter().all(|text| text.is_empty());
             if !texts.is_empty() && !(from_variable && is_empty) {
-                *slot = Some(Override { texts, origin: if from_variable { row.variable } else { row.option } });
+                *slot =
+                    Some(Override { texts, origin: if from_variable { row.variable } else { row.option } });
             }
         }
         Ok(())

@@ -58,7 +58,12 @@ impl Reader {
         }
     }
 
-    fn read_root_entry(&mut self, input: &Input<'_>, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
+    fn read_root_entry(
+        &mut self,
+        input: &Input<'_>,
+        key: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
         let name = key.get_ref().as_ref();
         if let Some(&(_, section)) = Section::TABLES.iter().find(|(table, _)| *table == name) {
             match value.get_ref() {
@@ -98,7 +103,8 @@ impl Reader {
             entries.iter().map(|entry| Some((entry.span(), entry.get_ref().as_table()?))).collect()
         });
         let Some(entries) = entries else {
-            let text = "found something else, allowed: [[sources]], with two brackets, above the settings of each";
+            let text =
+                "found something else, allowed: [[sources]], with two brackets, above the settings of each";
             return self.findings.mistake(input.origin(&key.span()), "sources", text);
         };
         if entries.is_empty() || entries.len() > SOURCES_MAX {
@@ -148,7 +154,14 @@ impl Reader {
         }
     }
 
-    fn unknown(&mut self, input: &Input<'_>, span: &Range<usize>, full: String, name: &str, here: &[Section]) {
+    fn unknown(
+        &mut self,
+        input: &Input<'_>,
+        span: &Range<usize>,
+        full: String,
+        name: &str,
+        here: &[Section],
+    ) {
         self.findings.mistake(input.origin(span), full, explain_unknown(name, here));
     }
 }

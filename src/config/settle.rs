@@ -72,7 +72,10 @@ fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
             && !findings.is_refused(&key)
         {
             let origin = findings.origins.of(&key).cloned().unwrap_or(Origin::Default);
-            let text = format!("found {:?}, which sources[{twin}] is called already, allowed: a name of its own", draft.name);
+            let text = format!(
+                "found {:?}, which sources[{twin}] is called already, allowed: a name of its own",
+                draft.name
+            );
             findings.mistake(origin, key, text);
         }
     }
@@ -95,10 +98,18 @@ fn settle_source(
     let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(max_ahead));
     let burst_window = draft.burst_window.unwrap_or(SourceDraft::BURST_WINDOW.min(max_ahead));
     if max_ahead < two_ticks {
-        place.refuse("max_ahead", max_ahead, format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)));
+        place.refuse(
+            "max_ahead",
+            max_ahead,
+            format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
+        );
     } else {
         if horizon < two_ticks {
-            place.refuse("horizon", horizon, format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)));
+            place.refuse(
+                "horizon",
+                horizon,
+                format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
+            );
         }
         place.at_most_ahead("horizon", horizon, max_ahead);
         place.at_most_ahead("burst_window", burst_window, max_ahead);
@@ -160,7 +171,25 @@ impl Place<'_> {
                 return None;
             }
         };
-        todo!("life")
+        match layout.life(now) {
+            Life::Running { .. } | Life::LastYear { .. } => Some(layout),
+            Life::NotBegun => {
+                let (now, first) = (layout.rfc3339(now), layout.rfc3339(layout.first()));
+                let text = format!(
+                    "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
+                );
+                self.mistake("layout", text);
+                None
+            }
+            Life::Ended { at } => {
+                let (now, at) = (layout.rfc3339(now), layout.rfc3339(at));
+                let text = format!(
+                    "found a layout that ended {at}, allowed: one that has IDs left at {now}: a later epoch, or more time"
+                );
+                self.mistake("layout", text);
+                None
+            }
+        }
     }
 
     /// The worker IDs, if the layout has them.

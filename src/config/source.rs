@@ -123,7 +123,8 @@ impl Default for SourceDraft {
 }
 
 const MS: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3_600);
+/// The most that any of a source's durations can be: two of the longest ticks, a day each.
+const TWO_DAYS: Duration = Duration::from_secs(2 * 86_400);
 
 /// Every setting of a source.
 pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
@@ -163,7 +164,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               Ten milliseconds hold 40,000 IDs of the twitter layout, and are less than clocks of different machines \
               are apart anyway.",
         read: |source, value| {
-            value.duration(Duration::ZERO..=HOUR).map(|duration| source.burst_window = Some(duration))
+            value.duration(Duration::ZERO..=TWO_DAYS).map(|duration| source.burst_window = Some(duration))
         },
     },
     Setting {
@@ -174,7 +175,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               are refused with the time to wait. At least two ticks of the layout (the default grows with them).\n\
               Ten seconds are more than time servers step a clock that they keep, and little enough that an ID's \
               time still means something.",
-        read: |source, value| value.duration(MS..=HOUR).map(|duration| source.max_ahead = Some(duration)),
+        read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.max_ahead = Some(duration)),
     },
     Setting {
         section: Section::Source,
@@ -206,7 +207,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               the layout to max_ahead (the default keeps within these). A crash skips at most as much.\n\
               The ceiling is raised each second while in use, so three leave time for two syncs that fail or are \
               slow before a request has to wait for one.",
-        read: |source, value| value.duration(MS..=HOUR).map(|duration| source.horizon = Some(duration)),
+        read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.horizon = Some(duration)),
     },
     Setting {
         section: Section::Source,
@@ -216,7 +217,8 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               \"auto\" is one tick: enough if nothing used its worker IDs before, and the first ID need not wait. Set \
               it to how far the clocks of two machines may differ if worker IDs move between them without their state.",
         read: |source, value| {
-            source.first_start_guard = value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
+            source.first_start_guard =
+                value.or_word("auto", |value| value.duration(Duration::ZERO..=TWO_DAYS))?;
             Ok(())
         },
     },

@@ -22,7 +22,8 @@ impl Tokens {
     /// Whether this is one of the tokens. The time it takes depends on lengths alone, not on what the bytes are or
     /// which token they match.
     pub fn accepts(&self, presented: &[u8]) -> bool {
-        let matched = self.0.iter().fold(subtle::Choice::from(0), |matched, token| matched | token.ct_eq(presented));
+        let matched =
+            self.0.iter().fold(subtle::Choice::from(0), |matched, token| matched | token.ct_eq(presented));
         matched.into()
     }
 }
@@ -106,7 +107,8 @@ mod tests {
 
     #[test]
     fn tokens_are_lines_without_comments_and_blanks() {
-        let tokens = read(b"# for the orders service\nfirst-token\r\n\n  second token\t\n\xff\xfe\n").unwrap();
+        let tokens =
+            read(b"# for the orders service\nfirst-token\r\n\n  second token\t\n\xff\xfe\n").unwrap();
         for token in [&b"first-token"[..], b"second token", b"\xff\xfe"] {
             assert!(tokens.accepts(token), "{token:?}");
         }

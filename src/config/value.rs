@@ -4,12 +4,13 @@ use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
 use super::address::Address;
 use super::units::{self, Grouped, Plain};
-use crate::layout::{Layout, WorkerSet};
+use crate::layout::{Layout, LayoutTable, WorkerSet};
 
 /// The longest excerpt of a value that a message repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
@@ -179,12 +180,12 @@ impl<'v> Value<'v> {
         match self.0.get_ref() {
             DeValue::String(text) => Layout::resolve(text).map_err(|error| Refusal::from(error.to_string())),
             DeValue::Table(_) => {
-                serde::Deserialize::deserialize(ValueDeserializer::from(self.0.clone())).map_err(
-                    |error: toml::de::Error| Refusal {
-                        text: one_line(error.message()),
-                        span: error.span().filter(|span| !span.is_empty()),
-                    },
-                )
+                let table = LayoutTable::deserialize(ValueDeserializer::from(self.0.clone()));
+                let table = table.map_err(|error| Refusal {
+                    text: one_line(error.message()),
+                    span: error.span().filter(|span| !span.is_empty()),
+                })?;
+                table.build().map_err(|error| Refusal::from(error.to_string()))
             }
             _ => Err(self.refuse(
                 "the name of a preset (`snowbank layout` lists them), a layout's text form, or a table",
@@ -205,9 +206,7 @@ impl<'v> Value<'v> {
         let text = text.ok_or_else(|| {
             self.refuse("a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8]")
         })?;
-        text.parse()
-            .map(Some)
-            .map_err(|error| Refusal::from(format!("{error}")))
+        text.parse().map(Some).map_err(|error| Refusal::from(format!("{error}")))
     }
 
     fn worker_text(self) -> Option<String> {
