@@ -44,9 +44,17 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl Into<String>) {
-        if !self.broken.contains(&origin) {
-            self.mistakes.push(Mistake { origin, key: key.into(), text: text.into() });
+        let mistake = Mistake { origin, key: key.into(), text: text.into() };
+        // Sources repeat what is wrong with a setting that they share.
+        if !self.broken.contains(&mistake.origin) && !self.mistakes.contains(&mistake) {
+            self.mistakes.push(mistake);
         }
+    }
+
+    /// A mistake at the place where this setting was given.
+    pub(super) fn mistake_of(&mut self, key: &str, text: String) {
+        let origin = self.origins.of(key).cloned().unwrap_or(Origin::Default);
+        self.mistake(origin, key, text);
     }
 
     /// A line that is not TOML; one mistake is enough for it, for what follows is mostly the first one's echo.

@@ -1,12 +1,15 @@
 //! From a configuration file, options and environment variables to [`Settings`]: plain, typed, checked.
 //!
 //! ```text
-//!  file ─▶ reader ─┐   (a row of a table for each setting: [`daemon`], [`source`])
+//!  file ─▶ reader ─┐
 //!                  ├─▶ settle ─▶ Settings, or every mistake with its line
-//!  overrides ──────┘   (what must hold between settings)
+//!  overrides ──────┘
 //! ```
 //!
-//! Nothing here opens a socket, resolves a name or reads a clock; [`read_tokens`] alone reads a file.
+//! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
+//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings.
+//!
+//! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and [`read_tokens`] read files.
 
 mod address;
 mod daemon;
@@ -18,10 +21,13 @@ mod reference;
 mod setting;
 mod settle;
 mod source;
+mod summary;
 mod tokens;
 mod units;
 mod value;
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,7 +39,6 @@ pub use overrides::{Override, Overrides};
 pub use reference::reference;
 pub use source::{OnStepBack, SOURCES_MAX, SequenceStart, SourceSettings};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
-pub(crate) use units::Grouped;
 
 use crate::layout::UnixMicros;
 
@@ -93,13 +98,83 @@ pub fn load(
     cores: NonZeroUsize,
     now: UnixMicros,
 ) -> Result<Settings, Mistakes> {
+    settle::settle(read(file, overrides), cores, now)
+}
+
+/// As [`load`], and reads the token file too, whose mistakes are the configuration's: what `serve` and `check` want.
+/// The tokens are there if there is a token file.
+///
+/// # Errors
+/// Every mistake there is, each with its place.
+pub fn load_with_tokens(
+    file: Option<(&Path, &str)>,
+    overrides: &Overrides,
+    cores: NonZeroUsize,
+    now: UnixMicros,
+) -> Result<(Settings, Option<Tokens>), Mistakes> {
+    let mut reader = read(file, overrides);
+    let tokens = reader.daemon.token_file.as_deref().map(read_tokens).transpose().unwrap_or_else(|error| {
+        reader.findings.mistake_of("auth.token_file", error.to_string());
+        None
+    });
+    settle::settle(reader, cores, now).map(|settings| (settings, tokens))
+}
+
+fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
     let mut reader = reader::Reader::default();
     if let Some((path, text)) = file {
         reader.read_document(path, text);
     }
     reader.settle_sources();
     reader.read_overrides(overrides);
-    settle::settle(reader, cores, now)
+    reader
+}
+
+/// The largest configuration file that is read, in bytes: far above any that is meant, and proof that the path does
+/// not name a disk.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a configuration file cannot be read as text.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system does not give it.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It is larger than any that is meant.
+    #[error("cannot read {}: it has more than {FILE_BYTES_MAX} bytes, so it is no configuration", .0.display())]
+    TooLarge(PathBuf),
+    /// It is not text.
+    #[error("{}:{line}: found bytes that are not UTF-8, allowed: UTF-8 text, as TOML is", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first such byte, counted from 1.
+        line: usize,
+    },
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
+pub fn read_file(path: &Path) -> Result<String, FileError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(FileError::TooLarge(path.to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
+        FileError::NotText { path: path.to_owned(), line }
+    })
 }
 
 #[cfg(test)]

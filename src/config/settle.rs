@@ -59,8 +59,7 @@ fn check_waits(daemon: &Daemon, findings: &mut Findings) {
         Plain(default_wait),
         Plain(limits.max_wait)
     );
-    let origin = findings.origins.of(low).cloned().unwrap_or(Origin::Default);
-    findings.mistake(origin, low, text);
+    findings.mistake_of(low, text);
 }
 
 fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
@@ -71,12 +70,11 @@ fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
             && !draft.name.is_empty()
             && !findings.is_refused(&key)
         {
-            let origin = findings.origins.of(&key).cloned().unwrap_or(Origin::Default);
             let text = format!(
                 "found {:?}, which sources[{twin}] is called already, allowed: a name of its own",
                 draft.name
             );
-            findings.mistake(origin, key, text);
+            findings.mistake_of(&key, text);
         }
     }
 }
@@ -247,6 +245,5 @@ fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findin
          --worker-id) that no other machine uses, or loopback addresses and Unix sockets alone",
         source.name
     );
-    let origin = findings.origins.of("listen").cloned().unwrap_or(Origin::Default);
-    findings.mistake(origin, "listen", text);
+    findings.mistake_of("listen", text);
 }
