@@ -1,13 +1,55 @@
 //! `snowbank check`.
 
 use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Outcome;
+use super::{Failure, Outcome};
+use crate::config::{self, Overrides};
+use crate::layout::UnixMicros;
 
 /// Options of `snowbank check`.
+///
+/// Exit code 0: `serve` would take this configuration, and this is what it would do. 1: there are mistakes, each on a
+/// line of standard output. 2: the file cannot be read as text. Reads the same options and variables as `serve`, and
+/// the token file if there is one.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    /// The configuration, in TOML
+    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
+    config: PathBuf,
+    #[command(flatten)]
+    overrides: Overrides,
+}
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
-    Ok(())
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let path = &arguments.config;
+    let text = config::read_file(path).map_err(Failure::usage)?;
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let now = now();
+    match config::load_with_tokens(Some((path, &text)), &arguments.overrides, cores, now) {
+        Ok((settings, _tokens)) => {
+            writeln!(out, "{}: no mistakes", path.display())?;
+            for line in settings.summary() {
+                writeln!(out, "{line}")?;
+            }
+            for warning in settings.warnings(now) {
+                writeln!(out, "warning: {warning}")?;
+            }
+            Ok(())
+        }
+        Err(mistakes) => {
+            writeln!(out, "{mistakes}")?;
+            let plural = if mistakes.len() == 1 { "mistake" } else { "mistakes" };
+            Err(Failure::no(format_args!("{}: {} {plural}", path.display(), mistakes.len())))
+        }
+    }
+}
+
+/// The wall clock.
+fn now() -> UnixMicros {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    UnixMicros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
 }

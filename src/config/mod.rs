@@ -1,1 +1,181 @@
-//! Placeholder.
+//! From a configuration file, options and environment variables to [`Settings`]: plain, typed, checked.
+//!
+//! ```text
+//!  file ─▶ reader ─┐
+//!                  ├─▶ settle ─▶ Settings, or every mistake with its line
+//!  overrides ──────┘
+//! ```
+//!
+//! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
+//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings.
+//!
+//! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and [`read_tokens`] read files.
+
+mod address;
+mod daemon;
+mod findings;
+mod mistake;
+mod overrides;
+mod reader;
+mod reference;
+mod setting;
+mod settle;
+mod source;
+mod summary;
+mod tokens;
+mod units;
+mod value;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+pub use daemon::{ClockSettings, Limits, Order, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use mistake::{Mistake, Mistakes, Origin, Origins};
+pub use overrides::{Override, Overrides};
+pub use reference::reference;
+pub use source::{OnStepBack, SOURCES_MAX, SequenceStart, SourceSettings};
+pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+
+use crate::layout::UnixMicros;
+
+/// Everything that the daemon is told, checked: each value is in its range, and they fit each other.
+///
+/// docs/snowbank.toml says what each means and why its default is what it is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Where to listen, at least one address.
+    pub listen: Vec<Address>,
+    /// Threads that serve connections, at most [`SHARDS_MAX`].
+    pub shards: NonZeroUsize,
+    /// How IDs are ordered over connections.
+    pub order: Order,
+    /// Bounds on what clients can make the daemon do.
+    pub limits: Limits,
+    /// When the wall clock is believed.
+    pub clock: ClockSettings,
+    /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two with the same layout share a
+    /// worker ID.
+    pub sources: Vec<SourceSettings>,
+    /// Where to keep what must outlast a restart; `None`: nowhere.
+    pub state_dir: Option<PathBuf>,
+    /// Where the machine's locks of worker IDs are.
+    pub lock_dir: PathBuf,
+    /// The file of tokens, for [`read_tokens`]; `None`: none is asked for.
+    pub token_file: Option<PathBuf>,
+    /// Permission bits of Unix socket files.
+    pub unix_mode: u32,
+    /// Where each setting was given, for what only shows when it is used (a port that is taken).
+    pub origins: Origins,
+}
+
+impl Settings {
+    /// The oldest that an ID of any source is when it is handed out: the `burst_window` of INFO.
+    pub fn burst_window(&self) -> Duration {
+        self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
+    }
+
+    /// The furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of INFO.
+    pub fn max_ahead(&self) -> Duration {
+        self.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default()
+    }
+}
+
+/// Reads a configuration: a file's path (for messages) and text, if there is one, and what options and environment
+/// variables say in its place.
+///
+/// `cores` is how many shards there are if nothing says otherwise. `now` decides whether layouts have begun and not
+/// ended.
+///
+/// # Errors
+/// Every mistake there is, each with its place.
+pub fn load(
+    file: Option<(&Path, &str)>,
+    overrides: &Overrides,
+    cores: NonZeroUsize,
+    now: UnixMicros,
+) -> Result<Settings, Mistakes> {
+    settle::settle(read(file, overrides), cores, now)
+}
+
+/// As [`load`], and reads the token file too, whose mistakes are the configuration's: what `serve` and `check` want.
+/// The tokens are there if there is a token file.
+///
+/// # Errors
+/// Every mistake there is, each with its place.
+pub fn load_with_tokens(
+    file: Option<(&Path, &str)>,
+    overrides: &Overrides,
+    cores: NonZeroUsize,
+    now: UnixMicros,
+) -> Result<(Settings, Option<Tokens>), Mistakes> {
+    let mut reader = read(file, overrides);
+    let tokens = reader.daemon.token_file.as_deref().map(read_tokens).transpose().unwrap_or_else(|error| {
+        reader.findings.mistake_of("auth.token_file", error.to_string());
+        None
+    });
+    settle::settle(reader, cores, now).map(|settings| (settings, tokens))
+}
+
+fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
+    let mut reader = reader::Reader::default();
+    if let Some((path, text)) = file {
+        reader.read_document(path, text);
+    }
+    reader.settle_sources();
+    reader.read_overrides(overrides);
+    reader
+}
+
+/// The largest configuration file that is read, in bytes: far above any that is meant, and proof that the path does
+/// not name a disk.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why a configuration file cannot be read as text.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The system does not give it.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// It is larger than any that is meant.
+    #[error("cannot read {}: it has more than {FILE_BYTES_MAX} bytes, so it is no configuration", .0.display())]
+    TooLarge(PathBuf),
+    /// It is not text.
+    #[error("{}:{line}: found bytes that are not UTF-8, allowed: UTF-8 text, as TOML is", path.display())]
+    NotText {
+        /// The file.
+        path: PathBuf,
+        /// The line of the first such byte, counted from 1.
+        line: usize,
+    },
+}
+
+/// Reads the text of a configuration file.
+///
+/// # Errors
+/// The file cannot be read, is too large, or is not UTF-8.
+pub fn read_file(path: &Path) -> Result<String, FileError> {
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(FileError::TooLarge(path.to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let text = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
+        FileError::NotText { path: path.to_owned(), line }
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! Where a daemon listens and where a client finds it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The longest path of a Unix socket, in bytes: `sun_path` of Linux holds 108 with its closing zero.
+pub const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// The longest host name, in bytes (RFC 1035, section 2.3.4, without the closing dot).
+const HOST_BYTES_MAX: usize = 253;
+
+/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660` or `unix:/path`.
+///
+/// Nothing here resolves a name: that happens where the socket is opened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// A TCP port.
+    Tcp {
+        /// An IPv4 address, an IPv6 address without brackets (a `%zone` may follow), or a host name.
+        host: String,
+        /// The port; 0 lets the system choose one that is free.
+        port: u16,
+    },
+    /// A Unix stream socket.
+    Unix(PathBuf),
+}
+
+impl Address {
+    /// Whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
+    ///
+    /// Other host names count as reachable from outside, whatever they resolve to: what a name means can change after
+    /// it was looked at.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Address::Unix(_) => true,
+            Address::Tcp { host, .. } => match host.parse::<IpAddr>() {
+                Ok(ip) => ip.to_canonical().is_loopback(),
+                Err(_) => host.eq_ignore_ascii_case("localhost"),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Why a text is not an [`Address`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not an address: {reason}")]
+pub struct AddressError {
+    text: String,
+    reason: String,
+}
+
+impl AddressError {
+    /// What is wrong and what would be right, without the text itself.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let parsed = match text.strip_prefix("unix:") {
+            Some(path) => parse_unix(path),
+            None => parse_tcp(text),
+        };
+        parsed.map_err(|reason| AddressError { text: text.to_owned(), reason })
+    }
+}
+
+fn parse_unix(path: &str) -> Result<Address, String> {
+    if path.is_empty() || path.ends_with('/') {
+        return Err("unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock".into());
+    }
+    if path.contains('\0') {
+        return Err("the path of a socket holds no zero byte".into());
+    }
+    if path.len() > UNIX_PATH_BYTES_MAX {
+        return Err(format!(
+            "the path of a socket has at most {UNIX_PATH_BYTES_MAX} bytes, and this one has {}",
+            path.len()
+        ));
+    }
+    Ok(Address::Unix(PathBuf::from(path)))
+}
+
+fn parse_tcp(text: &str) -> Result<Address, String> {
+    if text.starts_with('/') {
+        return Err(format!("the path of a Unix socket is written unix:{text}"));
+    }
+    let (host, port) = split_port(text)?;
+    let port = parse_port(port)?;
+    check_host(&host, port)?;
+    Ok(Address::Tcp { host, port })
+}
+
+/// Splits at the port; an IPv6 host loses its brackets.
+fn split_port(text: &str) -> Result<(String, &str), String> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("the bracket is never closed; write [::1]:7660")?;
+        if !is_ipv6(host) {
+            return Err(format!("{host:?} in brackets is not an IPv6 address"));
+        }
+        let port =
+            after.strip_prefix(':').ok_or_else(|| format!("the port is missing; write [{host}]:7660"))?;
+        return Ok((host.to_owned(), port));
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Err("an IPv6 address stands in brackets before its port, as in [::1]:7660".into());
+    }
+    match text.rsplit_once(':') {
+        Some((host, port)) => Ok((host.to_owned(), port)),
+        None if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(format!("the host is missing; write 127.0.0.1:{text}"))
+        }
+        None if text.is_empty() => Err("it is empty; write 127.0.0.1:7660".into()),
+        None => Err(format!("the port is missing; write {text}:7660")),
+    }
+}
+
+/// Whether this is an IPv6 address, with or without a `%zone`.
+fn is_ipv6(host: &str) -> bool {
+    let (ip, zone) = host.split_once('%').unwrap_or((host, "zone"));
+    ip.parse::<Ipv6Addr>().is_ok() && !zone.is_empty() && zone.chars().all(is_host_char)
+}
+
+fn is_host_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || "-._".contains(c)
+}
+
+fn parse_port(port: &str) -> Result<u16, String> {
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("the port {port:?} is not a number from 0 to 65535"));
+    }
+    port.parse().map_err(|_| format!("the port {port} is above 65535"))
+}
+
+fn check_host(host: &str, port: u16) -> Result<(), String> {
+    if is_ipv6(host) {
+        return Ok(());
+    }
+    if host.is_empty() || host == "*" {
+        return Err(format!(
+            "the host is missing; 127.0.0.1:{port} is this machine alone, [::]:{port} every interface"
+        ));
+    }
+    if host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return match host.parse::<IpAddr>() {
+            Ok(_) => Ok(()),
+            Err(_) => Err(format!("{host} is not an IPv4 address")),
+        };
+    }
+    if host.len() > HOST_BYTES_MAX {
+        return Err(format!(
+            "a host name has at most {HOST_BYTES_MAX} bytes, and this one has {}",
+            host.len()
+        ));
+    }
+    match host.chars().find(|&c| !is_host_char(c)) {
+        Some(c) => Err(format!("{c:?} cannot be part of a host name")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(text: &str) -> Address {
+        text.parse().unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn refusal(text: &str) -> String {
+        text.parse::<Address>().expect_err(text).to_string()
+    }
+
+    #[test]
+    fn every_form_prints_as_it_was_written() {
+        for text in [
+            "127.0.0.1:7660",
+            "[::1]:7660",
+            "[fe80::1%eth0]:7660",
+            "host.name:0",
+            "localhost:65535",
+            "unix:/run/snowbank/snowbank.sock",
+            "unix:relative.sock",
+        ] {
+            assert_eq!(parse(text).to_string(), text);
+        }
+        assert_eq!(parse("[::1]:7"), Address::Tcp { host: "::1".into(), port: 7 });
+    }
+
+    #[test]
+    fn local_is_what_only_this_machine_reaches() {
+        for text in
+            ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1", "unix:/s"]
+        {
+            assert!(parse(text).is_local(), "{text}");
+        }
+        for text in [
+            "0.0.0.0:1",
+            "[::]:1",
+            "10.0.0.1:1",
+            "example.com:1",
+            "localhost.example.com:1",
+            "[fe80::1%lo]:1",
+            "[::ffff:10.0.0.1]:1",
+        ] {
+            assert!(!parse(text).is_local(), "{text}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_text_and_what_would_be_right() {
+        for (text, right) in [
+            ("", "write 127.0.0.1:7660"),
+            ("7660", "write 127.0.0.1:7660"),
+            (":7660", "127.0.0.1:7660"),
+            ("*:7660", "[::]:7660"),
+            ("localhost", "write localhost:7660"),
+            ("::1", "as in [::1]:7660"),
+            ("::1:7660", "as in [::1]:7660"),
+            ("[::1]", "write [::1]:7660"),
+            ("[::1:7660", "never closed"),
+            ("[::1]7660", "port is missing"),
+            ("[localhost]:1", "not an IPv6 address"),
+            ("[::1%]:1", "not an IPv6 address"),
+            ("[::1%a b]:1", "not an IPv6 address"),
+            ("::1%lo:1", "'%' cannot be part"),
+            ("host:port", "not a number from 0 to 65535"),
+            ("host:+1", "not a number from 0 to 65535"),
+            ("host:65536", "above 65535"),
+            ("256.0.0.1:1", "not an IPv4 address"),
+            ("10.0.0:1", "not an IPv4 address"),
+            ("tcp://host:1", "cannot be part of a host name"),
+            ("ho st:1", "cannot be part of a host name"),
+            ("/run/s.sock", "written unix:/run/s.sock"),
+            ("unix:", "wants the path"),
+            ("unix:/run/", "wants the path"),
+            ("unix:/a\0b", "zero byte"),
+        ] {
+            let refusal = refusal(text);
+            assert!(refusal.contains(right), "{refusal}");
+            assert!(refusal.starts_with(&format!("{text:?}")), "{refusal}");
+            assert_eq!(refusal.lines().count(), 1, "{refusal}");
+        }
+        assert!(refusal(&format!("{}:1", "h".repeat(254))).contains("at most 253"));
+        assert!(refusal(&format!("unix:/{}", "s".repeat(107))).contains("at most 107"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_survives_a_round_trip(text in "(unix:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?") {
+            if let Ok(address) = text.parse::<Address>() {
+                prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,40}") {
+            let _ = text.parse::<Address>();
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! The settings of the daemon as a whole.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::address::Address;
+use super::setting::{Section, Setting};
+
+/// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
+/// number fits a byte.
+pub const SHARDS_MAX: usize = 256;
+
+/// The least bytes that may be queued for a slow reader: one reply frame (65,536 bytes and its length) on its way to
+/// the socket and one being filled.
+pub const REPLY_QUEUE_BYTES_MIN: usize = 128 * 1024;
+
+/// How IDs are ordered over the daemon's shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// Each connection's IDs increase; over connections they are sorted to within `burst_window`.
+    #[default]
+    Relaxed,
+    /// A request sent after a reply was received gets larger IDs, whichever connections the two are on.
+    Strict,
+}
+
+impl Order {
+    /// Its name in configurations and in INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Relaxed => "relaxed",
+            Order::Strict => "strict",
+        }
+    }
+}
+
+/// Bounds on what clients can make the daemon do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections open at once, over all listeners.
+    pub max_connections: usize,
+    /// IDs per request.
+    pub max_count: NonZeroU32,
+    /// How long a request waits that does not say; `None`: one second, or two ticks of its source if longer
+    /// (see [`Limits::default_wait`](Self::default_wait_for)).
+    pub default_wait: Option<Duration>,
+    /// The longest that any request waits.
+    pub max_wait: Duration,
+    /// How long a frame may be under way from its first byte to its last.
+    pub frame_timeout: Duration,
+    /// How long a connection may stay silent; `None`: for ever.
+    pub idle_timeout: Option<Duration>,
+    /// How long a reader may take nothing of what is queued for it.
+    pub write_timeout: Duration,
+    /// Bytes queued for one connection before nothing more is read from it.
+    pub max_reply_queue_bytes: usize,
+    /// How long a stop waits for connections to take their last replies.
+    pub drain_timeout: Duration,
+}
+
+impl Limits {
+    /// How long a request of a source waits that does not say: `default_wait`, or if that is not set one second or two
+    /// ticks, whichever is longer; never above `max_wait`.
+    pub fn default_wait_for(&self, tick: Duration) -> Duration {
+        self.default_wait
+            .unwrap_or_else(|| Duration::from_secs(1).max(tick.saturating_mul(2)))
+            .min(self.max_wait)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_connections: 10_000,
+            max_count: NonZeroU32::MIN.saturating_add(999_999),
+            default_wait: None,
+            max_wait: Duration::from_secs(10),
+            frame_timeout: Duration::from_secs(10),
+            idle_timeout: None,
+            write_timeout: Duration::from_secs(10),
+            max_reply_queue_bytes: 256 * 1024,
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// When the daemon believes its machine's wall clock. A machine has one, so these hold for every source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockSettings {
+    /// The largest forward step of the wall clock that is believed at once.
+    pub max_step: Duration,
+    /// How long a larger one must last until it is believed.
+    pub step_hold: Duration,
+}
+
+impl Default for ClockSettings {
+    fn default() -> Self {
+        Self { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) }
+    }
+}
+
+/// What the table below fills: the daemon's part of [`Settings`](super::Settings).
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) listen: Vec<Address>,
+    /// `None`: one per core.
+    pub(super) shards: Option<NonZeroUsize>,
+    pub(super) order: Order,
+    pub(super) limits: Limits,
+    pub(super) clock: ClockSettings,
+    pub(super) state_dir: Option<PathBuf>,
+    pub(super) lock_dir: PathBuf,
+    pub(super) token_file: Option<PathBuf>,
+    pub(super) unix_mode: u32,
+}
+
+impl Default for Daemon {
+    fn default() -> Self {
+        Self {
+            listen: vec![Address::Tcp { host: "127.0.0.1".into(), port: 7660 }],
+            shards: None,
+            order: Order::default(),
+            limits: Limits::default(),
+            clock: ClockSettings::default(),
+            state_dir: None,
+            lock_dir: PathBuf::from("/run/lock/snowbank"),
+            token_file: None,
+            unix_mode: 0o660,
+        }
+    }
+}
+
+const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Every setting of the daemon as a whole.
+pub(super) const DAEMON: &[Setting<Daemon>] = &[
+    Setting {
+        section: Section::Top,
+        key: "listen",
+        default: r#"["127.0.0.1:7660"]"#,
+        doc: "Where clients connect: IP address or host name and port (\"[::1]:7660\" for IPv6, port 0 for any \
+              free one), or \"unix:/path\" for a socket file.\n\
+              By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
+        read: |daemon, value| value.addresses().map(|addresses| daemon.listen = addresses),
+    },
+    Setting {
+        section: Section::Top,
+        key: "shards",
+        default: r#""auto""#,
+        doc: "Threads that serve connections, 1 to 256. \"auto\" is one for each core: a shard never waits for \
+              another, so more than that only take turns.",
+        read: |daemon, value| {
+            let count = value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64))?;
+            daemon.shards = count.and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?));
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Top,
+        key: "order",
+        default: r#""relaxed""#,
+        doc: "\"relaxed\": IDs increase on each connection, and over connections to within burst_window. \
+              \"strict\": a request sent after a reply was received gets larger IDs, on any connection.\n\
+              Relaxed by default, because shards then hand out IDs without touching shared memory. It holds for the \
+              whole daemon: clients are told one order.",
+        read: |daemon, value| {
+            let names = [Order::Relaxed, Order::Strict].map(|order| (order.name(), order));
+            value.choice(&names).map(|order| daemon.order = order)
+        },
+    },
+    Setting {
+        section: Section::Top,
+        key: "state_dir",
+        default: r#""""#,
+        doc: "The directory that keeps what must outlast a restart, created with mode 0700 if it is missing. A \
+              relative path is taken from this file's directory, so that it is the same one whatever directory the \
+              daemon starts in.\n\
+              Empty, nothing is kept: the right place depends on how the daemon is run, and a guess that is \
+              wiped or not writable would be worse than none.",
+        read: |daemon, value| value.path().map(|path| daemon.state_dir = path),
+    },
+    Setting {
+        section: Section::Top,
+        key: "lock_dir",
+        default: r#""/run/lock/snowbank""#,
+        doc: "The directory of the locks that keep two daemons of this machine from one worker ID. All daemons of a \
+              machine must share it: /run/lock is there on every Linux, and is empty after a boot.",
+        read: |daemon, value| match value.path()? {
+            Some(path) => {
+                daemon.lock_dir = path;
+                Ok(())
+            }
+            None => Err(String::from("found \"\", allowed: a directory, for locks are never skipped").into()),
+        },
+    },
+    Setting {
+        section: Section::Top,
+        key: "unix_mode",
+        default: r#""0660""#,
+        doc: "Permissions of Unix socket files, in octal. By default the daemon's user and group can connect, and \
+              nobody else.",
+        read: |daemon, value| value.mode().map(|mode| daemon.unix_mode = mode),
+    },
+    Setting {
+        section: Section::Limits,
+        key: "max_connections",
+        default: "10000",
+        doc: "Connections open at once, 1 to 1,000,000; the next is told too_busy and closed. 10,000 idle ones fit \
+              in 10 MiB, and in the 20,000 open files that many systems allow.",
+        read: |daemon, value| {
+            let count = value.count(1..=1_000_000)?;
+            daemon.limits.max_connections = usize::try_from(count).unwrap_or(usize::MAX);
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "max_count",
+        default: "1000000",
+        doc: "IDs per request, 1 to 4,294,967,295 (what the protocol's 32 bits can ask for). A request is only \
+              admitted if its IDs can be had within its wait, so this bounds the work and the reply of one frame: \
+              a million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.",
+        read: |daemon, value| {
+            let count = value.count(1..=u64::from(u32::MAX))?;
+            daemon.limits.max_count =
+                u32::try_from(count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "default_wait",
+        default: r#""auto""#,
+        doc: "How long a request waits for its IDs if it does not say, at most max_wait. \"auto\" is 1s, or two \
+              ticks of the layout if that is longer: long enough to ride out a burst, short enough to fail before \
+              callers give up.",
+        read: |daemon, value| {
+            daemon.limits.default_wait =
+                value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "max_wait",
+        default: r#""10s""#,
+        doc: "The longest that a request may wait, whatever it asks for; \"0\": nobody waits. Ten seconds of \
+              overload are a queue that is better refused than kept.",
+        read: |daemon, value| {
+            value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.max_wait = duration)
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "frame_timeout",
+        default: r#""10s""#,
+        doc: "How long a request may take from its first byte to its last; then the connection is closed. A request \
+              is at most 1 KiB, so only a dead or hostile peer needs ten seconds.",
+        read: |daemon, value| {
+            value.duration(MS..=HOUR).map(|duration| daemon.limits.frame_timeout = duration)
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "idle_timeout",
+        default: r#""off""#,
+        doc: "How long a connection may be silent between requests; then it is closed. Off by default: an idle \
+              connection costs under 1 KiB, and reopening it costs its client a round trip at the worst moment.",
+        read: |daemon, value| {
+            daemon.limits.idle_timeout = value.or_word("off", |value| value.duration(SECOND..=720 * HOUR))?;
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "write_timeout",
+        default: r#""10s""#,
+        doc: "How long a client may take nothing of the replies queued for it; then the connection is closed. Ten \
+              seconds outlast a pause of its garbage collector and a lost packet's retries.",
+        read: |daemon, value| {
+            value.duration(MS..=HOUR).map(|duration| daemon.limits.write_timeout = duration)
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "max_reply_queue",
+        default: r#""256KiB""#,
+        doc: "Bytes queued for a client that reads slowly, \"128KiB\" to \"1GiB\"; meanwhile nothing more is read \
+              from it. At least two whole reply frames of 64 KiB, one leaving and one being filled; the default is \
+              two of each.",
+        read: |daemon, value| {
+            let bytes = value.bytes(REPLY_QUEUE_BYTES_MIN as u64..=1 << 30)?;
+            daemon.limits.max_reply_queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+            Ok(())
+        },
+    },
+    Setting {
+        section: Section::Limits,
+        key: "drain_timeout",
+        default: r#""5s""#,
+        doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half the time that \
+              the strictest service managers give before they kill.",
+        read: |daemon, value| {
+            value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.drain_timeout = duration)
+        },
+    },
+    Setting {
+        section: Section::Clock,
+        key: "max_step",
+        default: r#""60s""#,
+        doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock \
+              drifts while a machine is up, and costs the layout's life nothing if it was wrong.",
+        read: |daemon, value| {
+            value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
+        },
+    },
+    Setting {
+        section: Section::Clock,
+        key: "step_hold",
+        default: r#""60s""#,
+        doc: "How long a larger step must last before it is believed; \"0\": believed at once. A time server that \
+              is wrong is mostly put right, or outvoted, within a minute; until then time goes on at its own pace.",
+        read: |daemon, value| {
+            value.duration(Duration::ZERO..=24 * HOUR).map(|duration| daemon.clock.step_hold = duration)
+        },
+    },
+    Setting {
+        section: Section::Auth,
+        key: "token_file",
+        default: r#""""#,
+        doc: "A file of tokens, one of which a client must send before it asks for IDs: one on each line, 1 to 512 \
+              bytes; empty lines and lines that start with # do not count. A relative path is taken from this file's \
+              directory. Tokens stand in a file of their own because command lines and configurations are read by \
+              more people.\n\
+              Empty, no token is asked for: by default only this machine can connect.",
+        read: |daemon, value| value.path().map(|path| daemon.token_file = path),
+    },
+];

@@ -1,0 +1,120 @@
+//! What is wrong with a configuration, where, and what would be right.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Where a setting was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of the configuration file, counted from 1.
+    Line(Arc<Path>, usize),
+    /// A command-line option or an environment variable, by its name: `--listen`, `SNOWBANK_LISTEN`.
+    Override(&'static str),
+    /// Nowhere: it is at its default.
+    Default,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Line(file, line) => write!(f, "{}:{line}", file.display()),
+            Origin::Override(name) => f.write_str(name),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}
+
+/// Where each setting that is not left at its default was given, by its full key: `listen`, `limits.max_wait`,
+/// `sources[1].layout`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origins(BTreeMap<String, Origin>);
+
+impl Origins {
+    /// Where the setting was given; `None` if it is left at its default.
+    pub fn of(&self, key: &str) -> Option<&Origin> {
+        self.0.get(key)
+    }
+
+    pub(super) fn set(&mut self, key: String, origin: Origin) {
+        self.0.insert(key, origin);
+    }
+}
+
+/// One mistake: `FILE:LINE: key: what was found, what is allowed`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Where it is.
+    pub origin: Origin,
+    /// The full key of the setting, as in [`Origins`]; empty where a mistake belongs to none.
+    pub key: String,
+    /// What was found, what is allowed, what to do; one line.
+    pub text: String,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.origin)?;
+        // An option's name already says which setting it is.
+        if !self.key.is_empty() && !matches!(self.origin, Origin::Override(_)) {
+            write!(f, "{}: ", self.key)?;
+        }
+        f.write_str(&self.text)
+    }
+}
+
+/// Every mistake of a configuration, at least one: those of the file in its order, then those of options and variables.
+///
+/// Prints as a line for each.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistakes(Vec<Mistake>);
+
+impl Mistakes {
+    /// `None` if there is no mistake.
+    pub(super) fn new(mut mistakes: Vec<Mistake>) -> Option<Self> {
+        // Stable: mistakes of one line stay in the order in which they were found.
+        mistakes.sort_by_key(|mistake| match mistake.origin {
+            Origin::Line(_, line) => line,
+            Origin::Override(_) | Origin::Default => usize::MAX,
+        });
+        (!mistakes.is_empty()).then_some(Self(mistakes))
+    }
+
+    /// The mistakes, in the order in which they print.
+    pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
+        self.0.iter()
+    }
+
+    /// How many there are, at least 1.
+    #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The first mistake and the number of the others, as one line: what `serve` says when it refuses to start.
+    pub fn first_line(&self) -> String {
+        match &self.0[..] {
+            [] => String::new(),
+            [only] => only.to_string(),
+            [first, others @ ..] => {
+                let mistakes = if others.len() == 1 { "mistake" } else { "mistakes" };
+                format!("{first} (and {} more {mistakes}; `snowbank check` names them all)", others.len())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, mistake) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            mistake.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}

@@ -1,0 +1,68 @@
+//! The reference configuration, written from the tables that read configurations.
+
+use super::daemon::DAEMON;
+use super::setting::{Section, Setting};
+use super::source::SOURCE;
+
+/// The widest line, in characters.
+const LINE_CHARS_MAX: usize = 100;
+
+const HEAD: &str = "\
+Every setting of Snowbank, with its default. A file that is empty, and none at all, mean just this.
+Durations are texts with a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\". Sizes are bytes, or texts such as \"64KiB\".
+Options of `snowbank serve` beat environment variables (SNOWBANK_...), and these beat this file.
+`snowbank check --config FILE` names every mistake of a file, each with its line.
+This file is written from the code: change it there.";
+
+const SOURCE_HEAD: &str = "\
+The settings of a source, a supply of IDs. Here, above the first [section], they hold for all sources that do not set \
+them for themselves in [[sources]] below.";
+
+const SOURCES_HEAD: &str = "\
+Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. The first \
+is the one that clients get who name none. Two with the same layout must have different worker_ids. Up to 64 sources.";
+
+/// The reference configuration: every setting once, commented out with its default, its meaning and the reason of the
+/// default. docs/snowbank.toml is this text.
+pub fn reference() -> String {
+    let mut out = String::new();
+    comment(&mut out, HEAD);
+    rows(&mut out, DAEMON, Section::Top);
+    out.push('\n');
+    comment(&mut out, SOURCE_HEAD);
+    rows(&mut out, SOURCE, Section::Source);
+    for (table, section) in Section::TABLES {
+        out.push_str(&format!("\n#[{table}]\n"));
+        rows(&mut out, DAEMON, section);
+    }
+    out.push('\n');
+    comment(&mut out, SOURCES_HEAD);
+    out.push_str("#[[sources]]\n");
+    rows(&mut out, SOURCE, Section::SourceAlone);
+    out
+}
+
+fn rows<T>(out: &mut String, table: &[Setting<T>], section: Section) {
+    for setting in table.iter().filter(|setting| setting.section == section) {
+        out.push('\n');
+        comment(out, setting.doc);
+        out.push_str(&format!("#{} = {}\n", setting.key, setting.default));
+    }
+}
+
+/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each paragraph wrapped.
+fn comment(out: &mut String, prose: &str) {
+    for paragraph in prose.lines() {
+        let mut width = 0;
+        for word in paragraph.split_whitespace() {
+            if width == 0 || width + 1 + word.len() > LINE_CHARS_MAX {
+                out.push_str(if width == 0 { "#" } else { "\n#" });
+                width = 1;
+            }
+            out.push(' ');
+            out.push_str(word);
+            width += 1 + word.len();
+        }
+        out.push('\n');
+    }
+}

@@ -1,0 +1,249 @@
+//! From what was read to [`Settings`]: the defaults that depend on other settings, and what must hold between them.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::address::Address;
+use super::daemon::SHARDS_MAX;
+use super::findings::Findings;
+use super::mistake::{Mistakes, Origin};
+use super::reader::Reader;
+use super::source::{SourceDraft, SourceSettings};
+use super::units::Plain;
+use super::{Settings, daemon::Daemon};
+use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
+
+/// Completes and checks what was read.
+///
+/// # Errors
+/// Every mistake found here and before.
+pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
+    let Reader { daemon, sources: drafts, mut findings, .. } = reader;
+    check_waits(&daemon, &mut findings);
+    check_names(&drafts, &mut findings);
+    let sources: Vec<Option<SourceSettings>> = drafts
+        .into_iter()
+        .enumerate()
+        .map(|(index, draft)| settle_source(index, draft, now, &mut findings))
+        .collect();
+    check_overlaps(&sources, &mut findings);
+    check_exposure(&daemon.listen, &sources, &mut findings);
+    if let Some(mistakes) = Mistakes::new(findings.mistakes) {
+        return Err(mistakes);
+    }
+    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, unix_mode } = daemon;
+    Ok(Settings {
+        listen,
+        shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),
+        order,
+        limits,
+        clock,
+        sources: sources.into_iter().flatten().collect(),
+        state_dir,
+        lock_dir,
+        token_file,
+        unix_mode,
+        origins: findings.origins,
+    })
+}
+
+fn check_waits(daemon: &Daemon, findings: &mut Findings) {
+    let limits = &daemon.limits;
+    let Some(default_wait) = limits.default_wait else { return };
+    let (low, high) = ("limits.default_wait", "limits.max_wait");
+    if default_wait <= limits.max_wait || findings.is_refused(low) || findings.is_refused(high) {
+        return;
+    }
+    let text = format!(
+        "found \"{}\", allowed: at most max_wait, \"{}\"",
+        Plain(default_wait),
+        Plain(limits.max_wait)
+    );
+    findings.mistake_of(low, text);
+}
+
+fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
+    for (index, draft) in drafts.iter().enumerate() {
+        let twin = drafts[..index].iter().position(|earlier| earlier.name == draft.name);
+        let key = format!("sources[{index}].name");
+        if let Some(twin) = twin
+            && !draft.name.is_empty()
+            && !findings.is_refused(&key)
+        {
+            let text = format!(
+                "found {:?}, which sources[{twin}] is called already, allowed: a name of its own",
+                draft.name
+            );
+            findings.mistake_of(&key, text);
+        }
+    }
+}
+
+/// One source with its defaults; `None` if its layout or its worker IDs are not to be had, which was said.
+fn settle_source(
+    index: usize,
+    draft: SourceDraft,
+    now: UnixMicros,
+    findings: &mut Findings,
+) -> Option<SourceSettings> {
+    let mut place = Place { index, findings };
+    let layout = place.layout(draft.layout, now)?;
+    let worker_ids_given = draft.worker_ids.is_some();
+    let worker_ids = place.worker_ids(draft.worker_ids, &layout)?;
+
+    let two_ticks = Duration::from_millis(layout.tick_ms().saturating_mul(2));
+    let max_ahead = draft.max_ahead.unwrap_or(SourceDraft::MAX_AHEAD.max(two_ticks));
+    let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(max_ahead));
+    let burst_window = draft.burst_window.unwrap_or(SourceDraft::BURST_WINDOW.min(max_ahead));
+    if max_ahead < two_ticks {
+        place.refuse(
+            "max_ahead",
+            max_ahead,
+            format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
+        );
+    } else {
+        if horizon < two_ticks {
+            place.refuse(
+                "horizon",
+                horizon,
+                format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
+            );
+        }
+        place.at_most_ahead("horizon", horizon, max_ahead);
+        place.at_most_ahead("burst_window", burst_window, max_ahead);
+        place.at_most_ahead("first_start_guard", draft.first_start_guard.unwrap_or_default(), max_ahead);
+    }
+    Some(SourceSettings {
+        name: draft.name,
+        layout,
+        worker_ids,
+        worker_ids_given,
+        burst_window,
+        max_ahead,
+        on_step_back: draft.on_step_back,
+        sequence_start: draft.sequence_start,
+        horizon,
+        first_start_guard: draft.first_start_guard,
+    })
+}
+
+/// Where the mistakes of one source go.
+struct Place<'f> {
+    index: usize,
+    findings: &'f mut Findings,
+}
+
+impl Place<'_> {
+    /// The full key and origin of a setting of this source. `None` if it was refused already.
+    fn of(&self, key: &str) -> Option<(String, Origin)> {
+        match self.findings.given(key, self.index) {
+            Some((full, _)) if self.findings.is_refused(&full) => None,
+            Some((full, origin)) => Some((full, origin.clone())),
+            None => Some((format!("sources[{}].{key}", self.index), Origin::Default)),
+        }
+    }
+
+    fn mistake(&mut self, key: &str, text: String) {
+        if let Some((full, origin)) = self.of(key) {
+            self.findings.mistake(origin, full, text);
+        }
+    }
+
+    fn refuse(&mut self, key: &str, found: Duration, allowed: String) {
+        self.mistake(key, format!("found \"{}\", allowed: {allowed}", Plain(found)));
+    }
+
+    fn at_most_ahead(&mut self, key: &str, found: Duration, max_ahead: Duration) {
+        if found > max_ahead && self.of("max_ahead").is_some() {
+            self.refuse(key, found, format!("at most max_ahead, \"{}\"", Plain(max_ahead)));
+        }
+    }
+
+    /// The layout, if it is one that lives.
+    fn layout(&mut self, given: Option<Layout>, now: UnixMicros) -> Option<Layout> {
+        self.of("layout")?;
+        let layout = match given.map_or_else(|| Layout::resolve(SourceDraft::DEFAULT_LAYOUT), Ok) {
+            Ok(layout) => layout,
+            Err(error) => {
+                self.mistake("layout", error.to_string());
+                return None;
+            }
+        };
+        match layout.life(now) {
+            Life::Running { .. } | Life::LastYear { .. } => Some(layout),
+            Life::NotBegun => {
+                let (now, first) = (layout.rfc3339(now), layout.rfc3339(layout.first()));
+                let text = format!(
+                    "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
+                );
+                self.mistake("layout", text);
+                None
+            }
+            Life::Ended { at } => {
+                let (now, at) = (layout.rfc3339(now), layout.rfc3339(at));
+                let text = format!(
+                    "found a layout that ended {at}, allowed: one that has IDs left at {now}: a later epoch, or more time"
+                );
+                self.mistake("layout", text);
+                None
+            }
+        }
+    }
+
+    /// The worker IDs, if the layout has them.
+    fn worker_ids(&mut self, given: Option<WorkerSet>, layout: &Layout) -> Option<WorkerSet> {
+        self.of("worker_ids")?;
+        let worker_ids = given.unwrap_or_else(|| WorkerSet::single(0));
+        match Numbering::new(layout.clone(), worker_ids.clone()) {
+            Ok(_) => Some(worker_ids),
+            Err(error) => {
+                self.mistake("worker_ids", error.to_string());
+                None
+            }
+        }
+    }
+}
+
+/// Two sources with the same layout must not share a worker ID: they would hand out the same IDs.
+fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
+    for (index, source) in sources.iter().enumerate() {
+        let Some(source) = source else { continue };
+        for (earlier_index, earlier) in sources[..index].iter().enumerate() {
+            let Some(earlier) = earlier else { continue };
+            if source.layout.space() != earlier.layout.space() {
+                continue;
+            }
+            let Some(shared) = source.worker_ids.iter().find(|&id| earlier.worker_ids.contains(id)) else {
+                continue;
+            };
+            let key = "worker_ids";
+            let (full, origin) = findings.given(key, index).map_or_else(
+                || (format!("sources[{index}].{key}"), source_origin(findings, index)),
+                |(full, origin)| (full, origin.clone()),
+            );
+            let text = format!(
+                "sources {:?} (sources[{earlier_index}]) and {:?} (sources[{index}]) have the same layout and both use \
+                 worker {shared}, allowed: worker IDs of its own for each",
+                earlier.name, source.name
+            );
+            findings.mistake(origin, full, text);
+        }
+    }
+}
+
+/// Where to point for a source that does not give a setting: at its name.
+fn source_origin(findings: &Findings, index: usize) -> Origin {
+    findings.origins.of(&format!("sources[{index}].name")).cloned().unwrap_or(Origin::Default)
+}
+
+/// Worker 0 by default is for one machine alone: two that other machines can reach would hand out the same IDs.
+fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findings: &mut Findings) {
+    let Some(reachable) = listen.iter().find(|address| !address.is_local()) else { return };
+    let Some(source) = sources.iter().flatten().find(|source| !source.worker_ids_given) else { return };
+    let text = format!(
+        "{reachable} can be reached from other machines, and source {:?} has no worker_ids, allowed: worker_ids (or \
+         --worker-id) that no other machine uses, or loopback addresses and Unix sockets alone",
+        source.name
+    );
+    findings.mistake_of("listen", text);
+}

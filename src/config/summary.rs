@@ -1,0 +1,75 @@
+//! What a daemon with these settings does, in words: what `check` answers and `serve` says when it starts.
+
+use super::units::Grouped;
+use super::{Address, Settings, SourceSettings};
+use crate::layout::{Life, UnixMicros};
+
+impl SourceSettings {
+    /// IDs per second of all its worker IDs together, rounded down; saturates.
+    pub fn ids_per_second(&self) -> u64 {
+        let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
+        u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
+    }
+}
+
+impl Settings {
+    /// What the daemon does: a line on its listeners, one for each source, one on its state.
+    pub fn summary(&self) -> Vec<String> {
+        let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
+        let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
+        let tokens = match &self.token_file {
+            Some(path) => format!("tokens of {}", path.display()),
+            None => "no token asked for".into(),
+        };
+        let mut lines = vec![format!(
+            "listens on {}; {} {shards}, order {}, {tokens}",
+            listeners.join(", "),
+            self.shards,
+            self.order.name()
+        )];
+        lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
+            let workers = if source.worker_ids.len() == 1 { "worker" } else { "workers" };
+            format!(
+                "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
+                source.name,
+                source.layout,
+                source.worker_ids,
+                Grouped(source.ids_per_second()),
+                source.layout.end().date()
+            )
+        }));
+        lines.push(match &self.state_dir {
+            Some(path) => format!("state in {}", path.display()),
+            None => "no state_dir: nothing is kept over a restart".into(),
+        });
+        lines
+    }
+
+    /// What is allowed and yet worth a second look, a line for each.
+    pub fn warnings(&self, now: UnixMicros) -> Vec<String> {
+        let mut warnings: Vec<String> =
+            self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
+        if self.token_file.is_none()
+            && let Some(address) = self.listen.iter().find(|address| !address.is_local())
+        {
+            warnings.push(format!(
+                "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
+                 reaches it can draw IDs"
+            ));
+        }
+        warnings
+    }
+}
+
+fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
+    match source.layout.life(now) {
+        Life::LastYear { left } => Some(format!(
+            "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
+            source.name,
+            source.layout.end().date(),
+            left.as_secs() / 86_400
+        )),
+        // The others were refused, or have time.
+        Life::NotBegun | Life::Running { .. } | Life::Ended { .. } => None,
+    }
+}

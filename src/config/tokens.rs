@@ -1,0 +1,147 @@
+//! The tokens that clients must send, read from their file.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use subtle::ConstantTimeEq;
+
+/// The longest token, in bytes: what an AUTH request can carry.
+pub const TOKEN_BYTES_MAX: usize = 512;
+
+/// The largest token file that is read, in bytes: about 2,000 of the longest tokens, and proof that the path does not
+/// name a disk.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// The tokens of a file, at least one, each of 1 to [`TOKEN_BYTES_MAX`] bytes. Never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Tokens(Vec<Box<[u8]>>);
+
+impl Tokens {
+    /// Whether this is one of the tokens. The time it takes depends on lengths alone, not on what the bytes are or
+    /// which token they match.
+    pub fn accepts(&self, presented: &[u8]) -> bool {
+        let matched =
+            self.0.iter().fold(subtle::Choice::from(0), |matched, token| matched | token.ct_eq(presented));
+        matched.into()
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tokens({} redacted)", self.0.len())
+    }
+}
+
+/// Why a token file cannot be used. Never repeats a byte of it.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be opened or read.
+    #[error("cannot read the token file {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The file is larger than any that is meant.
+    #[error("the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line", .0.display())]
+    TooLarge(PathBuf),
+    /// A line holds no token that AUTH could carry.
+    #[error("{}:{line}: found a token of {bytes} bytes, allowed: 1 to {TOKEN_BYTES_MAX}", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The length of its token.
+        bytes: usize,
+    },
+    /// Every line is empty or a comment.
+    #[error("the token file {} holds no token, so no client could ever ask for IDs; write one per line", .0.display())]
+    Empty(PathBuf),
+}
+
+/// Reads a token file: one token per line, without the blanks around it; empty lines and lines that start with `#` do
+/// not count.
+///
+/// # Errors
+/// The file cannot be read, is too large, holds a token that is too long, or holds none.
+pub fn read_tokens(path: &Path) -> Result<Tokens, TokenError> {
+    let unreadable = |error| TokenError::Unreadable { path: path.to_owned(), error };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(TokenError::TooLarge(path.to_owned()));
+    }
+    let mut tokens = Vec::new();
+    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+        let token = line.trim_ascii();
+        if token.is_empty() || token.starts_with(b"#") {
+            continue;
+        }
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(TokenError::TooLong { path: path.to_owned(), line: index + 1, bytes: token.len() });
+        }
+        tokens.push(Box::from(token));
+    }
+    if tokens.is_empty() {
+        return Err(TokenError::Empty(path.to_owned()));
+    }
+    Ok(Tokens(tokens))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &[u8]) -> Result<Tokens, TokenError> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("tokens");
+        std::fs::write(&path, text).unwrap();
+        read_tokens(&path)
+    }
+
+    #[test]
+    fn tokens_are_lines_without_comments_and_blanks() {
+        let tokens =
+            read(b"# for the orders service\nfirst-token\r\n\n  second token\t\n\xff\xfe\n").unwrap();
+        for token in [&b"first-token"[..], b"second token", b"\xff\xfe"] {
+            assert!(tokens.accepts(token), "{token:?}");
+        }
+        for token in [&b""[..], b"first-toke", b"first-token\r", b"# for the orders service", b"second"] {
+            assert!(!tokens.accepts(token), "{token:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let tokens = read(b"hush\nsecret\n").unwrap();
+        assert_eq!(format!("{tokens:?}"), "Tokens(2 redacted)");
+        let long = "s".repeat(TOKEN_BYTES_MAX + 1);
+        let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
+        assert!(error.to_string().ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
+        assert!(!format!("{error:?}").contains("ss"));
+    }
+
+    #[test]
+    fn the_longest_token_is_accepted() {
+        let long = "s".repeat(TOKEN_BYTES_MAX);
+        assert!(read(long.as_bytes()).unwrap().accepts(long.as_bytes()));
+    }
+
+    #[test]
+    fn files_without_tokens_are_refused() {
+        assert!(matches!(read(b"# nothing\n\n"), Err(TokenError::Empty(_))));
+        assert!(matches!(read(&vec![b'\n'; (1 << 20) + 1]), Err(TokenError::TooLarge(_))));
+        let directory = tempfile::tempdir().unwrap();
+        for path in [directory.path(), &directory.path().join("missing")] {
+            let error = read_tokens(path).unwrap_err();
+            assert!(matches!(error, TokenError::Unreadable { .. }), "{error}");
+            assert!(error.to_string().contains(&path.display().to_string()));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! One value of a TOML file, read as what a setting wants; a refusal says what was found and what is allowed.
+
+use std::ops::{Range, RangeInclusive};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeValue, ValueDeserializer};
+
+use super::address::Address;
+use super::units::{self, Grouped, Plain};
+use crate::layout::{Layout, LayoutTable, WorkerSet};
+
+/// The longest excerpt of a value that a message repeats, in characters.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// Why a value is refused, and where, if that is more exact than where the value stands.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) text: String,
+    pub(super) span: Option<Range<usize>>,
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Self {
+        Refusal { text, span: None }
+    }
+}
+
+/// A value as it stands in the file (or as an override gave it).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value<'v>(pub(super) &'v Spanned<DeValue<'v>>);
+
+impl<'v> Value<'v> {
+    /// The value as a message repeats it.
+    fn found(self) -> String {
+        match self.0.get_ref() {
+            DeValue::String(text) if text.chars().count() > EXCERPT_CHARS_MAX => {
+                let start: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
+                format!("{start:?} and more")
+            }
+            DeValue::String(text) => format!("{text:?}"),
+            DeValue::Integer(integer) => integer.to_string(),
+            DeValue::Float(float) => float.to_string(),
+            DeValue::Boolean(boolean) => boolean.to_string(),
+            DeValue::Datetime(datetime) => datetime.to_string(),
+            DeValue::Array(_) => "an array".into(),
+            DeValue::Table(_) => "a table".into(),
+        }
+    }
+
+    /// A refusal of this value: what was found, and this, which is allowed.
+    fn refuse(self, allowed: impl std::fmt::Display) -> Refusal {
+        Refusal::from(format!("found {}, allowed: {allowed}", self.found()))
+    }
+
+    fn integer(self) -> Option<i128> {
+        let integer = self.0.get_ref().as_integer()?;
+        i128::from_str_radix(integer.as_str(), integer.radix()).ok()
+    }
+
+    /// Whether the value is this word, which stands for something outside the setting's range.
+    pub(super) fn is_word(self, word: &str) -> bool {
+        self.0.get_ref().as_str() == Some(word)
+    }
+
+    /// `None` for this word, else what `read` makes of the value; a refusal says that the word is allowed too.
+    pub(super) fn or_word<T>(
+        self,
+        word: &str,
+        read: impl FnOnce(Self) -> Result<T, Refusal>,
+    ) -> Result<Option<T>, Refusal> {
+        if self.is_word(word) {
+            return Ok(None);
+        }
+        read(self)
+            .map(Some)
+            .map_err(|refusal| Refusal { text: format!("{}, or {word:?}", refusal.text), ..refusal })
+    }
+
+    pub(super) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
+        let duration = match self.0.get_ref() {
+            DeValue::String(text) => units::parse_duration(text),
+            // Zero is the same in every unit.
+            DeValue::Integer(_) if self.integer() == Some(0) => Some(Duration::ZERO),
+            _ => None,
+        };
+        duration.filter(|duration| allowed.contains(duration)).ok_or_else(|| {
+            let (least, most) = (Plain(*allowed.start()), Plain(*allowed.end()));
+            self.refuse(format_args!(
+                "a duration from \"{least}\" to \"{most}\", with its unit (ms, s, m or h) and in quotes"
+            ))
+        })
+    }
+
+    pub(super) fn count(self, allowed: RangeInclusive<u64>) -> Result<u64, Refusal> {
+        let count = match self.0.get_ref() {
+            // So that options, which are texts, need no reader of their own.
+            DeValue::String(text) => text.parse().ok(),
+            _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
+        };
+        count.filter(|count| allowed.contains(count)).ok_or_else(|| {
+            self.refuse(format_args!(
+                "a number from {} to {}",
+                Grouped(*allowed.start()),
+                Grouped(*allowed.end())
+            ))
+        })
+    }
+
+    pub(super) fn bytes(self, allowed: RangeInclusive<u64>) -> Result<u64, Refusal> {
+        let bytes = match self.0.get_ref() {
+            DeValue::String(text) => units::parse_bytes(text),
+            _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
+        };
+        bytes.filter(|bytes| allowed.contains(bytes)).ok_or_else(|| {
+            let (least, most) = (units::Bytes(*allowed.start()), units::Bytes(*allowed.end()));
+            self.refuse(format_args!("a size from \"{least}\" to \"{most}\" (B, KiB, MiB, GiB), or bytes"))
+        })
+    }
+
+    pub(super) fn choice<T: Copy>(self, choices: &[(&str, T)]) -> Result<T, Refusal> {
+        let text = self.0.get_ref().as_str();
+        choices.iter().find(|(name, _)| text == Some(name)).map(|&(_, choice)| choice).ok_or_else(|| {
+            let names: Vec<_> = choices.iter().map(|(name, _)| format!("{name:?}")).collect();
+            self.refuse(names.join(" or "))
+        })
+    }
+
+    /// A path; empty stands for none.
+    pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {
+        match self.0.get_ref().as_str() {
+            Some("") => Ok(None),
+            Some(path) if !path.contains('\0') => Ok(Some(PathBuf::from(path))),
+            _ => Err(self.refuse("a path in quotes")),
+        }
+    }
+
+    /// The permission bits of a file.
+    pub(super) fn mode(self) -> Result<u32, Refusal> {
+        let mode = match self.0.get_ref() {
+            DeValue::String(text) => u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8).ok(),
+            DeValue::Integer(integer) if integer.radix() == 8 => {
+                u32::from_str_radix(integer.as_str(), 8).ok()
+            }
+            _ => None,
+        };
+        mode.filter(|&mode| mode <= 0o777)
+            .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
+    }
+
+    /// One address or an array of them.
+    pub(super) fn addresses(self) -> Result<Vec<Address>, Refusal> {
+        let items = match self.0.get_ref() {
+            DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
+            DeValue::String(_) => vec![self],
+            _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")),
+        };
+        let mut addresses = Vec::with_capacity(items.len());
+        for item in items {
+            let here = |text: String| Refusal { text, span: Some(item.0.span()) };
+            let text = item
+                .0
+                .get_ref()
+                .as_str()
+                .ok_or_else(|| here(item.refuse("an address, as in \"127.0.0.1:7660\"").text))?;
+            let address: Address = text.parse().map_err(|error| here(format!("{error}")))?;
+            let port_is_chosen = matches!(address, Address::Tcp { port: 0, .. });
+            if addresses.contains(&address) && !port_is_chosen {
+                return Err(here(format!("found {address} twice, allowed: each address once")));
+            }
+            addresses.push(address);
+        }
+        Ok(addresses)
+    }
+
+    /// A layout: the name of a preset, its text form, or a table.
+    pub(super) fn layout(self) -> Result<Layout, Refusal> {
+        match self.0.get_ref() {
+            DeValue::String(text) => Layout::resolve(text).map_err(|error| Refusal::from(error.to_string())),
+            DeValue::Table(_) => {
+                let table = LayoutTable::deserialize(ValueDeserializer::from(self.0.clone()));
+                let table = table.map_err(|error| Refusal {
+                    text: one_line(error.message()),
+                    span: error.span().filter(|span| !span.is_empty()),
+                })?;
+                table.build().map_err(|error| Refusal::from(error.to_string()))
+            }
+            _ => Err(self.refuse(
+                "the name of a preset (`snowbank layout` lists them), a layout's text form, or a table",
+            )),
+        }
+    }
+
+    /// Worker IDs: one, a range, a list of them; empty text stands for none given.
+    pub(super) fn worker_ids(self) -> Result<Option<WorkerSet>, Refusal> {
+        let text = match self.0.get_ref() {
+            DeValue::String(text) if text.is_empty() => return Ok(None),
+            DeValue::Array(items) if !items.is_empty() => {
+                let items: Option<Vec<_>> = items.iter().map(|item| Value(item).worker_text()).collect();
+                items.map(|items| items.join(","))
+            }
+            _ => self.worker_text(),
+        };
+        let text = text.ok_or_else(|| {
+            self.refuse("a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8]")
+        })?;
+        text.parse().map(Some).map_err(|error| Refusal::from(format!("{error}")))
+    }
+
+    fn worker_text(self) -> Option<String> {
+        match self.0.get_ref() {
+            DeValue::String(text) => Some(text.to_string()),
+            _ => self.integer().map(|integer| integer.to_string()),
+        }
+    }
+
+    /// The name of a source.
+    pub(super) fn name(self) -> Result<String, Refusal> {
+        let fits = |name: &&str| {
+            (1..=64).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
+        };
+        self.0
+            .get_ref()
+            .as_str()
+            .filter(fits)
+            .map(str::to_owned)
+            .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -"))
+    }
+}
+
+/// A message as one line, whatever a library wrote.
+pub(super) fn one_line(message: &str) -> String {
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
+}
