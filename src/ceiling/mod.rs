@@ -4,6 +4,10 @@
 //! below it is used. The daemon's keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
+mod lock;
+
+pub use lock::{WorkerLocks, lock_workers};
+
 use std::fmt;
 use std::time::Duration;
 

@@ -6,6 +6,7 @@ mod layout;
 mod next;
 mod ping;
 mod range;
+mod serve;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -23,6 +24,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the daemon.
+    Serve(serve::Arguments),
     /// Fetch IDs from a daemon, one decimal ID per line.
     Next(next::Arguments),
     /// Take IDs apart into their instant and fields.
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let mut out = io::stdout().lock();
     let outcome = match arguments.command {
+        Command::Serve(arguments) => serve::run(&arguments, &mut out),
         Command::Next(arguments) => next::run(&arguments, &mut out),
         Command::Decode(arguments) => decode::run(&arguments, &mut out),
         Command::Range(arguments) => range::run(&arguments, &mut out),

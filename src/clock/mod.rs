@@ -62,7 +62,10 @@ pub struct Now {
 impl Now {
     /// What `self` will be after `duration`, if no clock steps meanwhile.
     pub fn after(self, duration: Duration) -> Now {
-        Now { wall: UnixMicros(self.wall.0.saturating_add(micros(duration))), boot: self.boot.after(duration) }
+        Now {
+            wall: UnixMicros(self.wall.0.saturating_add(micros(duration))),
+            boot: self.boot.after(duration),
+        }
     }
 }
 

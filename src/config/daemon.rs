@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::setting::{Section, Setting};
+use crate::shard::Order;
 
 /// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
 /// number fits a byte.
@@ -14,26 +15,6 @@ pub const SHARDS_MAX: usize = 256;
 /// The least bytes that may be queued for a slow reader: one reply frame (65,536 bytes and its length) on its way to
 /// the socket and one being filled.
 pub const REPLY_QUEUE_BYTES_MIN: usize = 128 * 1024;
-
-/// How IDs are ordered over the daemon's shards.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Each connection's IDs increase; over connections they are sorted to within `burst_window`.
-    #[default]
-    Relaxed,
-    /// A request sent after a reply was received gets larger IDs, whichever connections the two are on.
-    Strict,
-}
-
-impl Order {
-    /// Its name in configurations and in INFO.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Order::Relaxed => "relaxed",
-            Order::Strict => "strict",
-        }
-    }
-}
 
 /// Bounds on what clients can make the daemon do.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -33,14 +33,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-pub use daemon::{ClockSettings, Limits, Order, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides};
 pub use reference::reference;
-pub use source::{OnStepBack, SOURCES_MAX, SequenceStart, SourceSettings};
+pub use source::{SOURCES_MAX, SourceSettings};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 
 use crate::layout::UnixMicros;
+use crate::shard::Order;
 
 /// Everything that the daemon is told, checked: each value is in its range, and they fit each other.
 ///

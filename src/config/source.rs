@@ -8,50 +8,11 @@ use std::time::Duration;
 
 use super::setting::{Section, Setting};
 use crate::layout::{Layout, WorkerSet};
+use crate::source::{OnStepBack, SequenceStart};
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each keeps its own cursor on each
 /// shard.
 pub const SOURCES_MAX: usize = 64;
-
-/// What the ID clock does when the wall clock steps back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStepBack {
-    /// Rides on at half speed until the wall clock has caught up, by at most `max_ahead`.
-    #[default]
-    Ride,
-    /// Refuses until the wall clock has caught up, as Twitter's does.
-    Wait,
-}
-
-impl OnStepBack {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OnStepBack::Ride => "ride",
-            OnStepBack::Wait => "wait",
-        }
-    }
-}
-
-/// Where the sequence starts in a tick that follows an idle one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SequenceStart {
-    /// At a random index of the tick's lowest quarter, so that IDs modulo a number of shards are uniform at low load.
-    #[default]
-    Spread,
-    /// At 0, as Twitter's does.
-    Zero,
-}
-
-impl SequenceStart {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SequenceStart::Spread => "spread",
-            SequenceStart::Zero => "zero",
-        }
-    }
-}
 
 /// One source, checked: its worker IDs fit its layout, its layout lives, its durations fit each other and its tick.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,6 +9,7 @@ pub use native::Native;
 
 use std::time::Duration;
 
+use crate::config::Tokens;
 use crate::layout::Run;
 use crate::source::line::Refusal;
 
@@ -21,8 +22,8 @@ pub struct Facts {
     pub max_count: u32,
     /// How many sources there are.
     pub sources: usize,
-    /// Tokens, one of which a client must send first; none: no token is asked for.
-    pub tokens: Vec<Vec<u8>>,
+    /// The tokens, one of which a client must send first; `None`: none is asked for.
+    pub tokens: Option<Tokens>,
 }
 
 /// A request for IDs, whatever its protocol.

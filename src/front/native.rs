@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use subtle::ConstantTimeEq;
-
 use super::{Ask, Facts, Form, Front, Granted, Step};
 use crate::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use crate::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -22,14 +20,21 @@ pub struct Native {
 impl Native {
     /// A new connection: not authorized if the daemon asks for a token.
     pub fn new(facts: &Facts) -> Self {
-        Native { authorized: facts.tokens.is_empty() }
+        Native { authorized: facts.tokens.is_none() }
     }
 
-    fn answer(&mut self, request: Request<'_>, tag: u16, facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Outcome {
+    fn answer(
+        &mut self,
+        request: Request<'_>,
+        tag: u16,
+        facts: &Facts,
+        draining: bool,
+        out: &mut Vec<u8>,
+    ) -> Outcome {
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(token) => {
-                if !facts.tokens.is_empty() && !is_known(token, &facts.tokens) {
+                if facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token)) {
                     let message = "the token is not one of the daemon's; check the client's token";
                     reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
                     return Outcome::Close;
@@ -64,13 +69,15 @@ enum Outcome {
 #[inline]
 fn check(next: &Next, tag: u16, facts: &Facts, out: &mut Vec<u8>) -> Outcome {
     if next.count == 0 || next.count > facts.max_count {
-        let message = format!("found count {}, allowed 1 to {}; ask for a batch in parts", next.count, facts.max_count);
+        let message =
+            format!("found count {}, allowed 1 to {}; ask for a batch in parts", next.count, facts.max_count);
         reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
         return Outcome::Answered;
     }
     let source = usize::from(next.source);
     if source >= facts.sources {
-        let message = format!("found source {source}, this daemon has 0 to {}; INFO lists them", facts.sources - 1);
+        let message =
+            format!("found source {source}, this daemon has 0 to {}; INFO lists them", facts.sources - 1);
         reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
         return Outcome::Answered;
     }
@@ -81,11 +88,6 @@ fn check(next: &Next, tag: u16, facts: &Facts, out: &mut Vec<u8>) -> Outcome {
         partial: next.partial,
         form: Form { tag, explicit: next.explicit },
     })
-}
-
-/// Compares with every token in constant time, so that an answer's time says nothing about how much of one fits.
-fn is_known(token: &[u8], tokens: &[Vec<u8>]) -> bool {
-    tokens.iter().fold(subtle::Choice::from(0), |known, each| known | each.as_slice().ct_eq(token)).into()
 }
 
 impl Front for Native {
@@ -161,26 +163,34 @@ fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, Str
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
             Some(retry_after),
-            format!("source {source} cannot give that many within the wait; ask again later, wait longer or ask for fewer"),
+            format!(
+                "source {source} cannot give that many within the wait; ask again later, wait longer or ask for fewer"
+            ),
         ),
         Refusal::Exhausted(None) => (
             ErrorCode::Exhausted,
             None,
-            format!("source {source} can never give that many within that wait; wait longer or ask for fewer"),
+            format!(
+                "source {source} can never give that many within that wait; wait longer or ask for fewer"
+            ),
         ),
         Refusal::ClockBehind(retry_after) => (
             ErrorCode::ClockBehind,
             Some(retry_after),
-            format!("the wall clock is behind IDs that source {source} has handed out; check the machine's clock"),
+            format!(
+                "the wall clock is behind IDs that source {source} has handed out; check the machine's clock"
+            ),
         ),
         Refusal::NoCeiling => (
             ErrorCode::NoCeiling,
             Some(Duration::from_secs(1)),
             format!("the ceiling of source {source} could not be made durable; check the daemon's storage"),
         ),
-        Refusal::Ended => {
-            (ErrorCode::NoCeiling, None, format!("the layout of source {source} has come to the end of its life; change it"))
-        }
+        Refusal::Ended => (
+            ErrorCode::NoCeiling,
+            None,
+            format!("the layout of source {source} has come to the end of its life; change it"),
+        ),
         Refusal::Sealed => (
             ErrorCode::ShuttingDown,
             None,

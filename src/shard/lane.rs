@@ -137,7 +137,8 @@ impl Lane {
     /// Takes exactly `count` IDs and appends them to `runs`, or says how many are missing that have to be waited for;
     /// what could be had is in `runs` then, and what is missing has to come from the line.
     ///
-    /// `ahead` is how many IDs the rest of this wake-up will take: they are claimed together with these.
+    /// `ahead` says how many IDs the rest of this wake-up will take: they are claimed together with these. It is asked
+    /// only when something has to be claimed.
     ///
     /// # Errors
     /// The number of IDs missing.
@@ -145,7 +146,7 @@ impl Lane {
     pub fn take(
         &mut self,
         count: u64,
-        ahead: u64,
+        ahead: impl FnOnce() -> u64,
         rng: &mut fastrand::Rng,
         runs: &mut Vec<Run>,
     ) -> Result<(), u64> {
@@ -165,7 +166,7 @@ impl Lane {
     fn take_beyond_current(
         &mut self,
         count: u64,
-        ahead: u64,
+        ahead: impl FnOnce() -> u64,
         rng: &mut fastrand::Rng,
         runs: &mut Vec<Run>,
     ) -> Result<(), u64> {
@@ -183,7 +184,7 @@ impl Lane {
             return Ok(());
         }
         let mut claim = |count| Some(Span { from: self.source.claim(window, count, rng)?, count });
-        let span = claim(missing.saturating_add(ahead)).or_else(|| claim(missing)).ok_or(missing)?;
+        let span = claim(missing.saturating_add(ahead())).or_else(|| claim(missing)).ok_or(missing)?;
         self.hand_out_span(span, missing, runs);
         Ok(())
     }

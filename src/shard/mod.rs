@@ -18,12 +18,23 @@ pub use ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::Now;
 
 /// Whether IDs increase within connections or over the whole daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// On each connection; over the daemon k-sorted. Shards claim ahead of demand.
+    #[default]
     Relaxed,
     /// Over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed ahead.
     Strict,
+}
+
+impl Order {
+    /// Its name in configurations and in INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Order::Relaxed => "relaxed",
+            Order::Strict => "strict",
+        }
+    }
 }
 
 /// One core's generator of all sources.
@@ -53,9 +64,12 @@ impl Shard {
     }
 
     /// The lane of a source, with the randomness that its calls want.
+    ///
+    /// # Panics
+    /// If there is no such source: whoever accepts an index from outside checks it there.
     #[inline]
-    pub fn lane(&mut self, source: usize) -> Option<(&mut Lane, &mut fastrand::Rng)> {
-        Some((self.lanes.get_mut(source)?, &mut self.rng))
+    pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
+        (&mut self.lanes[source], &mut self.rng)
     }
 
     /// Ends a wake-up: claims ahead what the demand of late suggests. Off the request's path.

@@ -219,7 +219,8 @@ impl Source {
             Bound::Clock | Bound::Ceiling | Bound::Ended => {}
         }
         let mut queue = self.line.lock();
-        let small = wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
+        let small =
+            wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
         let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
         let slack = self.slack(window, &wish, before.load(Ordering::Relaxed))?;
         let ticket = Ticket(queue.next_ticket);
@@ -271,7 +272,8 @@ impl Source {
         self.feed_small(&window, &mut queue, rng);
         self.feed_large(&window, &mut queue, rng);
         self.end_waits(&window, &mut queue);
-        let mut shards: Vec<usize> = queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
+        let mut shards: Vec<usize> =
+            queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
         if !shards.is_empty() {
             self.line.settle(&queue);
         }
@@ -368,7 +370,8 @@ impl Source {
     /// Takes the finished requests of one shard.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
         let mut queue = self.line.lock();
-        let (mine, others) = std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
+        let (mine, others) =
+            std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
         mine.into_iter().map(|(_, finished)| finished).collect()

@@ -28,21 +28,43 @@ const SEALED: u64 = u64::MAX;
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// What the ID clock does when the wall clock falls behind IDs already handed out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStepBack {
     /// Goes on at half speed until the wall clock has caught up.
+    #[default]
     Ride,
     /// Stands still, and requests are refused until then, as Twitter's does.
     Wait,
 }
 
+impl OnStepBack {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OnStepBack::Ride => "ride",
+            OnStepBack::Wait => "wait",
+        }
+    }
+}
+
 /// Where in a new tick the sequence starts after the source was idle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SequenceStart {
     /// At a random index low in the tick, so that `id mod n` is uniform at low load.
+    #[default]
     Spread,
     /// At 0, as Twitter's does.
     Zero,
+}
+
+impl SequenceStart {
+    /// Its name in configurations.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SequenceStart::Spread => "spread",
+            SequenceStart::Zero => "zero",
+        }
+    }
 }
 
 /// How a source follows the clock.
@@ -128,7 +150,14 @@ impl Source {
     ///
     /// A start ahead of the wall clock (after a crash, or to guard a first start) is ridden from, so that the first ID
     /// needs no wait.
-    pub fn new(name: String, numbering: Numbering, rules: Rules, grant: Grant, start: Position, now: Now) -> Self {
+    pub fn new(
+        name: String,
+        numbering: Numbering,
+        rules: Rules,
+        grant: Grant,
+        start: Position,
+        now: Now,
+    ) -> Self {
         let ride = Ride::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
@@ -222,7 +251,8 @@ impl Source {
         let Some(cursor) = self.cursor() else {
             return nothing(Bound::Sealed);
         };
-        let highest_used = self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
+        let highest_used =
+            self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
         let max_ahead = match self.rules.on_step_back {
             OnStepBack::Ride => {
                 self.ride.raise_to(highest_used, now.boot);
@@ -290,7 +320,11 @@ impl Source {
     ) -> Option<Span> {
         let mut cursor = self.cursor.load(Ordering::Relaxed);
         loop {
-            let from = if cursor < window.floor.0 { self.start_after_idling(window, most, limit, rng) } else { cursor };
+            let from = if cursor < window.floor.0 {
+                self.start_after_idling(window, most, limit, rng)
+            } else {
+                cursor
+            };
             let count = limit.0.saturating_sub(from).min(most);
             if count < least {
                 return None;
@@ -306,7 +340,13 @@ impl Source {
 
     /// Where the sequence starts when the cursor jumps to the floor: at a random index in the lowest quarter of the tick,
     /// of at least 256 indices, all where a tick has fewer. At the floor itself if the claim would not fit otherwise.
-    fn start_after_idling(&self, window: &Window, most: u64, limit: Position, rng: &mut fastrand::Rng) -> u64 {
+    fn start_after_idling(
+        &self,
+        window: &Window,
+        most: u64,
+        limit: Position,
+        rng: &mut fastrand::Rng,
+    ) -> u64 {
         let floor = window.floor.0;
         if self.rules.sequence_start == SequenceStart::Zero {
             return floor;

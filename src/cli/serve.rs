@@ -1,0 +1,94 @@
+//! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
+
+use std::io::{self, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::thread;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{Failure, Outcome};
+use crate::clock;
+use crate::config::{self, Overrides, Settings};
+use crate::server::Server;
+
+/// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The configuration, in TOML; `snowbank check` finds its mistakes
+    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    log_to_standard_error();
+    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
+    let file = arguments.config.as_deref().zip(text.as_deref());
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let now = clock::os::read().wall;
+    let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
+        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    say_what_was_chosen(&settings, now);
+    allow_open_files();
+    let server = Server::start(&settings, tokens).map_err(Failure::usage)?;
+    let addresses: Vec<String> =
+        server.addresses().map(|address| format!("listening on {address}")).collect();
+    let serve_until_signal = async {
+        let signals = signal(SignalKind::interrupt())
+            .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
+        let (mut interrupt, mut terminate) = match signals {
+            Ok(signals) => signals,
+            Err(error) => {
+                tracing::error!(%error, "cannot catch signals; stopping");
+                return;
+            }
+        };
+        // Whoever reads these lines may connect, or send a signal, from then on. A closed pipe stops nothing.
+        let _ = announce(out, &addresses);
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("stopping: answering what has arrived");
+    };
+    server.run(serve_until_signal).map_err(Failure::no)
+}
+
+fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
+    for address in addresses {
+        writeln!(out, "{address}")?;
+    }
+    out.flush()
+}
+
+/// Standard output carries the listeners alone; all else goes here.
+fn log_to_standard_error() {
+    use tracing_subscriber::EnvFilter;
+    let filter = EnvFilter::try_from_env("SNOWBANK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let subscriber =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    // Fails only if the process has a subscriber already, which then gets the events.
+    let _ = subscriber.try_init();
+}
+
+fn say_what_was_chosen(settings: &Settings, now: crate::layout::UnixMicros) {
+    for line in settings.summary() {
+        tracing::info!("{line}");
+    }
+    for warning in settings.warnings(now) {
+        tracing::warn!("{warning}");
+    }
+    tracing::warn!(
+        "no ceilings are kept: after a crash or a restart with the clock set back, uniqueness rests on the clock alone"
+    );
+}
+
+/// Raises the soft limit of open files to the hard one: each connection is one.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is not allowed the soft limit stands, and accepting says so when it is reached.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

@@ -1,0 +1,123 @@
+//! The acceptor: takes connections and hands each to the shard with the fewest.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::{Domain, Socket};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::mpsc;
+
+use super::listen::Listener;
+use crate::protocol::{ErrorCode, reply};
+
+/// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
+pub(super) const INBOX_SOCKETS: usize = 256;
+
+/// How long the acceptor rests when the system has no descriptor or memory left: long enough not to spin, short enough
+/// that a client's connect does not time out.
+const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the acceptor knows of one shard.
+#[derive(Clone, Debug)]
+pub(super) struct Inbox {
+    pub(super) sockets: mpsc::Sender<Admitted>,
+    /// Connections handed over and not yet closed.
+    pub(super) connections: Arc<AtomicUsize>,
+}
+
+/// A connection that counts as open for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Admitted {
+    pub(super) socket: Socket,
+    pub(super) place: Place,
+}
+
+/// One of a shard's open connections.
+#[derive(Debug)]
+pub(super) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Accepts on one listener until the future is dropped.
+pub(super) async fn accept(
+    listener: Listener,
+    inboxes: Arc<[Inbox]>,
+    max_connections: usize,
+) -> io::Result<()> {
+    let Listener { socket, address, _file } = listener;
+    let acceptor = Acceptor::register(socket)?;
+    loop {
+        match acceptor.accept().await {
+            Ok(socket) => admit(socket, &inboxes, max_connections).await,
+            Err(error) if is_of_the_peer(&error) => {}
+            Err(error) => {
+                tracing::warn!(%address, %error, "cannot accept a connection; trying again");
+                tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A listener on the acceptor's reactor.
+enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    fn register(socket: Socket) -> io::Result<Acceptor> {
+        if socket.domain()? == Domain::UNIX {
+            UnixListener::from_std(socket.into()).map(Acceptor::Unix)
+        } else {
+            TcpListener::from_std(socket.into()).map(Acceptor::Tcp)
+        }
+    }
+
+    /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
+    async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+        }
+    }
+}
+
+/// The peer gave up before it was accepted.
+fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) {
+    let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
+    if open >= max_connections {
+        turn_away(&socket, max_connections);
+        return;
+    }
+    let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
+        return;
+    };
+    inbox.connections.fetch_add(1, Ordering::Relaxed);
+    let place = Place(Arc::clone(&inbox.connections));
+    // Fails only when the shard is gone, and then so is the daemon.
+    let _ = inbox.sockets.send(Admitted { socket, place }).await;
+}
+
+/// Tells one connection too many so, and closes it.
+fn turn_away(socket: &Socket, max_connections: usize) {
+    let mut out = Vec::new();
+    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
+    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+    // A fresh socket's buffer has room for one line. If it is gone already there is nobody to tell.
+    let _ = socket.send(&out);
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    // What the client has sent already is read, or closing would reset the connection under the reply.
+    let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];
+    let _ = socket.recv(&mut unread);
+}

@@ -1,0 +1,438 @@
+//! One connection, from bytes read to bytes written.
+//!
+//! A connection works in *turns*. A turn reads what is there, takes all requests in it one after the other, and writes
+//! their replies at once; it borrows its worker's buffers and gives them back before it sleeps, so that an idle connection
+//! owns none. What a turn leaves (half a request, replies that the client does not take yet) the connection keeps.
+//!
+//! Requests of one connection are served strictly in its order: while one waits for IDs, nothing after it is looked at.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::ReadBuf;
+use tokio::sync::oneshot;
+
+use super::stream::Stream;
+use super::worker::{INPUT_SIZE, Member, State, Worker};
+use crate::clock::{self, BootMicros};
+use crate::front::{Ask, Front, Granted, Step};
+use crate::layout::Run;
+use crate::protocol::MAX_REPLY_SIZE;
+use crate::source::line::{Finished, Refusal, Ticket, Wish};
+
+/// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
+/// bytes would cause.
+const LINGER: Duration = Duration::from_secs(1);
+
+/// Serves one connection to its end.
+pub(super) async fn serve<F: Front>(stream: Stream, front: F, member: Member) {
+    let mut connection = Connection {
+        stream,
+        front,
+        member,
+        unread: Vec::new(),
+        unwritten: Vec::new(),
+        read_at: BootMicros(0),
+        backlog: None,
+    };
+    // An error is the peer's doing or its network's: it has no connection any more to be told on, and no operator
+    // wants a line for each.
+    let _ = connection.run().await;
+}
+
+struct Connection<F> {
+    stream: Stream,
+    front: F,
+    member: Member,
+    /// Bytes read and not yet understood: half a request, or requests behind one that waits.
+    unread: Vec<u8>,
+    /// Bytes of replies that the socket did not take.
+    unwritten: Vec<u8>,
+    /// When `unread` was read: waits count from there.
+    read_at: BootMicros,
+    /// A reply too long to be encoded at once. Boxed, because hardly any connection ever has one.
+    backlog: Option<Box<Backlog>>,
+}
+
+/// The rest of a long reply.
+struct Backlog {
+    ask: Ask,
+    runs: Vec<Run>,
+    /// Runs encoded already, and IDs of the run after them.
+    encoded_runs: usize,
+    encoded_ids: u32,
+}
+
+/// How a turn ended.
+enum Turn {
+    /// All that was there is answered.
+    Done,
+    /// There is more to do as soon as the replies so far are written.
+    Again,
+    /// A request waits for IDs.
+    Waits(Box<Waiting>),
+    /// The last reply is encoded.
+    Close,
+    /// The peer has sent its last byte.
+    End,
+}
+
+/// A request that waits in its source's line.
+struct Waiting {
+    ask: Ask,
+    ticket: Ticket,
+    finished: oneshot::Receiver<Finished>,
+    /// IDs that it has already.
+    runs: Vec<Run>,
+}
+
+impl<F: Front> Connection<F> {
+    async fn run(&mut self) -> io::Result<()> {
+        let mut read = true;
+        loop {
+            let turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
+            // Replies that fit the socket's buffer are out before anything is awaited.
+            if !self.unwritten.is_empty() {
+                Box::pin(self.flush()).await?;
+            }
+            match turn {
+                Turn::Done => read = true,
+                Turn::Again => read = false,
+                Turn::Waits(waiting) => {
+                    Box::pin(self.wait(waiting)).await;
+                    read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
+                }
+                Turn::Close => return Box::pin(self.linger()).await,
+                Turn::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits for bytes and takes a turn with them; the wait has a deadline where one is due.
+    async fn next_turn(&mut self) -> io::Result<Turn> {
+        let limits = &self.member.worker.common.limits;
+        let deadline = if self.unread.is_empty() {
+            limits.idle_timeout
+        } else {
+            let late = clock::os::boot().since(self.read_at);
+            Some(limits.frame_timeout.saturating_sub(late))
+        };
+        let Some(deadline) = deadline else {
+            return poll_fn(|cx| self.poll_turn(cx)).await;
+        };
+        // Boxed, so that connections without a deadline have no room for a timer.
+        let turn = Box::pin(tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx)))).await;
+        turn.unwrap_or(Ok(Turn::End))
+    }
+
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+        let worker = std::rc::Rc::clone(&self.member.worker);
+        let state = &mut *worker.state.borrow_mut();
+        state.wakers.remember(self.member.slot(), cx.waker());
+        let mut input = std::mem::take(&mut state.input);
+        let polled = self.poll_turn_with(&worker, state, &mut input, cx);
+        state.input = input;
+        polled
+    }
+
+    fn poll_turn_with(
+        &mut self,
+        worker: &Worker,
+        state: &mut State,
+        input: &mut [u8],
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<Turn>> {
+        let kept = self.unread.len();
+        input[..kept].copy_from_slice(&self.unread);
+        let mut buffer = ReadBuf::new(input);
+        buffer.advance(kept);
+        match self.stream.poll_read(cx, &mut buffer) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => {
+                if worker.draining.get() {
+                    self.member.note_drained();
+                }
+                return Poll::Pending;
+            }
+        }
+        let end = buffer.filled().len();
+        if end == kept {
+            return Poll::Ready(Ok(Turn::End));
+        }
+        let now = worker.now();
+        if kept == 0 {
+            self.read_at = now.boot;
+        }
+        state.shard.wake(now);
+        let turn = self.take(worker, state, &input[..end]);
+        Poll::Ready(self.end_turn(state, turn, Some(cx)))
+    }
+
+    /// A turn with what was read before.
+    fn turn_of_unread(&mut self) -> Turn {
+        let worker = std::rc::Rc::clone(&self.member.worker);
+        let state = &mut *worker.state.borrow_mut();
+        let unread = std::mem::take(&mut self.unread);
+        let now = worker.now();
+        state.shard.wake(now);
+        let turn = self.take(&worker, state, &unread);
+        if matches!(turn, Turn::Done) {
+            // What is left is half a request, whose time to arrive starts now: until here nothing more was read.
+            self.read_at = now.boot;
+        }
+        self.end_turn(state, turn, None).unwrap_or(Turn::End)
+    }
+
+    /// Writes what the turn has encoded, keeps what the socket does not take, and lets the shard claim ahead.
+    fn end_turn(&mut self, state: &mut State, turn: Turn, cx: Option<&mut Context<'_>>) -> io::Result<Turn> {
+        if !state.output.is_empty() {
+            let written = match cx {
+                Some(cx) => match self.stream.poll_write(cx, &state.output) {
+                    Poll::Ready(written) => written,
+                    Poll::Pending => Ok(0),
+                },
+                None => Ok(0),
+            };
+            let kept = written.map(|written| self.unwritten.extend_from_slice(&state.output[written..]));
+            state.output.clear();
+            kept?;
+        }
+        state.shard.top_up();
+        Ok(turn)
+    }
+
+    /// Takes all requests in `bytes`, and keeps what is left of them.
+    fn take(&mut self, worker: &Worker, state: &mut State, bytes: &[u8]) -> Turn {
+        let mut at = 0;
+        let turn = loop {
+            if self.backlog.is_some() && !self.encode_backlog(worker, state) {
+                break Turn::Again;
+            }
+            if self.is_queue_full(worker, &state.output) {
+                break Turn::Again;
+            }
+            let facts = &worker.common.facts;
+            // What has arrived before the stop is answered; what was read after it was noticed is not.
+            let draining = worker.draining.get() && !self.member.is_undrained();
+            match self.front.step(&bytes[at..], facts, draining, &mut state.output) {
+                Step::Incomplete => break Turn::Done,
+                Step::Answered { consumed } => at += consumed,
+                Step::Ids { consumed, ask } => {
+                    at += consumed;
+                    if let Some(waiting) = self.serve_ids(worker, state, ask, &bytes[at..]) {
+                        break Turn::Waits(waiting);
+                    }
+                }
+                Step::Close => {
+                    at = bytes.len();
+                    break Turn::Close;
+                }
+            }
+        };
+        keep(&mut self.unread, &bytes[at..]);
+        turn
+    }
+
+    /// Whether as much is queued for the client as may be, one more frame not counted.
+    fn is_queue_full(&self, worker: &Worker, output: &[u8]) -> bool {
+        let room = worker.common.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
+        output.len() + self.unwritten.len() > room
+    }
+
+    /// Serves a request for IDs: encodes them, or a refusal, or says that it waits. `later` are the bytes behind it.
+    #[inline]
+    fn serve_ids(
+        &mut self,
+        worker: &Worker,
+        state: &mut State,
+        ask: Ask,
+        later: &[u8],
+    ) -> Option<Box<Waiting>> {
+        state.runs.clear();
+        let facts = &worker.common.facts;
+        let (lane, rng) = state.shard.lane(ask.source);
+        let ahead = || self.front.demand(later, ask.source, facts);
+        match lane.take(ask.count, ahead, rng, &mut state.runs) {
+            Ok(()) => {
+                self.grant(worker, state, ask);
+                None
+            }
+            Err(missing) => self.line_up(worker, state, ask, missing),
+        }
+    }
+
+    #[cold]
+    fn line_up(
+        &mut self,
+        worker: &Worker,
+        state: &mut State,
+        ask: Ask,
+        missing: u64,
+    ) -> Option<Box<Waiting>> {
+        let (lane, _) = state.shard.lane(ask.source);
+        let limits = &worker.common.limits;
+        let window = lane.window();
+        let source = lane.source();
+        let wait =
+            ask.wait.map_or_else(|| limits.default_wait_for(source.tick()), |wait| wait.min(limits.max_wait));
+        let due = self.read_at.after(wait);
+        let wish = Wish { count: missing, due, partial: ask.partial, shard: worker.index };
+        match source.admit(&window, wish) {
+            Ok(ticket) => {
+                let (sender, finished) = oneshot::channel();
+                state.waiters.insert((ask.source, ticket), sender);
+                worker.common.bells.shards[worker.index].notify_one();
+                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
+            }
+            Err(_) if ask.partial && !state.runs.is_empty() => {
+                self.grant(worker, state, ask);
+                None
+            }
+            Err(refusal) => {
+                self.front.refuse(&mut state.output, ask.form, refusal, source.name());
+                None
+            }
+        }
+    }
+
+    /// Encodes the IDs in `state.runs`; what would overfill the queue becomes the backlog.
+    #[inline]
+    fn grant(&mut self, worker: &Worker, state: &mut State, ask: Ask) {
+        let numbering = worker.common.sources[ask.source].numbering();
+        let mut granted = Granted {
+            runs: &state.runs,
+            offset: 0,
+            random: numbering.random_parts(),
+            needs_list: numbering.needs_list(),
+        };
+        loop {
+            if self.front.grant(&mut state.output, ask.form, &mut granted, &mut state.rng) {
+                return;
+            }
+            if self.is_queue_full(worker, &state.output) {
+                break;
+            }
+        }
+        let (runs, encoded_ids) = (granted.runs.to_vec(), granted.offset);
+        self.backlog = Some(Box::new(Backlog { ask, runs, encoded_runs: 0, encoded_ids }));
+    }
+
+    /// Encodes more of the backlog while the queue has room. True when nothing of it is left.
+    fn encode_backlog(&mut self, worker: &Worker, state: &mut State) -> bool {
+        let Some(mut backlog) = self.backlog.take() else {
+            return true;
+        };
+        let numbering = worker.common.sources[backlog.ask.source].numbering();
+        let mut granted = Granted {
+            runs: &backlog.runs[backlog.encoded_runs..],
+            offset: backlog.encoded_ids,
+            random: numbering.random_parts(),
+            needs_list: numbering.needs_list(),
+        };
+        while !self.is_queue_full(worker, &state.output) {
+            if self.front.grant(&mut state.output, backlog.ask.form, &mut granted, &mut state.rng) {
+                return true;
+            }
+        }
+        backlog.encoded_ids = granted.offset;
+        backlog.encoded_runs = backlog.runs.len() - granted.runs.len();
+        self.backlog = Some(backlog);
+        false
+    }
+
+    /// Waits until a request's wait is over, and encodes its reply.
+    async fn wait(&mut self, waiting: Box<Waiting>) {
+        let Waiting { ask, ticket, finished, runs } = *waiting;
+        let worker = std::rc::Rc::clone(&self.member.worker);
+        let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
+        let finished = finished.await;
+        cancel.armed = false;
+        drop(cancel);
+        let state = &mut *worker.state.borrow_mut();
+        state.runs = runs;
+        let refusal = match finished {
+            Ok(Finished { spans, refusal, .. }) => {
+                state.shard.lane(ask.source).0.hand_out_waited(&spans, &mut state.runs);
+                refusal
+            }
+            // The ticker is gone, and with it the shard.
+            Err(_) => Some(Refusal::Sealed),
+        };
+        match refusal {
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, state, ask),
+            None => self.grant(&worker, state, ask),
+            Some(refusal) => {
+                let name = worker.common.sources[ask.source].name();
+                self.front.refuse(&mut state.output, ask.form, refusal, name);
+            }
+        }
+        self.unwritten.append(&mut state.output);
+    }
+
+    /// Writes all that is queued. The client has to take some of it within each `write_timeout`.
+    async fn flush(&mut self) -> io::Result<()> {
+        let timeout = self.member.worker.common.limits.write_timeout;
+        let mut written = 0;
+        while written < self.unwritten.len() {
+            let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
+            match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_write(cx, bytes))).await {
+                Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(Ok(size)) => written += size,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        // An idle connection owns no buffer.
+        self.unwritten = Vec::new();
+        Ok(())
+    }
+
+    /// Says that nothing more comes, and reads on for a moment so that the last reply arrives.
+    async fn linger(&mut self) -> io::Result<()> {
+        self.stream.half_close()?;
+        self.member.note_drained();
+        let mut discarded = [0; 4_096];
+        let stream = &mut self.stream;
+        let until_end = async {
+            loop {
+                let mut buffer = ReadBuf::new(&mut discarded);
+                poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await?;
+                if buffer.filled().is_empty() {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::time::timeout(LINGER, until_end).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Keeps `rest` for the next turn; an idle connection owns no buffer.
+fn keep(unread: &mut Vec<u8>, rest: &[u8]) {
+    debug_assert!(rest.len() <= INPUT_SIZE);
+    if rest.is_empty() {
+        *unread = Vec::new();
+    } else {
+        unread.clear();
+        unread.extend_from_slice(rest);
+    }
+}
+
+/// Ends a wait whose connection is dropped.
+struct CancelOnDrop<'a> {
+    worker: &'a Worker,
+    source: usize,
+    ticket: Ticket,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.worker.common.sources[self.source].cancel(self.ticket);
+            self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
+        }
+    }
+}

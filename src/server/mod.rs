@@ -1,0 +1,27 @@
+//! The daemon: listeners, an acceptor, one thread for each shard, and the keeper of ceilings.
+//!
+//! ```text
+//!  main thread                    shard threads (one per core)
+//!  ┌──────────┐  hands over  ┌──────────────────────────────────────┐
+//!  │ acceptor ├─────────────▶│ connection tasks ─▶ Shard            │ ◀─ direct claims ─▶ Source
+//!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │                     (cursor, line)
+//!  └──────────┘              └──────────────────────────────────────┘                        ▲
+//!                             keeper thread: raises ceilings, watches the wall clock ────────┘
+//! ```
+//!
+//! - [`listen`](self): opens sockets.
+//! - `accept`: takes connections and hands each to the shard with the fewest.
+//! - `worker`: a shard's thread; `ticker` ends waits on it.
+//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `keeper`: the thread that raises ceilings and watches the wall clock.
+
+mod accept;
+mod connection;
+mod keeper;
+mod listen;
+mod start;
+mod stream;
+mod ticker;
+mod worker;
+
+pub use start::{Server, StartError};

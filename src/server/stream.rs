@@ -1,0 +1,56 @@
+//! TCP and Unix connections behind one face.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use socket2::{Domain, Socket};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+/// An accepted connection on its shard's reactor.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    /// Registers a non-blocking socket with the reactor of the thread that calls.
+    pub(super) fn register(socket: Socket) -> io::Result<Stream> {
+        if socket.domain()? == Domain::UNIX {
+            UnixStream::from_std(socket.into()).map(Stream::Unix)
+        } else {
+            TcpStream::from_std(socket.into()).map(Stream::Tcp)
+        }
+    }
+
+    /// Reads what is there. A read that does not fill the buffer has drained the socket, and tokio then knows that the
+    /// next one would block: a turn costs one `recv`.
+    pub(super) fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+        }
+    }
+
+    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+        }
+    }
+
+    /// Says that nothing more will be written; reading goes on.
+    pub(super) fn half_close(&mut self) -> io::Result<()> {
+        let socket = match self {
+            Stream::Tcp(stream) => socket2::SockRef::from(&*stream),
+            Stream::Unix(stream) => socket2::SockRef::from(&*stream),
+        };
+        socket.shutdown(std::net::Shutdown::Write)
+    }
+}

@@ -1,0 +1,50 @@
+//! One shard's ticker: sleeps until the next tick while requests of this shard wait, and hands out what was claimed for
+//! them. Without waiting requests it sleeps until one comes.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use super::worker::Worker;
+use crate::source::line::Finished;
+
+pub(super) async fn run(worker: Rc<Worker>) {
+    let bell = &worker.common.bells.shards[worker.index];
+    loop {
+        match advance(&worker) {
+            None => bell.notified().await,
+            Some(next) => {
+                tokio::select! {
+                    () = tokio::time::sleep(next) => {}
+                    () = bell.notified() => {}
+                }
+            }
+        }
+    }
+}
+
+/// Advances every line in which this shard has requests, and says after how long to do it again.
+fn advance(worker: &Worker) -> Option<Duration> {
+    let state = &mut *worker.state.borrow_mut();
+    if state.waiters.is_empty() {
+        return None;
+    }
+    let now = worker.now();
+    let mut next: Option<Duration> = None;
+    for (index, source) in worker.common.sources.iter().enumerate() {
+        if source.line().admitted_ids() > 0 {
+            let again = source.advance(now, &mut state.rng, &*worker.common.bells);
+            next = [next, again].into_iter().flatten().min();
+        }
+        for finished in source.collect(worker.index) {
+            hand_over(state, index, finished);
+        }
+    }
+    next
+}
+
+fn hand_over(state: &mut super::worker::State, source: usize, finished: Finished) {
+    if let Some(waiter) = state.waiters.remove(&(source, finished.ticket)) {
+        // Fails when the connection is gone: the IDs are skipped.
+        let _ = waiter.send(finished);
+    }
+}

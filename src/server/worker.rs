@@ -1,0 +1,263 @@
+//! A shard's thread: a tokio current-thread runtime, the shard, and the tasks of its connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::task::LocalSet;
+
+use super::accept::Admitted;
+use super::connection;
+use super::stream::Stream;
+use super::ticker;
+use crate::clock::{self, Now, Wall};
+use crate::config::Limits;
+use crate::front::{Facts, Native};
+use crate::layout::Run;
+use crate::shard::Shard;
+use crate::source::Source;
+use crate::source::line::{Finished, Signals, Ticket};
+
+/// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
+pub(super) const INPUT_SIZE: usize = 64 * 1024;
+
+/// What all threads of the daemon share and never change.
+pub(super) struct Common {
+    pub(super) facts: Facts,
+    pub(super) limits: Limits,
+    pub(super) wall: Arc<Wall>,
+    pub(super) sources: Vec<Arc<Source>>,
+    pub(super) bells: Arc<Bells>,
+}
+
+/// How threads wake each other when something that is waited for has happened.
+#[derive(Debug)]
+pub(super) struct Bells {
+    /// One for each shard's ticker.
+    pub(super) shards: Vec<Notify>,
+    /// The keeper's thread, once it runs.
+    pub(super) keeper: std::sync::OnceLock<thread::Thread>,
+}
+
+impl Bells {
+    pub(super) fn ring_all(&self) {
+        for shard in &self.shards {
+            shard.notify_one();
+        }
+    }
+}
+
+impl Signals for Bells {
+    fn finished(&self, shard: usize) {
+        if let Some(bell) = self.shards.get(shard) {
+            bell.notify_one();
+        }
+    }
+
+    fn ceiling_reached(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.unpark();
+        }
+    }
+}
+
+/// One shard and what its connections share. All of one thread.
+pub(super) struct Worker {
+    pub(super) common: Arc<Common>,
+    pub(super) index: usize,
+    pub(super) state: RefCell<State>,
+    /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
+    pub(super) draining: Cell<bool>,
+    /// Connections that have not yet answered all that had arrived when the stop began.
+    pub(super) undrained: Cell<usize>,
+    pub(super) drained: Notify,
+}
+
+/// What a connection borrows for the length of one turn, never across an await.
+pub(super) struct State {
+    pub(super) shard: Shard,
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Vec<u8>,
+    pub(super) runs: Vec<Run>,
+    pub(super) rng: fastrand::Rng,
+    /// Who waits in a line, by source and ticket.
+    pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
+    /// Wakes each connection when the stop begins.
+    pub(super) wakers: Wakers,
+}
+
+/// The wakers of this thread's connections, each at the index that the connection was given.
+#[derive(Debug, Default)]
+pub(super) struct Wakers {
+    slots: Vec<Option<Waker>>,
+    free: Vec<usize>,
+}
+
+impl Wakers {
+    fn reserve(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        })
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.slots[slot] = None;
+        self.free.push(slot);
+    }
+
+    /// Remembers a connection's waker. A task's waker hardly ever changes.
+    pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
+        if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
+            self.slots[slot] = Some(waker.clone());
+        }
+    }
+
+    fn wake_all(&mut self) {
+        self.slots.iter().flatten().for_each(Waker::wake_by_ref);
+    }
+}
+
+impl Worker {
+    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+        let state = State {
+            input: vec![0; INPUT_SIZE].into_boxed_slice(),
+            output: Vec::new(),
+            runs: Vec::new(),
+            rng: fastrand::Rng::with_seed(seed),
+            waiters: HashMap::new(),
+            wakers: Wakers::default(),
+            shard,
+        };
+        Worker {
+            index: state.shard.index(),
+            common,
+            state: RefCell::new(state),
+            draining: Cell::new(false),
+            undrained: Cell::new(0),
+            drained: Notify::new(),
+        }
+    }
+
+    /// The one reading of the clock in a wake-up.
+    pub(super) fn now(&self) -> Now {
+        self.common.wall.believe(clock::os::read())
+    }
+
+    /// A connection has answered all that had arrived when the stop began, or is gone.
+    fn note_drained(&self) {
+        self.undrained.set(self.undrained.get() - 1);
+        if self.undrained.get() == 0 {
+            self.drained.notify_one();
+        }
+    }
+}
+
+/// A connection's membership in its worker: its waker's slot, and whether the stop still has to wait for it.
+pub(super) struct Member {
+    pub(super) worker: Rc<Worker>,
+    slot: usize,
+    undrained: bool,
+}
+
+impl Member {
+    fn new(worker: Rc<Worker>) -> Self {
+        let slot = worker.state.borrow_mut().wakers.reserve();
+        worker.undrained.set(worker.undrained.get() + 1);
+        Member { worker, slot, undrained: true }
+    }
+
+    pub(super) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Whether the stop still waits for this connection.
+    pub(super) fn is_undrained(&self) -> bool {
+        self.undrained
+    }
+
+    /// Says that the stop need not wait for this connection any more.
+    pub(super) fn note_drained(&mut self) {
+        if std::mem::take(&mut self.undrained) {
+            self.worker.note_drained();
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.note_drained();
+        self.worker.state.borrow_mut().wakers.release(self.slot);
+    }
+}
+
+/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins.
+pub(super) fn run(
+    worker: Worker,
+    mut inbox: mpsc::Receiver<Admitted>,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let worker = Rc::new(worker);
+    let tasks = LocalSet::new();
+    tasks.block_on(&runtime, async {
+        tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
+        loop {
+            tokio::select! {
+                biased;
+                admitted = inbox.recv() => match admitted {
+                    Some(admitted) => open(&worker, admitted),
+                    None => break,
+                },
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        // What was accepted before the stop is served as well.
+        inbox.close();
+        while let Some(admitted) = inbox.recv().await {
+            open(&worker, admitted);
+        }
+        drain(&worker).await;
+    });
+    Ok(())
+}
+
+fn open(worker: &Rc<Worker>, admitted: Admitted) {
+    let Admitted { socket, place } = admitted;
+    // Fails when the peer is gone or descriptors are short: there is nobody to tell.
+    let Ok(stream) = Stream::register(socket) else {
+        return;
+    };
+    let front = Native::new(&worker.common.facts);
+    let member = Member::new(Rc::clone(worker));
+    tokio::task::spawn_local(async move {
+        connection::serve(stream, front, member).await;
+        drop(place);
+    });
+}
+
+/// Answers what has arrived, within the drain timeout.
+async fn drain(worker: &Worker) {
+    worker.draining.set(true);
+    worker.state.borrow_mut().wakers.wake_all();
+    let timeout = worker.common.limits.drain_timeout.max(Duration::from_millis(1));
+    let all_drained = async {
+        while worker.undrained.get() > 0 {
+            worker.drained.notified().await;
+        }
+    };
+    if tokio::time::timeout(timeout, all_drained).await.is_err() {
+        let left = worker.undrained.get();
+        tracing::warn!(
+            shard = worker.index,
+            left,
+            "connections had not taken their last replies; closed anyway"
+        );
+    }
+}
