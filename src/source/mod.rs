@@ -361,3 +361,6 @@ impl Source {
 fn tick_of(numbering: &Numbering) -> Duration {
     Duration::from_millis(numbering.layout().tick_ms())
 }
+
+#[cfg(test)]
+mod tests;
