@@ -79,3 +79,6 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
