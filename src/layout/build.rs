@@ -186,11 +186,12 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     }
 }
 
-/// A span in years, rounded down: `4.35 years`.
-pub(super) fn years(span_ms: u128) -> String {
+/// A span in years, rounded down: `4.35 years`; of less than 0.01 in seconds.
+fn years(span_ms: u128) -> String {
     let hundredths = span_ms * 100 / YEAR_MS;
     match hundredths {
-        0..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
+        0 => format!("{} s", span_ms / 1000),
+        1..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
         1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
         _ => format!("{} years", hundredths / 100),
     }
