@@ -183,3 +183,6 @@ impl Layout {
         self.fields[0].weight
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,8 +35,8 @@ struct Tables {
     /// What one tick adds to an ID.
     tick_weight: u64,
     end: Position,
-    /// The stride, if a whole tick is one arithmetic progression from `groups[0].base` on.
-    whole_tick: Option<u64>,
+    /// If a whole tick is one arithmetic progression: the first ID of tick 0, and the stride.
+    whole_tick: Option<(u64, u64)>,
     /// What one step of the sequence adds to an ID.
     row_weight: u64,
     /// Positions in a group, if all have as many.
@@ -118,7 +118,8 @@ impl Numbering {
             workers,
         };
         let (stride, steps) = tables.progression_at(0);
-        tables.whole_tick = (steps == ids_per_tick - 1).then_some(stride);
+        let first = tables.groups[0].base + tables.columns[0].offset;
+        tables.whole_tick = (steps == ids_per_tick - 1).then_some((first, stride));
         Ok(Numbering { tables: Arc::new(tables) })
     }
 
@@ -176,8 +177,8 @@ impl Numbering {
         let (tick, index) = tables.ids_per_tick.split(from.0);
         let first_of_tick = tick * tables.tick_weight;
         match tables.whole_tick {
-            Some(stride) => Run {
-                first: first_of_tick + tables.groups[0].base + index * stride,
+            Some((first, stride)) => Run {
+                first: first_of_tick + first + index * stride,
                 count: count(max, tables.ids_per_tick.value - index),
                 stride,
             },
