@@ -78,7 +78,7 @@ fn clearing_code() {
     assert_eq!((first, last), (time * 1_000_000, time * 1_000_000 + 999_999));
     decodes(
         "clearing-code",
-        time * 1_000_000 + 81_9_316,
+        time * 1_000_000 + 819_316,
         "2016-11-07T02:13:07.540Z",
         "machine=81 sequence=9 table=316",
     );
