@@ -161,7 +161,7 @@ fn write_table(presets: &[Chosen], out: &mut impl Write) -> io::Result<()> {
 fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     let layout = &chosen.layout;
     if let Some(preset) = chosen.preset {
-        writeln!(out, "{}: {}\n", preset.name, preset.about)?;
+        writeln!(out, "{}\n{}\n", preset.name, preset.about)?;
     }
     writeln!(out, "{layout}\n")?;
     picture::write(layout, out)?;
