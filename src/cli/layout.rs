@@ -51,8 +51,7 @@ pub(super) struct Chosen {
 impl Chosen {
     /// The layout of a preset's name or a text form; wrong use if it is neither.
     pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
-        let layout =
-            Layout::resolve(name_or_spec).map_err(|error| Failure::Usage(format!("layout: {error}")))?;
+        let layout = Layout::resolve(name_or_spec).map_err(Failure::usage)?;
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }
 
