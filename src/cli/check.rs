@@ -10,12 +10,15 @@ use super::{Failure, Outcome};
 use crate::config::{self, Overrides};
 use crate::layout::UnixMicros;
 
+/// What `--help` says beneath the options.
+const HELP: &str = "\
+Takes the same options and variables as `serve`, and reads the token file if there is one.
+Exit code 0: `serve` would take this configuration; what it would do is printed.
+1: there are mistakes, each on a line of standard output. 2: the file cannot be read as text.";
+
 /// Options of `snowbank check`.
-///
-/// Exit code 0: `serve` would take this configuration, and this is what it would do. 1: there are mistakes, each on a
-/// line of standard output. 2: the file cannot be read as text. Reads the same options and variables as `serve`, and
-/// the token file if there is one.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The configuration, in TOML
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]

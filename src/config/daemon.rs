@@ -11,9 +11,12 @@ use super::setting::{Section, Setting};
 /// number fits a byte.
 pub const SHARDS_MAX: usize = 256;
 
-/// The least bytes that may be queued for a slow reader: one reply frame (65,536 bytes and its length) on its way to
-/// the socket and one being filled.
+/// The least bytes that may be queued for a slow reader: one reply frame on its way to the socket and one being filled.
 pub const REPLY_QUEUE_BYTES_MIN: usize = 128 * 1024;
+
+// The largest frame of IDs is a LIST: its length field, which says at most 65,536, then 4 bytes of header, then as many
+// IDs of 8 bytes as there is room for.
+const _: () = assert!(REPLY_QUEUE_BYTES_MIN >= 2 * (4 + 4 + (65_536 - 4) / 8 * 8));
 
 /// How IDs are ordered over the daemon's shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +46,7 @@ pub struct Limits {
     /// IDs per request.
     pub max_count: NonZeroU32,
     /// How long a request waits that does not say; `None`: one second, or two ticks of its source if longer
-    /// (see [`Limits::default_wait`](Self::default_wait_for)).
+    /// (see [`default_wait_for`](Self::default_wait_for)).
     pub default_wait: Option<Duration>,
     /// The longest that any request waits.
     pub max_wait: Duration,
@@ -186,8 +189,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Top,
         key: "lock_dir",
         default: r#""/run/lock/snowbank""#,
-        doc: "The directory of the locks that keep two daemons of this machine from one worker ID. All daemons of a \
-              machine must share it: /run/lock is there on every Linux, and is empty after a boot.",
+        doc: "The directory of the locks that keep two daemons of this machine from using one worker ID, shared by all \
+              of them. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
+              boot.",
         read: |daemon, value| match value.path()? {
             Some(path) => {
                 daemon.lock_dir = path;
@@ -301,8 +305,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Limits,
         key: "drain_timeout",
         default: r#""5s""#,
-        doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half the time that \
-              the strictest service managers give before they kill.",
+        doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half of the ten seconds \
+              that container runtimes give before they kill.",
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.drain_timeout = duration)
         },
@@ -311,8 +315,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Clock,
         key: "max_step",
         default: r#""60s""#,
-        doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock \
-              drifts while a machine is up, and costs the layout's life nothing if it was wrong.",
+        doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock that \
+              is kept is ever off, and if the step was wrong, a minute of IDs is all that it costs.",
         read: |daemon, value| {
             value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
         },

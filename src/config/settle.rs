@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::{Address, UNIX_PATH_BYTES_MAX};
 use super::daemon::SHARDS_MAX;
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
@@ -19,6 +19,7 @@ use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 /// Every mistake found here and before.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
+    check_sockets(&daemon.listen, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
     let sources: Vec<Option<SourceSettings>> = drafts
@@ -45,6 +46,21 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         unix_mode,
         origins: findings.origins,
     })
+}
+
+/// A relative path in a file grows by the file's directory, which its parser did not know.
+fn check_sockets(listen: &[Address], findings: &mut Findings) {
+    for address in listen {
+        if let Address::Unix(path) = address
+            && path.as_os_str().len() > UNIX_PATH_BYTES_MAX
+        {
+            let text = format!(
+                "{address} is a path of {} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}",
+                path.as_os_str().len()
+            );
+            findings.mistake_of("listen", text);
+        }
+    }
 }
 
 fn check_waits(daemon: &Daemon, findings: &mut Findings) {
@@ -223,7 +239,7 @@ fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
             );
             let text = format!(
                 "sources {:?} (sources[{earlier_index}]) and {:?} (sources[{index}]) have the same layout and both use \
-                 worker {shared}, allowed: worker IDs of its own for each",
+                 worker {shared}; give each worker IDs of its own",
                 earlier.name, source.name
             );
             findings.mistake(origin, full, text);
@@ -241,8 +257,8 @@ fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findin
     let Some(reachable) = listen.iter().find(|address| !address.is_local()) else { return };
     let Some(source) = sources.iter().flatten().find(|source| !source.worker_ids_given) else { return };
     let text = format!(
-        "{reachable} can be reached from other machines, and source {:?} has no worker_ids, allowed: worker_ids (or \
-         --worker-id) that no other machine uses, or loopback addresses and Unix sockets alone",
+        "{reachable} can be reached from other machines, and source {:?} has no worker_ids; give it worker_ids \
+         (--worker-id) that no other machine uses, or listen on loopback addresses and Unix sockets alone",
         source.name
     );
     findings.mistake_of("listen", text);
