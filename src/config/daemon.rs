@@ -147,7 +147,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "Where clients connect: IP address or host name and port (\"[::1]:7660\" for IPv6, port 0 for any \
               free one), or \"unix:/path\" for a socket file.\n\
               By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
-        read: |daemon, value| value.addresses().map(|addresses| daemon.listen = addresses),
+        read: |daemon, value| value.addresses(&mut daemon.listen),
     },
     Setting {
         section: Section::Top,

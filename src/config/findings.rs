@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::mistake::{Mistake, Origin, Origins};
-use super::setting::Setting;
+use super::setting::{Setting, full_key};
 use super::value::Value;
 
 /// Where values come from, to say where a mistake is.
@@ -128,12 +128,18 @@ impl Findings {
         self.origins.set(key, origin);
     }
 
-    /// Where a setting of a source was given: in its own entry, or at the top of the file for all. `None`: at its
-    /// default.
-    pub(super) fn given(&self, key: &str, source: usize) -> Option<(String, &Origin)> {
-        [format!("sources[{source}].{key}"), key.to_owned()]
-            .into_iter()
-            .find_map(|key| self.origins.of(&key).map(|origin| (key, origin)))
+    /// The full key and the place of a setting of a source: in its own entry, or at the top of the file for all; where
+    /// it is at its default, the place is the entry itself.
+    pub(super) fn place_of(&self, key: &str, source: usize) -> (String, Origin) {
+        let own = full_key("", key, Some(source));
+        if let Some(origin) = self.origins.of(&own) {
+            return (own, origin.clone());
+        }
+        if let Some(origin) = self.origins.of(key) {
+            return (key.to_owned(), origin.clone());
+        }
+        let origin = self.origins.of(&format!("sources[{source}]")).cloned();
+        (own, origin.unwrap_or(Origin::Default))
     }
 
     /// Whether this setting was given and refused.

@@ -27,7 +27,7 @@ impl fmt::Display for Origin {
 }
 
 /// Where each setting that is not left at its default was given, by its full key: `listen`, `limits.max_wait`,
-/// `sources[1].layout`.
+/// `sources[1].layout`; and each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 

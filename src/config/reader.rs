@@ -115,7 +115,9 @@ impl Reader {
     }
 
     fn read_source(&mut self, input: &Input<'_>, index: usize, span: &Range<usize>, table: &DeTable<'_>) {
-        let mut source = self.common.clone();
+        self.findings.origins.set(format!("sources[{index}]"), input.origin(span));
+        // No name until one is read: two sources that lack one, or have a wrong one, are not called alike.
+        let mut source = SourceDraft { name: String::new(), ..self.common.clone() };
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
             match SOURCE.iter().find(|setting| setting.key == name) {
@@ -131,8 +133,6 @@ impl Reader {
         if !table.contains_key("name") {
             let text = "missing; each of [[sources]] has a name of its own, as in name = \"orders\"";
             self.findings.mistake(input.origin(span), full_key("", "name", Some(index)), text);
-            // Not a name that another source may have chosen, or it would be called a repetition too.
-            source.name = String::new();
         }
         self.sources.push(source);
     }

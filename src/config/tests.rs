@@ -439,6 +439,9 @@ fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
         [[sources]]
         name = "trades"
         layout = "twiter"
+        [[sources]]
+        name = "batches"
+        layout = "clearing-batch"
         "#,
     );
     let places: Vec<String> =
@@ -446,6 +449,7 @@ fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
     assert_eq!(
         places,
         [
+            "1 listen",
             "1 listen",
             "1 listen",
             "2 shards",
@@ -476,15 +480,31 @@ fn two_sources_with_one_layout_share_no_worker_id() {
     };
     assert_eq!(
         mistake(&text("worker_ids = \"3-5\"")),
-        "7: sources[1].worker_ids: sources \"a\" (sources[0]) and \"b\" (sources[1]) have the same layout and both use \
-         worker 3; give each worker IDs of its own"
+        "7: sources[1].worker_ids: sources[0] (\"a\") and sources[1] (\"b\") have the same layout and both use worker 3; \
+         give each worker IDs of its own"
     );
     // Worker 0 by default, and the same layout under other names.
-    assert!(mistake(&text("")).starts_with("6: sources[1].worker_ids: "));
+    assert!(mistake(&text("")).starts_with("5: sources[1].worker_ids: "));
     let renamed = Layout::resolve("clearing").unwrap().to_string().replace("machine", "node");
     assert!(mistake(&text(&format!("layout = \"{renamed}\""))).contains("both use worker 0"));
     settings(&text("worker_ids = \"4-5\""));
     settings(&text("layout = \"twitter\""));
+}
+
+#[test]
+fn sources_without_a_right_name_are_not_called_alike() {
+    let lines = mistakes("[[sources]]\n[[sources]]\n[[sources]]\nname = \"A B\"\nworker_ids = 1\n");
+    let places: Vec<_> =
+        lines.iter().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        places,
+        ["1 sources[0].name", "2 sources[1].name", "2 sources[1].worker_ids", "4 sources[2].name"]
+    );
+    assert!(lines[2].contains(": sources[0] and sources[1] have the same layout"), "{}", lines[2]);
+    // "default" is a name like any other, not that of a source whose name was refused.
+    assert!(
+        mistake("[[sources]]\nname = 1\n[[sources]]\nname = \"default\"\nworker_ids = 1").starts_with("2: ")
+    );
 }
 
 #[test]
@@ -494,7 +514,7 @@ fn worker_0_by_default_stays_on_this_machine() {
         assert_eq!(
             mistake(&text),
             format!(
-                "1: listen: {address} can be reached from other machines, and source \"default\" has no worker_ids; \
+                "1: listen: {address} can be reached from other machines, and sources[0] (\"default\") has no worker_ids; \
                  give it worker_ids (--worker-id) that no other machine uses, or listen on loopback addresses and \
                  Unix sockets alone"
             )
@@ -502,7 +522,7 @@ fn worker_0_by_default_stays_on_this_machine() {
         settings(&format!("{text}\nworker_ids = 0"));
         // One source that has none is enough.
         let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"";
-        assert!(mistake(&format!("{text}\n{sources}")).contains("source \"b\" has no worker_ids"));
+        assert!(mistake(&format!("{text}\n{sources}")).contains("sources[1] (\"b\") has no worker_ids"));
     }
     settings("listen = [\"localhost:1\", \"[::1]:1\", \"unix:/run/s.sock\"]");
 }

@@ -149,22 +149,23 @@ impl<'v> Value<'v> {
             .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
     }
 
-    /// One address or an array of them.
-    pub(super) fn addresses(self) -> Result<Vec<Address>, Refusal> {
+    /// One address or an array of them. Those that are right are kept beside those that are refused, so that what is
+    /// wrong with having them is found in the same pass.
+    pub(super) fn addresses(self, into: &mut Vec<Address>) -> Result<(), Refusal> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
             DeValue::String(_) => vec![self],
             _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")),
         };
-        let mut addresses = Vec::with_capacity(items.len());
         let mut problems = Vec::new();
+        into.clear();
         for item in items {
-            match item.address(&addresses) {
-                Ok(address) => addresses.push(address),
+            match item.address(into) {
+                Ok(address) => into.push(address),
                 Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
             }
         }
-        if problems.is_empty() { Ok(addresses) } else { Err(Refusal(problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
     }
 
     /// One address, which is not among the earlier ones.
