@@ -59,7 +59,7 @@ impl<'v> Value<'v> {
     }
 
     /// Whether the value is this word, which stands for something outside the setting's range.
-    pub(super) fn is_word(self, word: &str) -> bool {
+    fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }
 
