@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
-use super::layout::{Chosen, print, write_json};
+use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
 
 /// Options of `snowbank decode`.
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         }
     }
     chosen.warn_unless_alive();
-    print(&lines, out)
+    Ok(out.write_all(&lines)?)
 }
 
 /// What `--json` prints of an ID.

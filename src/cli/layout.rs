@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{Failure, Outcome};
-use crate::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, UnixMicros, find_preset};
+use crate::clock;
+use crate::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
@@ -39,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             }
         }
     }
-    print(&page, out)
+    Ok(out.write_all(&page)?)
 }
 
 /// A layout as the user chose it.
@@ -67,7 +68,7 @@ impl Chosen {
     /// Says on standard error if the layout can make no IDs now, or not for long. Reading goes on all the same.
     pub(super) fn warn_unless_alive(&self) {
         let layout = &self.layout;
-        let trouble = match layout.life(now()) {
+        let trouble = match layout.life(clock::os::read().wall) {
             Life::Running { .. } => return,
             Life::NotBegun => format!("begins at {}, in the future", layout.rfc3339(layout.first())),
             Life::LastYear { .. } => format!("ends at {}, within a year", layout.rfc3339(layout.end())),
@@ -78,23 +79,10 @@ impl Chosen {
     }
 }
 
-/// The wall clock. A look at a layout's life needs no better.
-fn now() -> UnixMicros {
-    UnixMicros(jiff::Timestamp::now().as_microsecond())
-}
-
 /// Writes one line of JSON.
 pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     writeln!(out)
-}
-
-/// Prints a whole answer at once. A reader that has seen enough and closed the pipe (`| head -1`) is no failure.
-pub(super) fn print(answer: &[u8], out: &mut impl Write) -> Outcome {
-    match out.write_all(answer).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }
 
 /// What `--json` prints of a layout. `fields` is as in a configuration's table.
@@ -186,7 +174,7 @@ fn workers(layout: &Layout) -> String {
 }
 
 fn left(layout: &Layout) -> String {
-    match layout.life(now()) {
+    match layout.life(clock::os::read().wall) {
         Life::Running { left } => format!(" ({:.1} years left)", left.as_secs_f64() / (365.25 * 86_400.0)),
         Life::LastYear { left } => format!(" ({} days left)", left.as_secs() / 86_400),
         Life::NotBegun => " (not begun)".to_owned(),

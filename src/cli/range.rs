@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde::Serialize;
 
-use super::layout::{Chosen, print, write_json};
+use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
 use crate::layout::UnixMicros;
 
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     } else {
         writeln!(answer, "{first}\n{last}")?;
     }
-    print(&answer, out)
+    Ok(out.write_all(&answer)?)
 }
 
 fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
