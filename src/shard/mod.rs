@@ -82,3 +82,6 @@ impl Shard {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, snowbank_loom))]
+mod models;
