@@ -4,6 +4,9 @@
 //! count alike. A caller that gave up leaves its entry in that queue, and its reply is read and let go: the ones behind
 //! it stay matched. Anything that does not fit ends the connection, because what follows could belong to anyone.
 
+mod greeting;
+mod in_flight;
+
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,17 +14,19 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, Sleep, timeout};
+
+use in_flight::{InFlight, PartialReply};
 
 use super::batch::Batch;
-use super::call::{Call, Reply};
+use super::call::Call;
 use super::endpoint::Streams;
 use super::error::{Error, Refusal, moves_on};
 use super::queue::Queue;
 use super::shared::Shared;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
-use crate::protocol::{ErrorCode, Info, Parsed, request};
+use crate::protocol::{Info, Parsed, request};
 
 /// How many requests are sent ahead of their replies. A daemon answers whatever it has read in one turn; more than fill
 /// one of its turns would only wait there.
@@ -47,25 +52,6 @@ pub(super) enum End {
     Resting { error: Error, retry_after: Option<Duration> },
 }
 
-/// One request that was sent and is not answered yet.
-struct InFlight {
-    tag: u16,
-    reply: PartialReply,
-    sent_at: Instant,
-    /// How long the daemon may hold it before it answers.
-    wait: Duration,
-    /// When a frame of its reply came last, for a caller that still waits.
-    progress_at: Instant,
-    begun: bool,
-}
-
-/// What has arrived of a reply, and where it goes.
-enum PartialReply {
-    Ids(IdCollector, Reply<Batch>),
-    Info(InfoCollector, Reply<Info>),
-    Pong(Reply<Duration>),
-}
-
 /// A connection that has been greeted.
 pub(super) struct Connection {
     shared: Arc<Shared>,
@@ -86,83 +72,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the endpoint of that index, shows the token if there is one, and asks who it is.
-    pub(super) async fn open(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
-        let endpoint = shared.names[index].clone();
-        let limit = shared.options.connect_timeout;
-        let unreachable =
-            |reason: String| Error::Unreachable { endpoint: endpoint.clone(), reason: reason.into() };
-        let began = Instant::now();
-        let streams = shared.options.endpoints[index]
-            .connect(limit)
-            .await
-            .map_err(|error| unreachable(describe(&error)))?;
-        let mut connection = Self {
-            endpoint: endpoint.clone(),
-            streams,
-            input: BytesMut::new(),
-            output: BytesMut::new(),
-            scratch: Vec::new(),
-            in_flight: VecDeque::new(),
-            last_tag: GREETING_TAG,
-            sources: HashMap::new(),
-            stall: Box::pin(sleep_until(began)),
-            stall_armed: false,
-            has_answered: false,
-            shared,
-        };
-        match timeout(limit.saturating_sub(began.elapsed()), connection.greet()).await {
-            Ok(greeted) => greeted.map(|()| connection),
-            Err(_) => Err(unreachable(format!("it accepted and said nothing within {limit:?}"))),
-        }
-    }
-
-    /// AUTH where a token is set, and INFO: proof that a daemon of this protocol is there, and its sources by name.
-    async fn greet(&mut self) -> Result<(), Error> {
-        let mut hello = Vec::new();
-        let mut awaits_ok = self.shared.options.token.is_some();
-        if let Some(token) = &self.shared.options.token {
-            request::encode_auth(&mut hello, GREETING_TAG, &token.0)
-                .map_err(|error| Error::BadOption(error.to_string().into()))?;
-        }
-        request::encode_info(&mut hello, GREETING_TAG);
-        // A daemon that is too busy answers before it reads, and closes: its answer counts, not the failed write.
-        let sent = self.streams.writer.write_all(&hello).await;
-        let mut info = InfoCollector::default();
-        loop {
-            let (taken, progress) = match reply::parse(&self.input) {
-                Parsed::Incomplete => {
-                    self.input.reserve(READ_SIZE);
-                    match self.streams.reader.read_buf(&mut self.input).await {
-                        Ok(0) => return Err(self.lost(&sent.err().map_or_else(closed, |e| describe(&e)))),
-                        Ok(_) => continue,
-                        Err(error) => return Err(self.lost(&describe(&error))),
-                    }
-                }
-                Parsed::BadLength(length) => return Err(self.broken(&bad_length(length))),
-                Parsed::Frame { content: Err(fault), .. } => return Err(self.broken(&fault)),
-                Parsed::Frame { content: Ok(Frame::Error(error)), .. } => return Err(self.refused(&error)),
-                Parsed::Frame { tag, .. } if tag != GREETING_TAG => {
-                    return Err(self.broken(&wrong_tag(tag, 0)));
-                }
-                Parsed::Frame { content: Ok(Frame::Ok), consumed, .. } if awaits_ok => {
-                    awaits_ok = false;
-                    (consumed, Progress::More)
-                }
-                Parsed::Frame { content: Ok(_), .. } if awaits_ok => return Err(self.broken(&BadReply::Kind)),
-                Parsed::Frame { content: Ok(frame), consumed, .. } => {
-                    (consumed, info.add(&frame).map_err(|bad| self.broken(&bad))?)
-                }
-            };
-            self.input.advance(taken);
-            if progress == Progress::Done {
-                let info = info.finish().map_err(|bad| self.broken(&bad))?;
-                self.learn(&info);
-                return Ok(());
-            }
-        }
-    }
-
     /// Serves calls until the connection ends, and leaves none unanswered then.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
@@ -423,46 +332,6 @@ impl Connection {
     }
 }
 
-impl InFlight {
-    fn take(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
-        self.begun = true;
-        if !self.reply.is_abandoned() {
-            self.progress_at = Instant::now();
-        }
-        match &mut self.reply {
-            PartialReply::Ids(ids, _) => ids.add(frame),
-            PartialReply::Info(json, _) => json.add(frame),
-            PartialReply::Pong(_) if matches!(frame, Frame::Pong([])) => Ok(Progress::Done),
-            PartialReply::Pong(_) => Err(BadReply::Kind),
-        }
-    }
-
-    /// When the daemon has been silent for too long. A reply of many frames may take longer, as long as its frames keep
-    /// coming and somebody waits for it.
-    fn stalls_at(&self, limit: Duration) -> Instant {
-        self.progress_at.max(self.sent_at + self.wait) + limit
-    }
-}
-
-impl PartialReply {
-    /// Whether the caller gave up.
-    fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Ids(_, reply) => reply.is_closed(),
-            Self::Info(_, reply) => reply.is_closed(),
-            Self::Pong(reply) => reply.is_closed(),
-        }
-    }
-
-    fn fail(self, error: Error) {
-        match self {
-            Self::Ids(_, reply) => drop(reply.send(Err(error))),
-            Self::Info(_, reply) => drop(reply.send(Err(error))),
-            Self::Pong(reply) => drop(reply.send(Err(error))),
-        }
-    }
-}
-
 fn closed() -> String {
     "closed by the daemon".to_owned()
 }
@@ -501,4 +370,3 @@ const _: () = assert!(
     MAX_IN_FLIGHT < u16::MAX as usize,
     "tags in flight differ, so that a lost or doubled reply shows as a wrong tag"
 );
-const _: () = assert!(ErrorCode::Malformed as u16 == 1, "codes count from 1");
