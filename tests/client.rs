@@ -34,6 +34,17 @@ fn nobody() -> String {
     listener.local_addr().expect("an address").to_string()
 }
 
+/// Waits until that is so; much longer than it should take is a failure.
+async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        sleep(ms(1)).await;
+    }
+    panic!("waited in vain until {what}");
+}
+
 mod replies {
     use super::*;
 
@@ -304,9 +315,7 @@ mod misbehaviour {
         });
         let client = client(&[&daemon]);
         let error = client.batch(2).await.expect_err("a daemon at fault");
-        while !closed.load(Ordering::SeqCst) {
-            sleep(ms(1)).await;
-        }
+        eventually("the connection is closed", || closed.load(Ordering::SeqCst)).await;
         error
     }
 
@@ -479,11 +488,8 @@ mod outages {
             peer.wait_for_close();
         });
         let client = client(&[&daemon]);
-        let (one, two) = tokio::join!(client.batch(1).into_future(), async {
-            sleep(ms(100)).await;
-        });
-        assert_eq!(one.expect("IDs in the end").iter().next(), Some(8));
-        let () = two;
+        let batch = client.batch(1).await.expect("IDs in the end");
+        assert_eq!(batch.iter().next(), Some(8));
         assert_eq!(daemon.connections(), 4);
     }
 
@@ -546,6 +552,40 @@ mod outages {
         }
         assert_eq!(seen.len(), 600);
         assert!(daemon.connections() > 10);
+    }
+
+    #[tokio::test]
+    async fn a_call_given_up_before_it_was_sent_is_never_sent() {
+        let (open, opened) = mpsc::channel();
+        let opened = std::sync::Mutex::new(opened);
+        let daemon = FakeDaemon::start(move |_, peer| {
+            opened.lock().expect("no panic").recv().expect("a word from the test");
+            peer.greet();
+            let (next, tag) = peer.read_next();
+            peer.send_run(tag, 1_000, next.count);
+            peer.wait_for_close();
+        });
+        let client = client(&[&daemon]);
+        let given_up = client.batch(7).timeout(ms(50)).await;
+        assert!(matches!(given_up, Err(Error::Deadline { .. })), "{given_up:?}");
+        let (batch, ()) = tokio::join!(client.batch(1).into_future(), async {
+            sleep(ms(50)).await;
+            open.send(()).expect("the daemon waits");
+        });
+        assert_eq!(batch.expect("the only request that was sent").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_called_once_nobody_waits() {
+        let closing = FakeDaemon::start(|_, _| {});
+        let client = client(&[&closing]);
+        client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
+        // The try under way may still go on.
+        sleep(ms(100)).await;
+        let connections = closing.connections();
+        sleep(ms(200)).await;
+        assert_eq!(closing.connections(), connections);
+        drop(client);
     }
 
     #[tokio::test]
@@ -645,9 +685,7 @@ mod ids {
         for _ in 1..=first / 2 {
             ids.try_next().expect("an ID").expect("the buffer has it");
         }
-        while asked.load(Ordering::SeqCst) == first {
-            sleep(ms(1)).await;
-        }
+        eventually("the next batch is asked for", || asked.load(Ordering::SeqCst) > first).await;
         // The first buffer still has its other half.
         for _ in first / 2 + 1..first {
             ids.try_next().expect("an ID").expect("the buffer has it");
