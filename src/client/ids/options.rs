@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::client::{Error, SourceChoice};
 
-/// How [`Ids`] keeps its buffer.
+/// How [`Ids`](super::Ids) keeps its buffer.
 #[derive(Debug, Clone)]
 pub struct IdsOptions {
     pub(super) source: SourceChoice,
@@ -41,14 +41,14 @@ impl IdsOptions {
         self
     }
 
-    /// How long an ID may stay in the buffer (1 s); see [`Ids`] for what is guaranteed.
+    /// How long an ID may stay in the buffer (1 s); see [`Ids`](super::Ids) for what is guaranteed.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// The deadline of a fetch, and so of [`Ids::next`] with an empty buffer: the client's own unless given here.
+    /// The deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty buffer: the client's own unless given here.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
