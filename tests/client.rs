@@ -85,7 +85,7 @@ mod replies {
         let daemon = FakeDaemon::honest(1);
         let client = client(&[&daemon]);
         assert_eq!(client.info().await.expect("INFO").max_count, 1_000_000);
-        assert!(client.ping().await.expect("PONG") < Duration::from_secs(10));
+        client.ping().await.expect("PONG");
         assert_eq!(daemon.connections(), 1);
     }
 
@@ -696,10 +696,10 @@ mod ids {
     async fn what_is_too_old_is_dropped_and_nothing_fetched_meanwhile() {
         let asked = Arc::new(AtomicUsize::new(0));
         let daemon = counting(&asked);
-        let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(50))).expect("IDs");
+        let mut ids = client(&[&daemon]).ids(IdsOptions::default().max_age(ms(500))).expect("IDs");
         assert_eq!(ids.next().await.expect("an ID"), 1_000);
         assert_eq!(ids.try_next().expect("an ID"), Some(1_001));
-        sleep(ms(200)).await;
+        sleep(ms(1_000)).await;
         assert_eq!(asked.load(Ordering::SeqCst), 16, "nobody asked");
         assert_eq!(ids.try_next().expect("no error"), None, "what is there is too old");
         assert_eq!(ids.next().await.expect("a new ID"), 1_016);
