@@ -217,3 +217,6 @@ pub fn until(now: Now, ride: &Ride, max_ahead: Duration, target: UnixMicros) -> 
 pub fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -302,6 +302,20 @@ impl Source {
         span.map(|span| span.from)
     }
 
+    /// Claims exactly `count` positions ahead of demand, of ticks young enough to be handed out for `keep_for` yet.
+    pub fn claim_ahead(
+        &self,
+        window: &Window,
+        count: u64,
+        keep_for: Duration,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Position> {
+        let age = self.rules.burst_window.saturating_sub(keep_for);
+        let youngest_floor = UnixMicros(window.id_time.0.saturating_sub(clock::micros(age)));
+        let floor = self.numbering.first_of(self.numbering.tick_at(youngest_floor));
+        self.claim(&Window { floor, ..*window }, count, rng)
+    }
+
     /// How many positions a claim could get at this moment, if nobody else claims.
     pub fn left(&self, window: &Window) -> u64 {
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
@@ -361,3 +375,6 @@ impl Source {
 fn tick_of(numbering: &Numbering) -> Duration {
     Duration::from_millis(numbering.layout().tick_ms())
 }
+
+#[cfg(test)]
+mod tests;
