@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use support::ids::assert_distinct;
 use support::wire::{self, EXPLICIT, Run, frame};
-use support::{Ask, Daemon, Random, Reply, Setup, Wire, poll};
+use support::{Ask, Daemon, Random, Reply, Setup, poll};
 
 /// Runs `harm` while another connection draws IDs and checks them, and gives back what that one drew.
 fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {

@@ -286,8 +286,8 @@ worker_ids = 1
 
 #[test]
 fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let toml = format!("shards = 2\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
+    for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
+        let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
         let mut daemon = Setup::configured(&toml).start();
         let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
         idle.is_open();
@@ -305,6 +305,26 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
         waiting.is_closed();
         silent.is_closed();
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    }
+}
+
+#[test]
+fn what_has_arrived_before_the_stop_is_answered() {
+    for _ in 0..5 {
+        let mut daemon = Setup::new().args(["--shards", "2"]).start();
+        let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+        wires.iter_mut().for_each(Wire::is_open);
+        let requests: Vec<u8> = (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
+        wires.iter_mut().for_each(|wire| wire.send(&requests));
+        daemon.signal(Signal::TERM);
+        for wire in &mut wires {
+            for tag in 0..20 {
+                let reply = wire.reply();
+                assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
+            }
+            wire.is_closed();
+        }
+        assert_eq!(daemon.wait(), Some(0));
     }
 }
 
