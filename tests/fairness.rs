@@ -125,13 +125,12 @@ fn refused_requests_hand_out_nothing() {
         let toml = "shards = 1\nburst_window = \"5s\"\n";
         let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
         let (mut wire, mut greedy) = (daemon.connect(), daemon.connect());
-        // Half of the reserve is taken, so that the rest does not grow too old during the test.
-        let ids = wire.next(Ask::of(25 * 16).wait_ms(0)).ids();
-        let mut last = ids[ids.len() - 1];
-        for (count, wait_ms) in [(2_000, 0), (2_000, 1_000), (1_000_000, 10_000), (900, 0)] {
+        // From here on the cursor is at the clock, and no jump is due within the five seconds.
+        let mut last = wire.next(Ask::of(1)).ids()[0];
+        for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
             for flags in [0, EXPLICIT] {
                 let ask = Ask::of(count).wait_ms(wait_ms).flags(flags);
-                assert_eq!(greedy.next(ask).error().0, EXHAUSTED);
+                assert_eq!(greedy.next(ask).error().0, EXHAUSTED, "{ask:?}");
                 let id = wire.next(Ask::of(1)).ids()[0];
                 assert_eq!(position(id), position(last) + 1, "{order}: after {ask:?}");
                 last = id;

@@ -99,7 +99,9 @@ fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
     while let Ok(Some(reply)) = wire.try_reply() {
         match reply {
             Reply::Runs(_, runs) => drawn.extend(runs),
-            Reply::List(_, ids) => drawn.extend(ids.into_iter().map(|first| Run { first, count: 1, stride: 1 })),
+            Reply::List(_, ids) => {
+                drawn.extend(ids.into_iter().map(|first| Run { first, count: 1, stride: 1 }))
+            }
             _ => {}
         }
     }
@@ -136,7 +138,7 @@ fn any_bytes_are_answered_or_closed_and_disturb_nobody() {
 #[test]
 fn connections_that_come_and_go_leave_nothing_behind() {
     let daemon = Setup::new().args(["--shards", "2"]).start();
-    daemon.connect().is_open();
+    daemon.connect().assert_open();
     let files_at_rest = poll("a daemon at rest", || {
         let files = daemon.open_files();
         thread::sleep(Duration::from_millis(50));
@@ -163,8 +165,10 @@ fn connections_that_come_and_go_leave_nothing_behind() {
             }
         });
     });
-    poll("the files of closed connections to be closed", || (daemon.open_files() <= files_at_rest).then_some(()));
-    daemon.connect().is_open();
+    poll("the files of closed connections to be closed", || {
+        (daemon.open_files() <= files_at_rest).then_some(())
+    });
+    daemon.connect().assert_open();
     daemon.stop();
 }
 
@@ -180,12 +184,13 @@ fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
 
     let mut deaf = daemon.connect();
     // Replies of 800 MB, in requests of 16 KB.
-    let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
+    let requests: Vec<u8> =
+        (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
     deaf.send(&requests);
     let mut highest_kib = 0;
     poll("the end of a client that never reads", || {
         highest_kib = highest_kib.max(daemon.resident_kib());
-        observer.is_open();
+        observer.assert_open();
         // Its place is free once it is closed.
         let mut next = daemon.connect();
         next.send(&wire::ping(1, b""));
@@ -234,19 +239,21 @@ fn a_half_closed_client_gets_its_replies() {
     for tag in 0..200 {
         assert_eq!(wire.reply().tag(), tag);
     }
-    wire.is_closed();
+    wire.assert_closed();
 
     // A reply much larger than any buffer, and a request that waits with others behind it.
     let mut long = daemon.connect();
     long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
     long.half_close();
     let mut waits = daemon.connect();
-    waits.send(&[Ask::of(40).source(1).wait_ms(10_000).bytes(), Ask::of(3).tag(1).bytes(), wire::info(2)].concat());
+    waits.send(
+        &[Ask::of(40).source(1).wait_ms(10_000).bytes(), Ask::of(3).tag(1).bytes(), wire::info(2)].concat(),
+    );
     waits.half_close();
     assert_eq!(waits.reply().id_count(), Some(40));
     assert_eq!(waits.reply().id_count(), Some(3));
     assert!(matches!(waits.reply(), Reply::Info(2, _)));
-    waits.is_closed();
+    waits.assert_closed();
     assert_eq!(long.reply().id_count(), Some(1_000_000));
-    long.is_closed();
+    long.assert_closed();
 }

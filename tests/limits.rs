@@ -40,7 +40,7 @@ fn a_body_that_does_not_fit_its_kind_is_malformed_and_the_connection_goes_on() {
         let reply = wire.call(&request);
         assert_eq!(reply.tag(), 5, "{what}");
         assert_eq!(reply.error().0, MALFORMED, "{what}");
-        wire.is_open();
+        wire.assert_open();
     }
 }
 
@@ -50,15 +50,15 @@ fn flags_that_a_kind_does_not_define_are_malformed_and_the_connection_goes_on() 
     let mut wire = daemon.connect();
     let next = |flags| Ask::of(1).tag(6).flags(flags).bytes();
     for bit in 2..8 {
-        wire.call(&next(1 << bit)).is_error(6, MALFORMED);
-        wire.call(&next(1 << bit | EXPLICIT | PARTIAL)).is_error(6, MALFORMED);
+        wire.call(&next(1 << bit)).assert_error(6, MALFORMED);
+        wire.call(&next(1 << bit | EXPLICIT | PARTIAL)).assert_error(6, MALFORMED);
     }
     for (kind, body) in [(0x02, &b""[..]), (0x03, b"ping"), (0x04, b"token")] {
         for bit in 0..8 {
-            wire.call(&frame(kind, 1 << bit, 6, body)).is_error(6, MALFORMED);
+            wire.call(&frame(kind, 1 << bit, 6, body)).assert_error(6, MALFORMED);
         }
     }
-    wire.is_open();
+    wire.assert_open();
 }
 
 #[test]
@@ -73,16 +73,16 @@ fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
             // The server may have closed before all is written; its error must arrive nevertheless.
             let _ = wire.try_send(&bytes);
             assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()));
-            let message = wire.reply().is_error(0, MALFORMED);
+            let message = wire.reply().assert_error(0, MALFORMED);
             assert!(message.contains(&length.to_string()) && message.contains("1024"), "{message}");
-            wire.is_closed();
+            wire.assert_closed();
         }
     }
     // The shortest and the longest that are allowed.
     let mut wire = daemon.connect();
     assert!(matches!(wire.call(&wire::info(2)), Reply::Info(2, _)));
-    wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).is_error(3, UNSUPPORTED);
-    wire.is_open();
+    wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
+    wire.assert_open();
 }
 
 #[test]
@@ -91,9 +91,9 @@ fn an_unknown_kind_is_unsupported_and_the_connection_goes_on() {
     let mut wire = daemon.connect();
     for kind in (0..=u8::MAX).filter(|kind| !(0x01..=0x04).contains(kind)) {
         let tag = u16::from(kind) << 8 | 0x42;
-        wire.call(&frame(kind, kind, tag, &vec![kind; usize::from(kind)])).is_error(tag, UNSUPPORTED);
+        wire.call(&frame(kind, kind, tag, &vec![kind; usize::from(kind)])).assert_error(tag, UNSUPPORTED);
     }
-    wire.is_open();
+    wire.assert_open();
 }
 
 #[test]
@@ -101,17 +101,17 @@ fn a_count_of_nothing_or_of_too_much_is_refused_with_the_limit() {
     let daemon = Setup::configured("[limits]\nmax_count = 500").start();
     let mut wire = daemon.connect();
     for count in [0, 501, 1_000_000, u32::MAX] {
-        let message = wire.call(&Ask::of(count).tag(8).bytes()).is_error(8, BAD_COUNT);
+        let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
         assert!(message.contains("500"), "{message}");
         // Fewer are welcome, but the request itself is wrong.
-        wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).is_error(9, BAD_COUNT);
+        wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
     }
     for count in [1, 500] {
         assert_eq!(wire.next(Ask::of(count)).id_count(), Some(u64::from(count)));
     }
 
     let daemon = Setup::new().start();
-    let message = daemon.connect().call(&Ask::of(1_000_001).bytes()).is_error(0, BAD_COUNT);
+    let message = daemon.connect().call(&Ask::of(1_000_001).bytes()).assert_error(0, BAD_COUNT);
     assert!(message.contains("1000000"), "{message}");
 }
 
@@ -121,7 +121,7 @@ fn a_source_that_is_not_there_is_unknown() {
     let daemon = Setup::configured(sources).start();
     let mut wire = daemon.connect();
     for source in [2, 3, 255, 256, u16::MAX] {
-        let message = wire.call(&Ask::of(1).tag(4).source(source).bytes()).is_error(4, UNKNOWN_SOURCE);
+        let message = wire.call(&Ask::of(1).tag(4).source(source).bytes()).assert_error(4, UNKNOWN_SOURCE);
         assert!(message.contains(&source.to_string()), "{message}");
     }
     for source in [0, 1] {
@@ -141,7 +141,7 @@ fn a_token_of_the_file_opens_the_connection() {
     let daemon = with_tokens("# who may draw\nfirst-token\n\n  second token  \n\u{1F511}\n");
     for token in ["first-token", "second token", "\u{1F511}"] {
         let mut wire = daemon.connect();
-        wire.is_open();
+        wire.assert_open();
         assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
         assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
         assert!(matches!(wire.call(&wire::info(2)), Reply::Info(..)));
@@ -165,23 +165,23 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
     ];
     for (what, request) in requests {
         let mut wire = daemon.connect();
-        wire.is_open();
+        wire.assert_open();
         // What stands behind it in the same write is not served either.
         let mut bytes = request;
         bytes.extend_from_slice(&wire::auth(8, b"first-token"));
         bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
         wire.send(&bytes);
-        let message = wire.reply().is_error(7, UNAUTHORIZED);
+        let message = wire.reply().assert_error(7, UNAUTHORIZED);
         assert!(!message.contains("first-token"), "{message}");
         println!("{what}: {message}");
-        wire.is_closed();
+        wire.assert_closed();
     }
     assert!(!daemon.said().contains("first-token"), "a token in the log");
     // A second AUTH with a wrong token ends a connection that was open.
     let mut wire = daemon.connect();
     assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
-    wire.call(&wire::auth(2, b"wrong")).is_error(2, UNAUTHORIZED);
-    wire.is_closed();
+    wire.call(&wire::auth(2, b"wrong")).assert_error(2, UNAUTHORIZED);
+    wire.assert_closed();
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn a_refusal_comes_at_once_while_what_was_admitted_waits() {
 fn partial_gets_what_has_come_when_its_wait_ends() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
-    // Three whole ticks at least, and at most four and those that begin and end the wait.
-    assert!(count.is_some_and(|count| (3 * 16..=6 * 16).contains(&count)), "{count:?}");
+    // Three whole ticks at least. No most: a daemon that is stopped at the end of the wait finds more when it goes on.
+    assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
 }
 
 #[test]
@@ -290,20 +290,20 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
         let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
         let mut daemon = Setup::configured(&toml).start();
         let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
-        idle.is_open();
-        silent.is_open();
+        idle.assert_open();
+        silent.assert_open();
         // More than the two ticks that may be had by the time of the signal.
         waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
         assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
         daemon.signal(signal);
         let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
-        refusal.is_error(3, SHUTTING_DOWN);
-        idle.is_closed();
+        refusal.assert_error(3, SHUTTING_DOWN);
+        idle.assert_closed();
         assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
         let reply = waiting.reply();
         assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
-        waiting.is_closed();
-        silent.is_closed();
+        waiting.assert_closed();
+        silent.assert_closed();
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
     }
 }
@@ -313,8 +313,9 @@ fn what_has_arrived_before_the_stop_is_answered() {
     for _ in 0..5 {
         let mut daemon = Setup::new().args(["--shards", "2"]).start();
         let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
-        wires.iter_mut().for_each(Wire::is_open);
-        let requests: Vec<u8> = (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
+        wires.iter_mut().for_each(Wire::assert_open);
+        let requests: Vec<u8> =
+            (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
         wires.iter_mut().for_each(|wire| wire.send(&requests));
         daemon.signal(Signal::TERM);
         for wire in &mut wires {
@@ -322,7 +323,7 @@ fn what_has_arrived_before_the_stop_is_answered() {
                 let reply = wire.reply();
                 assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
             }
-            wire.is_closed();
+            wire.assert_closed();
         }
         assert_eq!(daemon.wait(), Some(0));
     }
@@ -345,7 +346,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
 fn one_connection_too_many_is_told_so() {
     let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").start();
     let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
-    open.iter_mut().for_each(Wire::is_open);
+    open.iter_mut().for_each(Wire::assert_open);
     for _ in 0..5 {
         let mut turned_away = daemon.connect();
         let _ = turned_away.try_send(&Ask::of(1).tag(1).bytes());
@@ -357,7 +358,7 @@ fn one_connection_too_many_is_told_so() {
         assert_eq!(code, TOO_BUSY);
         assert!(retry_after_ms > 0 && message.contains('3'), "{message}");
     }
-    open.iter_mut().for_each(Wire::is_open);
+    open.iter_mut().for_each(Wire::assert_open);
     open.pop();
     poll("a place for the next connection", || {
         let mut next = daemon.connect();
@@ -370,14 +371,14 @@ fn one_connection_too_many_is_told_so() {
 fn a_frame_that_is_never_finished_closes_its_connection_alone() {
     let daemon = Setup::configured("[limits]\nframe_timeout = \"200ms\"").start();
     let mut other = daemon.connect();
-    other.is_open();
+    other.assert_open();
     let request = wire::ping(1, &[0; 64]);
     for size in [1, 3, 4, 7, 8, request.len() - 1] {
         let mut wire = daemon.connect();
         wire.send(&request);
         wire.send(&request[..size]);
         assert!(matches!(wire.reply(), Reply::Pong(..)));
-        wire.is_closed();
+        wire.assert_closed();
     }
     // Neither does one that comes a byte at a time.
     let mut wire = daemon.connect();
@@ -388,7 +389,7 @@ fn a_frame_that_is_never_finished_closes_its_connection_alone() {
     let end = wire.try_reply();
     assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 1.4 s was answered: {end:?}");
     // The idle one is not touched.
-    other.is_open();
+    other.assert_open();
 }
 
 /// Each write ends within a frame, so that the server never sees the end of one. No single frame takes long.
@@ -415,12 +416,12 @@ fn silence_is_allowed_unless_idle_timeout_is_set() {
     let daemon = Setup::configured(&format!("{}{TWO_SOURCES}", "[limits]\nidle_timeout = \"1s\"\n")).start();
     let mut never_spoke = daemon.connect();
     let mut spoke = daemon.connect();
-    spoke.is_open();
+    spoke.assert_open();
     let mut waits = daemon.connect();
     // Silent for longer than the timeout, but because the server has not answered yet.
     waits.send(&Ask::of(64).source(1).wait_ms(10_000).bytes());
-    never_spoke.is_closed();
-    spoke.is_closed();
+    never_spoke.assert_closed();
+    spoke.assert_closed();
     assert_eq!(waits.reply().id_count(), Some(64));
-    waits.is_closed();
+    waits.assert_closed();
 }

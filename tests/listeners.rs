@@ -50,7 +50,8 @@ fn localhost_is_listened_on() {
     let setup = Setup::bare();
     // The last listener's line says that all lines of the first have come.
     let last = format!("unix:{}", setup.path("last.sock").display());
-    let addresses = std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
+    let addresses =
+        std::net::ToSocketAddrs::to_socket_addrs("localhost:0").expect("localhost has an address");
     let mut distinct: Vec<_> = addresses.filter(|address| TcpListener::bind(address).is_ok()).collect();
     distinct.sort_unstable();
     distinct.dedup();
@@ -75,13 +76,15 @@ fn beyond_loopback_a_daemon_with_a_worker_id_listens() {
 
 #[test]
 fn a_socket_file_has_the_mode_that_is_set() {
-    for (toml, expected) in [("", 0o660), ("unix_mode = \"0600\"\n", 0o600), ("unix_mode = \"0666\"\n", 0o666)] {
+    for (toml, expected) in
+        [("", 0o660), ("unix_mode = \"0600\"\n", 0o600), ("unix_mode = \"0666\"\n", 0o666)]
+    {
         let setup = Setup::bare();
         let socket = setup.path("snowbank.sock");
         let toml = format!("{toml}listen = [\"unix:{}\"]\n", socket.display());
         let daemon = setup.config(&toml).start();
         assert_eq!(mode(&socket), expected);
-        daemon.connect().is_open();
+        daemon.connect().assert_open();
         daemon.stop();
         assert!(!socket.exists());
     }
@@ -111,7 +114,7 @@ fn a_socket_file_that_is_in_use_is_left_alone() {
     let socket = setup.path("snowbank.sock");
     let _other = UnixListener::bind(&socket).expect("a socket");
     let ended = setup.args(["--listen", &format!("unix:{}", socket.display())]).end();
-    ended.is_refusal(&["snowbank.sock", "another program listens there"]);
+    ended.assert_refusal(&["snowbank.sock", "another program listens there"]);
 }
 
 #[test]
@@ -119,7 +122,7 @@ fn a_live_daemon_s_socket_survives_a_second_daemon() {
     let setup = Setup::bare();
     let listen = format!("unix:{}", setup.path("snowbank.sock").display());
     let daemon = setup.args(["--listen", &listen]).start();
-    Setup::bare().args(["--listen", &listen]).end().is_refusal(&["snowbank.sock"]);
+    Setup::bare().args(["--listen", &listen]).end().assert_refusal(&["snowbank.sock"]);
     daemon.connect().next(Ask::of(1));
     daemon.stop();
 }
@@ -134,8 +137,11 @@ fn a_file_that_is_no_socket_is_never_removed() {
     let home = tempfile::tempdir().expect("a directory");
     let kept = home.path().join("precious");
     std::fs::copy(keep, &kept).expect("copied");
-    setup.args(["--listen", &listen]).end().is_refusal(&["precious", "no socket"]);
-    Setup::bare().args(["--listen", &format!("unix:{}", kept.display())]).end().is_refusal(&["no socket"]);
+    setup.args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
+    Setup::bare()
+        .args(["--listen", &format!("unix:{}", kept.display())])
+        .end()
+        .assert_refusal(&["no socket"]);
     assert_eq!(std::fs::read_to_string(&kept).expect("still there"), "data");
     assert!(!std::fs::metadata(&kept).expect("still there").file_type().is_socket());
 }

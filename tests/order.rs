@@ -63,8 +63,9 @@ fn strict_order_holds_over_pipelined_requests() {
                 let mut random = Random::seeded(seed);
                 let mut wire = daemon.connect();
                 for _ in 0..150 {
-                    let asks: Vec<Ask> =
-                        (0..8).map(|tag| Ask::of(random.pick(&[1, 50, 2_000])).tag(tag).wait_ms(10_000)).collect();
+                    let asks: Vec<Ask> = (0..8)
+                        .map(|tag| Ask::of(random.pick(&[1, 50, 2_000])).tag(tag).wait_ms(10_000))
+                        .collect();
                     let mut above = highest.load(Ordering::SeqCst);
                     wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
                     for ask in asks {
@@ -119,7 +120,7 @@ fn each_connection_s_ids_increase_also_across_waits() {
                         let reply = wire.reply();
                         assert_eq!(reply.tag(), ask.tag);
                         if reply.id_count().is_none() {
-                            reply.is_error(ask.tag, support::wire::EXHAUSTED);
+                            reply.assert_error(ask.tag, support::wire::EXHAUSTED);
                             continue;
                         }
                         granted += 1;

@@ -8,9 +8,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::ids::{
-    assert_distinct, chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms,
-};
+use support::ids::{assert_distinct, chi_square, chi_square_limit, twitter_unix_ms, twitter_worker, unix_ms};
 use support::wire::{self, EXPLICIT};
 use support::{Ask, Reply, Setup};
 
@@ -53,12 +51,23 @@ fn several_sources_have_layouts_and_workers_of_their_own() {
     let info: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let sources = info["sources"].as_array().expect("an array");
     let expected = [
-        ("trades", "time:13d,sequence:1d,machine:2d,table:3d:random;tick=1ms;epoch=-134540000000", vec![81], 10_000),
+        (
+            "trades",
+            "time:13d,sequence:1d,machine:2d,table:3d:random;tick=1ms;epoch=-134540000000",
+            vec![81],
+            10_000,
+        ),
         ("batches", "time:13d,sequence:1d,machine:2d;tick=1ms;epoch=0", vec![81], 10_000),
-        ("rows", "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", vec![3, 33], 8_192_000),
+        (
+            "rows",
+            "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
+            vec![3, 33],
+            8_192_000,
+        ),
     ];
     assert_eq!(sources.len(), expected.len());
-    for (index, (source, (name, layout, worker_ids, per_second))) in sources.iter().zip(expected).enumerate() {
+    for (index, (source, (name, layout, worker_ids, per_second))) in sources.iter().zip(expected).enumerate()
+    {
         assert_eq!(source["index"], index);
         assert_eq!(source["name"], name);
         assert_eq!(source["layout"], layout);
@@ -180,7 +189,9 @@ fn several_workers_take_part_and_no_other() {
             .map(|_| {
                 scope.spawn(move || {
                     let mut wire = daemon.connect();
-                    (0..20).flat_map(|_| wire.next(Ask::of(20_000).wait_ms(10_000)).runs()).collect::<Vec<_>>()
+                    (0..20)
+                        .flat_map(|_| wire.next(Ask::of(20_000).wait_ms(10_000)).runs())
+                        .collect::<Vec<_>>()
                 })
             })
             .collect();

@@ -25,7 +25,8 @@ pub(crate) enum Address {
 
 impl Address {
     fn of_line(line: &str) -> Address {
-        let text = line.strip_prefix("listening on ").unwrap_or_else(|| panic!("not a listening line: {line:?}"));
+        let text =
+            line.strip_prefix("listening on ").unwrap_or_else(|| panic!("not a listening line: {line:?}"));
         match text.strip_prefix("unix:") {
             Some(path) => Address::Unix(path.into()),
             None => Address::Tcp(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}"))),
@@ -86,6 +87,10 @@ impl Setup {
         self
     }
 
+    pub(crate) fn option(self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+        self.args([OsStr::new(name), value.as_ref()])
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.command.env(name, value);
         self
@@ -101,7 +106,7 @@ impl Setup {
     pub(crate) fn config(self, toml: &str) -> Setup {
         let path = self.path("snowbank.toml");
         std::fs::write(&path, toml).expect("the configuration is written");
-        self.args([OsStr::new("--config"), path.as_os_str()])
+        self.option("--config", path)
     }
 
     /// How many `listening on` lines to wait for.
@@ -120,7 +125,8 @@ impl Setup {
         let mut child = self.command.spawn().expect("the daemon's program runs");
         let stdout = Lines::of(child.stdout.take().expect("piped"));
         let stderr = Text::of(child.stderr.take().expect("piped"));
-        let mut daemon = Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
+        let mut daemon =
+            Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
         for _ in 0..self.listeners {
             let line = daemon.stdout.next().unwrap_or_else(|| {
                 let _ = daemon.child.kill();
@@ -156,7 +162,7 @@ pub(crate) struct Ended {
 impl Ended {
     /// Checks that this is a refusal to start: exit code 2 and one line on standard error, which holds all of `parts`.
     #[track_caller]
-    pub(crate) fn is_refusal(&self, parts: &[&str]) {
+    pub(crate) fn assert_refusal(&self, parts: &[&str]) {
         assert_eq!(self.code, Some(2), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "one line, found:\n{}", self.stderr);
@@ -191,6 +197,11 @@ impl Daemon {
         self.directory.path().join(name)
     }
 
+    /// Its process ID.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has said on standard error so far.
     pub(crate) fn said(&self) -> String {
         self.stderr.so_far()
@@ -202,7 +213,8 @@ impl Daemon {
 
     /// Waits for its end and gives its exit code; `None` if a signal ended it.
     pub(crate) fn wait(&mut self) -> Option<i32> {
-        let status = wait(&mut self.child).unwrap_or_else(|| panic!("the daemon does not end; it says:\n{}", self.said()));
+        let status = wait(&mut self.child)
+            .unwrap_or_else(|| panic!("the daemon does not end; it says:\n{}", self.said()));
         self.status = Some(status);
         status.code()
     }
@@ -226,6 +238,20 @@ impl Daemon {
         let status = std::fs::read_to_string(path).expect("/proc is there");
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// How often its threads have gone to sleep so far.
+    pub(crate) fn voluntary_switches(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
+        let of_task = |status: String| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.expect("Linux counts them").trim().parse().expect("a number")
+        };
+        tasks
+            // A thread may end between its listing and its reading.
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .map(of_task)
+            .sum()
     }
 
     /// How many files it has open, sockets among them.

@@ -166,12 +166,19 @@ impl Reply {
     }
 
     #[track_caller]
-    pub(crate) fn is_error(self, tag: u16, code: u16) -> String {
+    pub(crate) fn assert_error(self, tag: u16, code: u16) -> String {
         assert_eq!(self.tag(), tag, "{self:?}");
         let (found, _, message) = self.error();
         assert_eq!(found, code, "{message}");
         message
     }
+}
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    tag: u16,
+    body: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -274,8 +281,8 @@ impl Wire {
         !self.unread.is_empty()
     }
 
-    /// The next frame: kind, flags, tag, body. `None` when the server has closed.
-    fn frame(&mut self) -> io::Result<Option<(u8, u8, u16, Vec<u8>)>> {
+    /// The next frame; `None` when the server has closed.
+    fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some((head, rest)) = self.unread.split_first_chunk::<4>() {
                 let length = u32::from_le_bytes(*head) as usize;
@@ -284,7 +291,7 @@ impl Wire {
                     let (kind, flags, tag) = (rest[0], rest[1], u16::from_le_bytes([rest[2], rest[3]]));
                     let body = rest[HEAD..length].to_vec();
                     self.unread.drain(..4 + length);
-                    return Ok(Some((kind, flags, tag, body)));
+                    return Ok(Some(Frame { kind, flags, tag, body }));
                 }
             }
             if self.read()? == 0 {
@@ -296,17 +303,21 @@ impl Wire {
 
     /// The next reply. `None` when the server has closed.
     pub(crate) fn try_reply(&mut self) -> io::Result<Option<Reply>> {
-        let Some((kind, mut flags, tag, mut body)) = self.frame()? else {
+        let Some(Frame { kind, mut flags, tag, mut body }) = self.frame()? else {
             return Ok(None);
         };
         let may_be_split = matches!(kind, 0x81..=0x83);
         while flags != 0 {
             assert!(flags == 0x01 && may_be_split, "flags {flags:#x} of kind {kind:#x}");
-            let (next_kind, next_flags, next_tag, next_body) = self.frame()?.expect("a frame after MORE");
-            assert_eq!((next_kind, next_tag), (kind, tag), "only frames of the same kind and tag follow a MORE");
-            assert!(!next_body.is_empty(), "an empty frame after MORE");
-            flags = next_flags;
-            body.extend_from_slice(&next_body);
+            let next = self.frame()?.expect("a frame after MORE");
+            assert_eq!(
+                (next.kind, next.tag),
+                (kind, tag),
+                "only frames of the same kind and tag follow a MORE"
+            );
+            assert!(!next.body.is_empty(), "an empty frame after MORE");
+            flags = next.flags;
+            body.extend_from_slice(&next.body);
         }
         Ok(Some(reply(kind, tag, body)))
     }
@@ -332,7 +343,8 @@ impl Wire {
         let reply = self.call(&ask.bytes());
         assert_eq!(reply.tag(), ask.tag);
         if let Some(count) = reply.id_count() {
-            let enough = count == u64::from(ask.count) || ask.flags & PARTIAL != 0 && count < u64::from(ask.count);
+            let enough =
+                count == u64::from(ask.count) || ask.flags & PARTIAL != 0 && count < u64::from(ask.count);
             assert!(enough, "{count} IDs for {ask:?}");
         }
         reply
@@ -340,13 +352,13 @@ impl Wire {
 
     /// Checks that the connection still answers.
     #[track_caller]
-    pub(crate) fn is_open(&mut self) {
+    pub(crate) fn assert_open(&mut self) {
         assert_eq!(self.call(&ping(0xBEEF, b"still there?")), Reply::Pong(0xBEEF, b"still there?".to_vec()));
     }
 
     /// Checks that the server closes in an orderly way, with nothing more to say.
     #[track_caller]
-    pub(crate) fn is_closed(&mut self) {
+    pub(crate) fn assert_closed(&mut self) {
         match self.try_reply() {
             Ok(None) => {}
             Ok(Some(reply)) => panic!("expected the end, found {reply:?}"),
@@ -375,7 +387,10 @@ fn reply(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
         0xFF => {
             let (head, message) = body.split_first_chunk::<8>().expect("an error has a head");
             let message = String::from_utf8(message.to_vec()).expect("UTF-8");
-            assert!(!message.is_empty() && message.lines().count() == 1, "a message in one line: {message:?}");
+            assert!(
+                !message.is_empty() && message.lines().count() == 1,
+                "a message in one line: {message:?}"
+            );
             let code = u16::from_le_bytes([head[0], head[1]]);
             assert!((1..=10).contains(&code), "error code {code}: {message}");
             assert_eq!(head[2..4], [0, 0], "reserved");
