@@ -43,13 +43,13 @@ fn a_daemon_whose_requests_wait_for_seconds_sleeps() {
     let daemon = Setup::new().args(["--layout", layout, "--shards", "2"]).start();
     let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
     for wire in &mut wires {
-        wire.send(&[wire::ping(1, b""), Ask::of(30).wait_ms(10_000).bytes()].concat());
+        wire.send(&[wire::ping(1, b""), Ask::of(20).wait_ms(10_000).bytes()].concat());
         wire.reply();
     }
     let wakes = wakes(&daemon);
     // Each tick wakes both shards, each may wake the other, and some connections are answered.
     assert!(wakes <= 20 * KEEPER_WAKES, "{wakes} wake-ups in {WATCHED:?}");
     for wire in &mut wires {
-        assert_eq!(wire.reply().id_count(), Some(30));
+        assert_eq!(wire.reply().id_count(), Some(20));
     }
 }

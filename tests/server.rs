@@ -6,10 +6,11 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::thread;
+use std::time::Duration;
 
 use support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, twitter_worker, unix_ms};
 use support::wire::{self, EXHAUSTED, EXPLICIT, PARTIAL, Run};
-use support::{Ask, Daemon, Random, Reply, Setup};
+use support::{Ask, Daemon, Random, Reply, Setup, Wire};
 
 /// The default settings that bound an ID's tick, in ms.
 const BURST_WINDOW_MS: u64 = 10;
@@ -19,7 +20,20 @@ const TICK_MS: u64 = 1;
 /// The most IDs that the default settings can give at once: the ticks of the burst window, and the one that has begun.
 const AT_ONCE: u32 = ((BURST_WINDOW_MS + 1) * TWITTER_IDS_PER_MS) as u32;
 
-/// Draws IDs on one connection in batches of mixed sizes, and checks each against the connection's last and the clock.
+/// Asks, and checks that each ID's tick lies between the request and its reply, as far as the settings allow.
+fn next_in_time(wire: &mut Wire, ask: Ask) -> Vec<Run> {
+    let sent_ms = unix_ms();
+    let runs = wire.next(ask).runs();
+    let received_ms = unix_ms();
+    for run in &runs {
+        let (first_ms, last_ms) = (twitter_unix_ms(run.first), twitter_unix_ms(run.last()));
+        assert!(first_ms >= sent_ms - BURST_WINDOW_MS - TICK_MS, "of {first_ms}, asked for at {sent_ms}");
+        assert!(last_ms <= received_ms + MAX_AHEAD_MS, "of {last_ms}, received at {received_ms}");
+    }
+    runs
+}
+
+/// Draws IDs on one connection in batches of mixed sizes, and checks that they increase.
 fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
     let mut random = Random::seeded(seed);
     let mut wire = daemon.connect();
@@ -27,18 +41,9 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
     let mut count = 0;
     while count < total {
         let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
-        let sent_ms = unix_ms();
-        let runs = wire.next(Ask::of(size).wait_ms(10_000)).runs();
-        let received_ms = unix_ms();
-        for run in runs {
-            assert!(
-                drawn.last().is_none_or(|last| last.last() < run.first),
-                "{run:?} after {:?}",
-                drawn.last()
-            );
+        for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
+            assert!(drawn.last().is_none_or(|last| last.last() < run.first), "{run:?} after {:?}", drawn.last());
             assert_eq!(run.stride, 1);
-            assert!(twitter_unix_ms(run.first) >= sent_ms - BURST_WINDOW_MS - TICK_MS, "{run:?} is too old");
-            assert!(twitter_unix_ms(run.last()) <= received_ms + MAX_AHEAD_MS, "{run:?} is too far ahead");
             assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
             drawn.push(run);
         }
@@ -73,6 +78,23 @@ fn millions_of_ids_are_distinct_increasing_and_of_their_time() {
 #[test]
 fn so_they_are_in_strict_order() {
     eight_connections_draw("strict");
+}
+
+/// After a pause no ID is older than the burst window, whatever was claimed before it.
+#[test]
+fn ids_after_a_pause_are_of_their_time() {
+    let daemon = Setup::new().args(["--shards", "2"]).start();
+    let mut wires = [daemon.connect(), daemon.connect()];
+    for round in 0..30 {
+        for wire in &mut wires {
+            // A burst, of which shards may keep something, then a pause of up to three windows.
+            for size in [1, 500, 20, 20, 20] {
+                next_in_time(wire, Ask::of(size));
+            }
+            thread::sleep(Duration::from_millis(round));
+            next_in_time(wire, Ask::of(1));
+        }
+    }
 }
 
 /// Layouts with few IDs in a tick, drawn from all shards at once: shards take each other's, and everyone waits.
