@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::keeper;
@@ -90,7 +90,8 @@ impl Server {
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
-        let common = Arc::new(Common { facts, limits, wall, sources, bells });
+        let all_drained = Barrier::new(shards.len());
+        let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
         Ok(Server { listeners, common, shards, keeper, max_connections, _locks: locks })
     }
