@@ -87,7 +87,9 @@ fn cpu_us(sample: &Sample) -> f64 {
 
 fn print(shape: &Shape, contenders: &[Contender], samples: &[Vec<Sample>]) {
     println!("\n### {} (target {}× with 1 shard)\n", shape.name, shape.target);
-    println!("| server | CPU µs/request | × echo | requests/s | p50 µs | p99 µs | p99.9 µs | client CPU µs/request |");
+    println!(
+        "| server | CPU µs/request | × echo | requests/s | p50 µs | p99 µs | p99.9 µs | client CPU µs/request |"
+    );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
     let mut refusals = Vec::new();
     for (contender, rounds) in contenders.iter().zip(samples) {

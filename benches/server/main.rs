@@ -7,9 +7,11 @@
 //! - [`echo`]: the floor, a server that does nothing but move bytes.
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
+//! - [`client`]: a client with one request in flight.
 //! - [`cpu`], [`ceiling`], [`moments`], [`idle`], [`fairness`]: the tables.
 
 mod ceiling;
+mod client;
 mod cpu;
 mod echo;
 mod fairness;

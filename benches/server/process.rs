@@ -132,7 +132,8 @@ fn cpu_from_stat(pid: &str) -> io::Result<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after it.
     let after_name = text.rsplit(") ").next().unwrap_or_default();
-    let hundredths: u64 = after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let hundredths: u64 =
+        after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
     Ok(Duration::from_millis(hundredths * 10))
 }
 
