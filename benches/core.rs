@@ -285,25 +285,24 @@ mod claims {
 }
 
 /// From positions to IDs and back.
-#[divan::bench_group(args = ["twitter", "clearing", "kubernetes"])]
 mod layouts {
     use super::*;
 
-    #[divan::bench]
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
     fn id_at(bencher: Bencher<'_, '_>, spec: &str) {
         let numbering = numbering(spec, [0]);
         let position = numbering.first_of(numbering.tick_at(NOW.wall));
         bencher.bench(|| numbering.id_at(black_box(position)));
     }
 
-    #[divan::bench]
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
     fn run_at(bencher: Bencher<'_, '_>, spec: &str) {
         let numbering = numbering(spec, [0]);
         let position = numbering.first_of(numbering.tick_at(NOW.wall));
         bencher.bench(|| numbering.run_at(black_box(position), black_box(1_000)));
     }
 
-    #[divan::bench]
+    #[divan::bench(args = ["twitter", "clearing", "kubernetes"])]
     fn decode(bencher: Bencher<'_, '_>, spec: &str) {
         let numbering = numbering(spec, [0]);
         let id = numbering.id_at(numbering.first_of(numbering.tick_at(NOW.wall)));

@@ -31,7 +31,8 @@ impl Process {
 
     /// The echo server: this program once more.
     pub(crate) fn echo() -> io::Result<Process> {
-        let mut command = Command::new(std::env::current_exe()?);
+        // Not by its path: a build may have put another file there meanwhile.
+        let mut command = Command::new("/proc/self/exe");
         command.arg("echo");
         Process::announced(command, tempfile::tempdir()?)
     }
