@@ -1,4 +1,5 @@
-//! The one place that swaps the standard atomics for loom's, so that the models in tests/loom.rs check the shipped code.
+//! The one place that swaps the standard atomics for loom's, so that the models of [`shard`](crate::shard) check the shipped
+//! code.
 //!
 //! Build with `RUSTFLAGS="--cfg snowbank_loom"` for the models. The name is our own because `--cfg loom` would change
 //! tokio as well.
@@ -19,6 +20,7 @@ pub(crate) use crossbeam::queue::ArrayQueue;
 
 /// A bounded queue with crossbeam's interface on loom's mutex: the models check how we use the queue, not the queue.
 #[cfg(snowbank_loom)]
+#[derive(Debug)]
 pub(crate) struct ArrayQueue<T> {
     capacity: usize,
     items: Mutex<std::collections::VecDeque<T>>,
@@ -41,10 +43,6 @@ impl<T> ArrayQueue<T> {
 
     pub(crate) fn pop(&self) -> Option<T> {
         lock(&self.items).pop_front()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.items).is_empty()
     }
 }
 

@@ -56,7 +56,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the grant away: nothing more can be claimed, and what shards had claimed ahead is dropped.
+    /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
+    /// dropped.
     pub fn revoke(&self) {
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -131,5 +132,57 @@ impl CeilingStore for MemoryStore {
 
     fn trim(&mut self, _source: usize, _cursor: Position) -> Result<(), StoreError> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::BootMicros;
+
+    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
+    const RULE: CeilingRule = CeilingRule {
+        horizon: Duration::from_secs(3),
+        max_ahead: Duration::from_secs(10),
+        tick: Duration::from_millis(1),
+    };
+
+    fn ahead_ms(rule: CeilingRule, id_ahead_ms: i64, uptime: Duration) -> i64 {
+        let id_time = UnixMicros(NOW.wall.0 + id_ahead_ms * 1_000);
+        (rule.reach(NOW, id_time, uptime).0 - NOW.wall.0) / 1_000
+    }
+
+    #[test]
+    fn a_ceiling_reaches_the_horizon_ahead_of_the_wall_clock() {
+        assert_eq!(ahead_ms(RULE, 0, Duration::ZERO), 3_000);
+        assert_eq!(ahead_ms(RULE, 0, Duration::from_secs(3_600)), 3_000);
+    }
+
+    #[test]
+    fn while_riding_it_gains_a_quarter_of_the_uptime() {
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::ZERO), 5_010, "at least 10 ms");
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_millis(400)), 5_100);
+        assert_eq!(ahead_ms(RULE, 5_000, Duration::from_secs(60)), 8_000, "at most the horizon");
+        assert_eq!(ahead_ms(RULE, 9_999, Duration::from_secs(60)), 10_000, "at most max_ahead");
+    }
+
+    #[test]
+    fn long_ticks_get_two_of_them() {
+        let rule = CeilingRule { tick: Duration::from_secs(5), ..RULE };
+        assert_eq!(ahead_ms(rule, 0, Duration::ZERO), 10_000);
+    }
+
+    #[test]
+    fn a_grant_only_rises_until_it_is_lost() {
+        let grant = Grant::new(Position(10));
+        grant.raise(Position(5));
+        assert_eq!(grant.ceiling(), Position(10));
+        assert!(grant.want_more());
+        assert!(!grant.want_more(), "the keeper is nudged once");
+        grant.raise(Position(20));
+        assert_eq!(grant.ceiling(), Position(20));
+        assert!(grant.want_more());
+        grant.revoke();
+        assert_eq!((grant.ceiling(), grant.generation()), (Position(0), 1));
     }
 }

@@ -4,31 +4,33 @@ use std::io::Write;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Failure, Outcome};
+use crate::clock;
 use crate::config::{self, Overrides};
-use crate::layout::UnixMicros;
+
+/// What `--help` says beneath the options.
+const HELP: &str = "\
+Takes the same options and variables as `serve`, and reads the token file if there is one.
+Exit code 0: `serve` would take this configuration; what it would do is printed.
+1: there are mistakes, each on a line of standard output. 2: the file cannot be read as text.";
 
 /// Options of `snowbank check`.
-///
-/// Exit code 0: `serve` would take this configuration, and this is what it would do. 1: there are mistakes, each on a
-/// line of standard output. 2: the file cannot be read as text. Reads the same options and variables as `serve`, and
-/// the token file if there is one.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The configuration, in TOML
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: PathBuf,
     #[command(flatten)]
-    overrides: Overrides,
+    overrides: Box<Overrides>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = &arguments.config;
     let text = config::read_file(path).map_err(Failure::usage)?;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    let now = now();
+    let now = clock::os::read().wall;
     match config::load_with_tokens(Some((path, &text)), &arguments.overrides, cores, now) {
         Ok((settings, _tokens)) => {
             writeln!(out, "{}: no mistakes", path.display())?;
@@ -46,10 +48,4 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             Err(Failure::no(format_args!("{}: {} {plural}", path.display(), mistakes.len())))
         }
     }
-}
-
-/// The wall clock.
-fn now() -> UnixMicros {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    UnixMicros(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
 }

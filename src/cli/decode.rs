@@ -2,12 +2,64 @@
 
 use std::io::Write;
 
-use super::Outcome;
+use serde::{Serialize, Serializer};
+
+use super::layout::{Chosen, write_json};
+use super::{Failure, Outcome};
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    /// The IDs, in decimal
+    #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
+    ids: Vec<String>,
+    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
+    #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
+    layout: String,
+    /// Print one JSON object per line
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
-    Ok(())
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let chosen = Chosen::resolve(&arguments.layout)?;
+    let label = chosen.label();
+    // Nothing is printed before all is known to be right: a mistake in the last ID leaves no half of an answer.
+    let mut lines = Vec::new();
+    for text in &arguments.ids {
+        let id = chosen.layout.parse_id(text).map_err(Failure::usage)?;
+        let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
+        let time = chosen.layout.rfc3339(decoded.instant);
+        if arguments.json {
+            let unix_ms = decoded.instant.unix_ms();
+            let id = id.to_string();
+            write_json(&Line { id, layout: &label, time, unix_ms, fields: decoded.fields }, &mut lines)?;
+        } else {
+            write!(lines, "{id} {time}")?;
+            // The first field is the time, which is there already.
+            for (name, value) in &decoded.fields[1..] {
+                write!(lines, " {name}={value}")?;
+            }
+            writeln!(lines)?;
+        }
+    }
+    chosen.warn_unless_alive();
+    Ok(out.write_all(&lines)?)
+}
+
+/// What `--json` prints of an ID.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// A string, because JavaScript's numbers end at 2^53.
+    id: String,
+    layout: &'a str,
+    time: String,
+    unix_ms: i64,
+    /// In the layout's order.
+    #[serde(serialize_with = "as_object")]
+    fields: Vec<(&'a str, u64)>,
+}
+
+fn as_object<S: Serializer>(fields: &[(&str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(fields.iter().copied())
 }

@@ -1,13 +1,285 @@
-//! `snowbank layout`.
+//! `snowbank layout`, and what the three commands that read layouts share.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use super::Outcome;
+use serde::Serialize;
+
+use super::{Failure, Outcome};
+use crate::clock;
+use crate::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    /// A preset's name, or a layout such as time:41,worker:10,sequence:12;tick=1ms;epoch=2026-01-01
+    #[arg(value_name = "NAME|SPEC")]
+    layout: Option<String>,
+    /// Print JSON: one object, or for the table an array of them
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
-    Ok(())
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let mut page = Vec::new();
+    match &arguments.layout {
+        Some(name_or_spec) => {
+            let chosen = Chosen::resolve(name_or_spec)?;
+            chosen.warn_unless_alive();
+            if arguments.json {
+                write_json(&Facts::of(&chosen), &mut page)?
+            } else {
+                write_page(&chosen, &mut page)?
+            }
+        }
+        None => {
+            let presets: Vec<Chosen> = PRESETS.iter().map(Chosen::preset).collect::<Result<_, _>>()?;
+            if arguments.json {
+                write_json(&presets.iter().map(Facts::of).collect::<Vec<_>>(), &mut page)?;
+            } else {
+                write_table(&presets, &mut page)?;
+            }
+        }
+    }
+    Ok(out.write_all(&page)?)
+}
+
+/// A layout as the user chose it.
+pub(super) struct Chosen {
+    preset: Option<&'static Preset>,
+    pub(super) layout: Layout,
+}
+
+impl Chosen {
+    /// The layout of a preset's name or a text form; wrong use if it is neither.
+    pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
+        let layout = Layout::resolve(name_or_spec).map_err(Failure::usage)?;
+        Ok(Chosen { preset: find_preset(name_or_spec), layout })
+    }
+
+    fn preset(preset: &'static Preset) -> Result<Self, Failure> {
+        Ok(Chosen { preset: Some(preset), layout: preset.layout().map_err(Failure::usage)? })
+    }
+
+    /// The preset's name if it was chosen by name, else the text form.
+    pub(super) fn label(&self) -> String {
+        self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
+    }
+
+    /// Says on standard error if the layout can make no IDs now, or not for long. Reading goes on all the same.
+    pub(super) fn warn_unless_alive(&self) {
+        let layout = &self.layout;
+        let trouble = match layout.life(clock::os::read().wall) {
+            Life::Running { .. } => return,
+            Life::NotBegun => format!("begins at {}, in the future", layout.rfc3339(layout.first())),
+            Life::LastYear { .. } => format!("ends at {}, within a year", layout.rfc3339(layout.end())),
+            Life::Ended { at } => format!("ended at {}; no daemon serves it", layout.rfc3339(at)),
+        };
+        // If standard error is closed, nobody wants to know.
+        let _ = writeln!(io::stderr(), "snowbank: warning: the life of layout {} {trouble}", self.label());
+    }
+}
+
+/// Writes one line of JSON.
+pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)
+}
+
+/// What `--json` prints of a layout. `fields` is as in a configuration's table.
+#[derive(Serialize)]
+struct Facts {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
+    spec: String,
+    tick_ms: u64,
+    epoch_unix_ms: i64,
+    ids_per_tick: u64,
+    ids_per_second: u64,
+    workers: u64,
+    first: String,
+    last: String,
+    max_digits: u32,
+    fields: Vec<FieldForm>,
+}
+
+impl Facts {
+    fn of(chosen: &Chosen) -> Self {
+        let layout = &chosen.layout;
+        Facts {
+            name: chosen.preset.map(|preset| preset.name),
+            spec: layout.to_string(),
+            tick_ms: layout.tick_ms(),
+            epoch_unix_ms: layout.epoch_unix_ms(),
+            ids_per_tick: layout.ids_per_tick(),
+            ids_per_second: layout.ids_per_second(),
+            workers: layout.workers(),
+            first: layout.rfc3339(layout.first()),
+            last: layout.rfc3339(layout.last()),
+            max_digits: layout.max_digits(),
+            fields: LayoutTable::from(layout).fields,
+        }
+    }
+}
+
+fn write_table(presets: &[Chosen], out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{:<15} {:>5} {:>12} {:>12}  {:<10}  {:<10} {:>6}",
+        "PRESET", "TICK", "IDS/S/WORKER", "WORKERS", "FIRST", "LAST", "DIGITS"
+    )?;
+    for chosen in presets {
+        let Chosen { preset: Some(preset), layout } = chosen else { continue };
+        writeln!(
+            out,
+            "{:<15} {:>5} {:>12} {:>12}  {}  {} {:>6}",
+            preset.name,
+            tick(layout),
+            grouped(layout.ids_per_second()),
+            grouped(layout.workers()),
+            layout.first().date(),
+            layout.last().date(),
+            layout.max_digits()
+        )?;
+        writeln!(out, "  {}", preset.about)?;
+    }
+    writeln!(out, "\n`snowbank layout NAME` shows one.")
+}
+
+fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
+    let layout = &chosen.layout;
+    if let Some(preset) = chosen.preset {
+        writeln!(out, "{}\n{}\n", preset.name, preset.about)?;
+    }
+    writeln!(out, "{layout}\n")?;
+    picture::write(layout, out)?;
+    writeln!(out, "(x: what one step of the field adds to an ID)\n")?;
+    let mut fact = |name: &str, value: String| writeln!(out, "{name:<15} {value}");
+    fact("tick", tick(layout))?;
+    fact("IDs per tick", format!("{} of each worker", grouped(layout.ids_per_tick())))?;
+    fact("IDs per second", format!("{} of each worker", grouped(layout.ids_per_second())))?;
+    fact("workers", workers(layout))?;
+    fact(
+        "first",
+        format!("{} (the epoch, Unix ms {})", layout.rfc3339(layout.first()), layout.epoch_unix_ms()),
+    )?;
+    fact("last", format!("{}{}", layout.rfc3339(layout.last()), left(layout)))?;
+    fact("last ID", format!("{} ({} digits)", layout.last_id(), layout.max_digits()))
+}
+
+fn workers(layout: &Layout) -> String {
+    match layout.workers() {
+        1 => "1 (0): there is no node field".to_owned(),
+        workers => format!("{} (0 to {})", grouped(workers), workers - 1),
+    }
+}
+
+fn left(layout: &Layout) -> String {
+    match layout.life(clock::os::read().wall) {
+        Life::Running { left } => format!(" ({:.1} years left)", left.as_secs_f64() / (365.25 * 86_400.0)),
+        Life::LastYear { left } => format!(" ({} days left)", left.as_secs() / 86_400),
+        Life::NotBegun => " (not begun)".to_owned(),
+        Life::Ended { .. } => " (ended)".to_owned(),
+    }
+}
+
+/// `10 ms` or `1 s`.
+fn tick(layout: &Layout) -> String {
+    match layout.tick_ms() {
+        ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
+        ms => format!("{ms} ms"),
+    }
+}
+
+/// `4,096,000`.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// The picture of a layout's fields.
+mod picture {
+    use std::io::{self, Write};
+
+    use super::tick;
+    use crate::layout::{Field, FieldSize, Layout, Role};
+
+    /// What a picture may take of a terminal of 80 columns.
+    const WIDTH: usize = 78;
+
+    /// Draws the fields in boxes side by side, about as wide as they are large, or in a list if there are too many.
+    pub(super) fn write(layout: &Layout, out: &mut impl Write) -> io::Result<()> {
+        let cells: Vec<[String; 4]> = layout.fields().iter().map(|field| cell(layout, field)).collect();
+        let widths: Vec<usize> = cells.iter().map(|cell| longest(cell.iter())).collect();
+        // Each box has a bar and two blanks, and the last a closing bar.
+        let frame = 3 * widths.len() + 1;
+        match WIDTH.checked_sub(frame + widths.iter().sum::<usize>()) {
+            Some(spare) => write_boxes(&cells, &widen(layout, widths, spare), out),
+            None => write_list(&cells, out),
+        }
+    }
+
+    /// What is said of a field: its name, size, role, and what one step of it adds to an ID.
+    fn cell(layout: &Layout, field: &Field) -> [String; 4] {
+        let size = match field.size() {
+            FieldSize::Bits(1) => "1 bit".to_owned(),
+            FieldSize::Bits(bits) => format!("{bits} bits"),
+            FieldSize::Digits(1) => "1 digit".to_owned(),
+            FieldSize::Digits(digits) => format!("{digits} digits"),
+            FieldSize::Count(count) => format!("{count} values"),
+        };
+        let role = match field.role() {
+            Role::Time => format!("of {}", tick(layout)),
+            Role::Sequence => "per tick".to_owned(),
+            Role::Node => "node".to_owned(),
+            Role::Constant(value) => format!("always {value}"),
+            Role::Random => "random".to_owned(),
+        };
+        [field.name().to_owned(), size, role, format!("x {}", field.weight())]
+    }
+
+    fn longest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
+        texts.map(String::len).max().unwrap_or(0)
+    }
+
+    /// Gives each spare column to the box that is furthest below its field's share of the ID.
+    fn widen(layout: &Layout, mut widths: Vec<usize>, spare: usize) -> Vec<usize> {
+        let logs: Vec<f64> = layout.fields().iter().map(|field| (field.values() as f64).log2()).collect();
+        let scale = (widths.iter().sum::<usize>() + spare) as f64 / logs.iter().sum::<f64>();
+        for _ in 0..spare {
+            let missing = |index: &usize| logs[*index] * scale - widths[*index] as f64;
+            let neediest = (0..widths.len()).max_by(|a, b| missing(a).total_cmp(&missing(b)));
+            if let Some(index) = neediest {
+                widths[index] += 1;
+            }
+        }
+        widths
+    }
+
+    fn write_boxes(cells: &[[String; 4]], widths: &[usize], out: &mut impl Write) -> io::Result<()> {
+        let rule: String = widths.iter().map(|&width| format!("+{}", "-".repeat(width + 2))).collect();
+        writeln!(out, "{rule}+")?;
+        for line in 0..4 {
+            for (cell, &width) in cells.iter().zip(widths) {
+                write!(out, "| {:<width$} ", cell[line])?;
+            }
+            writeln!(out, "|")?;
+        }
+        writeln!(out, "{rule}+")
+    }
+
+    fn write_list(cells: &[[String; 4]], out: &mut impl Write) -> io::Result<()> {
+        let width = |line: usize| longest(cells.iter().map(|cell| &cell[line]));
+        let (name, size, role) = (width(0), width(1), width(2));
+        for cell in cells {
+            writeln!(out, "{:<name$}  {:<size$}  {:<role$}  {}", cell[0], cell[1], cell[2], cell[3])?;
+        }
+        Ok(())
+    }
 }

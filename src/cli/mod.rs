@@ -47,6 +47,8 @@ pub enum Failure {
     No(String),
     /// Wrong use, or a refusal to start. Exit code 2.
     Usage(String),
+    /// Whoever reads the output has seen enough and closed the pipe (`| head -1`). Exit code 0.
+    ReaderGone,
 }
 
 impl Failure {
@@ -63,7 +65,10 @@ impl Failure {
 
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        Failure::No(format!("cannot write the output: {error}"))
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::No(format!("cannot write the output: {error}")),
+        }
     }
 }
 
@@ -72,27 +77,41 @@ pub type Outcome = Result<(), Failure>;
 
 /// Runs the command line that the process was started with.
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let mut out = io::stdout().lock();
-    let outcome = match arguments.command {
-        Command::Serve(arguments) => serve::run(&arguments, &mut out),
-        Command::Next(arguments) => next::run(&arguments, &mut out),
-        Command::Decode(arguments) => decode::run(&arguments, &mut out),
-        Command::Range(arguments) => range::run(&arguments, &mut out),
-        Command::Layout(arguments) => layout::run(&arguments, &mut out),
-        Command::Check(arguments) => check::run(&arguments, &mut out),
-        Command::Ping(arguments) => ping::run(&arguments, &mut out),
+    let outcome = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| {
+        let mut out = io::stdout().lock();
+        run(arguments.command, &mut out)?;
+        Ok(out.flush()?)
+    });
+    let (code, reason) = match outcome {
+        Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
+        Err(Failure::No(reason)) => (1, reason),
+        Err(Failure::Usage(reason)) => (2, reason),
     };
-    let _ = out.flush();
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::No(reason)) => {
-            eprintln!("snowbank: {reason}");
-            ExitCode::from(1)
-        }
-        Err(Failure::Usage(reason)) => {
-            eprintln!("snowbank: {reason}");
-            ExitCode::from(2)
-        }
+    // If standard error is closed, the exit code has to do.
+    let _ = writeln!(io::stderr(), "snowbank: {reason}");
+    ExitCode::from(code)
+}
+
+fn run(command: Command, out: &mut impl Write) -> Outcome {
+    match command {
+        Command::Serve(arguments) => serve::run(&arguments, out),
+        Command::Next(arguments) => next::run(&arguments, out),
+        Command::Decode(arguments) => decode::run(&arguments, out),
+        Command::Range(arguments) => range::run(&arguments, out),
+        Command::Layout(arguments) => layout::run(&arguments, out),
+        Command::Check(arguments) => check::run(&arguments, out),
+        Command::Ping(arguments) => ping::run(&arguments, out),
     }
+}
+
+/// Help and version print themselves and end the process; a mistake becomes one line.
+fn wrong_use(error: clap::Error) -> Failure {
+    use clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if !error.use_stderr() || error.kind() == DisplayHelpOnMissingArgumentOrSubcommand {
+        error.exit();
+    }
+    let page = error.render().to_string();
+    let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }

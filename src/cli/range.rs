@@ -2,12 +2,56 @@
 
 use std::io::Write;
 
-use super::Outcome;
+use serde::Serialize;
+
+use super::layout::{Chosen, write_json};
+use super::{Failure, Outcome};
+use crate::layout::UnixMicros;
 
 /// Options of `snowbank range`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    /// The first instant: RFC 3339, a date (its first instant in UTC), or Unix milliseconds
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    from: String,
+    /// The last instant, included with its whole tick; a date means its first instant, not its last
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true)]
+    to: String,
+    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
+    #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
+    layout: String,
+    /// Print one JSON object instead of two lines
+    #[arg(long)]
+    json: bool,
+}
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
-    Ok(())
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let chosen = Chosen::resolve(&arguments.layout)?;
+    let from = instant("--from", &arguments.from)?;
+    let to = instant("--to", &arguments.to)?;
+    let (first, last) = chosen.layout.range(from, to).map_err(Failure::usage)?;
+    chosen.warn_unless_alive();
+    let mut answer = Vec::new();
+    if arguments.json {
+        let (first, last) = (first.to_string(), last.to_string());
+        let (from, to) = (from.to_string(), to.to_string());
+        write_json(&Bounds { layout: chosen.label(), from, to, first, last }, &mut answer)?;
+    } else {
+        writeln!(answer, "{first}\n{last}")?;
+    }
+    Ok(out.write_all(&answer)?)
+}
+
+fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
+    text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))
+}
+
+/// What `--json` prints. IDs are strings, because JavaScript's numbers end at 2^53.
+#[derive(Serialize)]
+struct Bounds {
+    layout: String,
+    from: String,
+    to: String,
+    first: String,
+    last: String,
 }

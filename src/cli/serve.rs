@@ -19,7 +19,7 @@ pub(super) struct Arguments {
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
-    overrides: Overrides,
+    overrides: Box<Overrides>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {

@@ -12,8 +12,7 @@ use crate::shard::Order;
 /// number fits a byte.
 pub const SHARDS_MAX: usize = 256;
 
-/// The least bytes that may be queued for a slow reader: one reply frame (65,536 bytes and its length) on its way to
-/// the socket and one being filled.
+/// The least bytes that may be queued for a slow reader: one reply frame on its way to the socket and one being filled.
 pub const REPLY_QUEUE_BYTES_MIN: usize = 128 * 1024;
 
 /// Bounds on what clients can make the daemon do.
@@ -24,7 +23,7 @@ pub struct Limits {
     /// IDs per request.
     pub max_count: NonZeroU32,
     /// How long a request waits that does not say; `None`: one second, or two ticks of its source if longer
-    /// (see [`Limits::default_wait`](Self::default_wait_for)).
+    /// (see [`default_wait_for`](Self::default_wait_for)).
     pub default_wait: Option<Duration>,
     /// The longest that any request waits.
     pub max_wait: Duration,
@@ -125,7 +124,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "Where clients connect: IP address or host name and port (\"[::1]:7660\" for IPv6, port 0 for any \
               free one), or \"unix:/path\" for a socket file.\n\
               By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
-        read: |daemon, value| value.addresses().map(|addresses| daemon.listen = addresses),
+        read: |daemon, value| value.addresses(&mut daemon.listen),
     },
     Setting {
         section: Section::Top,
@@ -167,8 +166,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Top,
         key: "lock_dir",
         default: r#""/run/lock/snowbank""#,
-        doc: "The directory of the locks that keep two daemons of this machine from one worker ID. All daemons of a \
-              machine must share it: /run/lock is there on every Linux, and is empty after a boot.",
+        doc: "The directory of the locks that keep two daemons of this machine from using one worker ID, shared by all \
+              of them. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
+              boot.",
         read: |daemon, value| match value.path()? {
             Some(path) => {
                 daemon.lock_dir = path;
@@ -282,8 +282,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Limits,
         key: "drain_timeout",
         default: r#""5s""#,
-        doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half the time that \
-              the strictest service managers give before they kill.",
+        doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half of the ten seconds \
+              that container runtimes give before they kill.",
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.drain_timeout = duration)
         },
@@ -292,8 +292,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Clock,
         key: "max_step",
         default: r#""60s""#,
-        doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock \
-              drifts while a machine is up, and costs the layout's life nothing if it was wrong.",
+        doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock that \
+              is kept is ever off, and if the step was wrong, a minute of IDs is all that it costs.",
         read: |daemon, value| {
             value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
         },

@@ -6,27 +6,64 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::mistake::{Mistake, Origin, Origins};
-use super::setting::Setting;
+use super::setting::{Setting, full_key};
 use super::value::Value;
 
 /// Where values come from, to say where a mistake is.
 pub(super) enum Input<'i> {
-    /// A configuration file: its path, and its text.
-    File(Arc<Path>, &'i str),
+    /// A configuration file.
+    File(File<'i>),
     /// An option or an environment variable, by its name.
     Override(&'static str),
 }
 
-impl Input<'_> {
+/// A configuration file: its path, and its text by lines.
+pub(super) struct File<'i> {
+    path: Arc<Path>,
+    text: &'i str,
+    /// The byte after each line feed, ascending.
+    line_starts: Vec<usize>,
+}
+
+impl<'i> Input<'i> {
+    pub(super) fn file(path: &Path, text: &'i str) -> Self {
+        let line_starts = text.match_indices('\n').map(|(index, _)| index + 1).collect();
+        Input::File(File { path: path.into(), text, line_starts })
+    }
+
     pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
         match self {
             Input::Override(name) => Origin::Override(name),
-            Input::File(path, text) => {
-                let before = &text.as_bytes()[..span.start.min(text.len())];
-                let newlines = before.iter().filter(|&&byte| byte == b'\n').count();
-                Origin::Line(Arc::clone(path), newlines + 1)
-            }
+            Input::File(file) => Origin::Line(Arc::clone(&file.path), 1 + file.line_index(span)),
         }
+    }
+
+    /// The start of the line on which this begins.
+    fn excerpt(&self, span: &Range<usize>) -> String {
+        let Input::File(file) = self else { return String::new() };
+        let starts = &file.line_starts;
+        let index = file.line_index(span);
+        let start = if index == 0 { 0 } else { starts[index - 1] };
+        let end = starts.get(index).copied().unwrap_or(file.text.len());
+        excerpt(file.text.get(start..end).unwrap_or_default().trim())
+    }
+}
+
+impl File<'_> {
+    /// The line on which this begins, counted from 0.
+    fn line_index(&self, span: &Range<usize>) -> usize {
+        self.line_starts.partition_point(|&start| start <= span.start)
+    }
+}
+
+/// The longest stretch of a file that a message repeats, in characters.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// A text as a message repeats it: all of it, or its start and an ellipsis.
+pub(super) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 
@@ -39,14 +76,15 @@ pub(super) struct Findings {
     /// another setting says nothing.
     refused: BTreeSet<String>,
     /// Lines that are not TOML. What the parser makes of them is a guess, and so would be a mistake found in it.
-    broken: Vec<Origin>,
+    broken: BTreeSet<Origin>,
 }
 
 impl Findings {
     pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl Into<String>) {
-        let mistake = Mistake { origin, key: key.into(), text: text.into() };
-        // Sources repeat what is wrong with a setting that they share.
-        if !self.broken.contains(&mistake.origin) && !self.mistakes.contains(&mistake) {
+        // One line, whatever a library or a value brings along.
+        let text = text.into().replace(char::is_control, " ");
+        let mistake = Mistake { origin, key: key.into(), text };
+        if !self.broken.contains(&mistake.origin) {
             self.mistakes.push(mistake);
         }
     }
@@ -58,9 +96,11 @@ impl Findings {
     }
 
     /// A line that is not TOML; one mistake is enough for it, for what follows is mostly the first one's echo.
-    pub(super) fn not_toml(&mut self, origin: Origin, text: String) {
+    pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
+        let origin = input.origin(span);
+        let text = format!("found `{}`, which is not TOML: {reason}", input.excerpt(span));
         self.mistake(origin.clone(), "", text);
-        self.broken.push(origin);
+        self.broken.insert(origin);
     }
 
     /// Reads one value into its setting.
@@ -77,8 +117,10 @@ impl Findings {
         // A later value (an option) takes the place of an earlier one, and of what was wrong with it.
         self.refused.remove(&key);
         if let Err(refusal) = (setting.read)(target, value) {
-            let origin = refusal.span.map_or(origin.clone(), |span| input.origin(&span));
-            self.mistake(origin, &*key, refusal.text);
+            for problem in refusal.0 {
+                let origin = problem.span.map_or(origin.clone(), |span| input.origin(&span));
+                self.mistake(origin, &*key, problem.text);
+            }
             self.refused.insert(key.clone());
         } else if self.broken.contains(&origin) {
             self.refused.insert(key.clone());
@@ -86,12 +128,18 @@ impl Findings {
         self.origins.set(key, origin);
     }
 
-    /// Where a setting of a source was given: in its own entry, or at the top of the file for all. `None`: at its
-    /// default.
-    pub(super) fn given(&self, key: &str, source: usize) -> Option<(String, &Origin)> {
-        [format!("sources[{source}].{key}"), key.to_owned()]
-            .into_iter()
-            .find_map(|key| self.origins.of(&key).map(|origin| (key, origin)))
+    /// The full key and the place of a setting of a source: in its own entry, or at the top of the file for all; where
+    /// it is at its default, the place is the entry itself.
+    pub(super) fn place_of(&self, key: &str, source: usize) -> (String, Origin) {
+        let own = full_key("", key, Some(source));
+        if let Some(origin) = self.origins.of(&own) {
+            return (own, origin.clone());
+        }
+        if let Some(origin) = self.origins.of(key) {
+            return (key.to_owned(), origin.clone());
+        }
+        let origin = self.origins.of(&format!("sources[{source}]")).cloned();
+        (own, origin.unwrap_or(Origin::Default))
     }
 
     /// Whether this setting was given and refused.

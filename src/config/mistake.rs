@@ -5,8 +5,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a setting was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where a setting was given. Sorts as mistakes are printed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A line of the configuration file, counted from 1.
     Line(Arc<Path>, usize),
@@ -27,7 +27,7 @@ impl fmt::Display for Origin {
 }
 
 /// Where each setting that is not left at its default was given, by its full key: `listen`, `limits.max_wait`,
-/// `sources[1].layout`.
+/// `sources[1].layout`; and each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
@@ -73,11 +73,11 @@ pub struct Mistakes(Vec<Mistake>);
 impl Mistakes {
     /// `None` if there is no mistake.
     pub(super) fn new(mut mistakes: Vec<Mistake>) -> Option<Self> {
-        // Stable: mistakes of one line stay in the order in which they were found.
-        mistakes.sort_by_key(|mistake| match mistake.origin {
-            Origin::Line(_, line) => line,
-            Origin::Override(_) | Origin::Default => usize::MAX,
+        mistakes.sort_by(|left, right| {
+            (&left.origin, &left.key, &left.text).cmp(&(&right.origin, &right.key, &right.text))
         });
+        // Sources repeat what is wrong with a setting that they share.
+        mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
     }
 

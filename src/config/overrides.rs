@@ -152,12 +152,12 @@ impl clap::FromArgMatches for Overrides {
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         for (row, slot) in OPTIONS.iter().zip(self.slots()) {
             let from_variable = matches.value_source(row.key) == Some(ValueSource::EnvVariable);
+            let origin = if from_variable { row.variable } else { row.option };
             let texts: Vec<String> = matches.get_many(row.key).into_iter().flatten().cloned().collect();
             // An empty variable is one that was not set: many tools cannot unset one.
-            let is_empty = texts.iter().all(|text| text.is_empty());
-            if !texts.is_empty() && !(from_variable && is_empty) {
-                *slot =
-                    Some(Override { texts, origin: if from_variable { row.variable } else { row.option } });
+            let is_unset = texts.is_empty() || from_variable && texts.iter().all(String::is_empty);
+            if !is_unset {
+                *slot = Some(Override { texts, origin });
             }
         }
         Ok(())

@@ -8,10 +8,10 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::address::Address;
 use super::daemon::{DAEMON, Daemon};
-use super::findings::{Findings, Input};
+use super::findings::{Findings, Input, excerpt};
 use super::setting::{Section, Setting, full_key};
 use super::source::{SOURCE, SOURCES_MAX, SourceDraft};
-use super::value::{Value, one_line};
+use super::value::Value;
 
 /// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
 const LIKENESS_MIN: f64 = 0.6;
@@ -30,11 +30,10 @@ pub(super) struct Reader {
 impl Reader {
     /// Reads a whole document.
     pub(super) fn read_document(&mut self, path: &Path, text: &str) {
-        let input = Input::File(path.into(), text);
+        let input = Input::file(path, text);
         let (root, errors) = DeTable::parse_recoverable(text);
         for error in errors {
-            let origin = input.origin(&error.span().unwrap_or_default());
-            self.findings.not_toml(origin, format!("not TOML: {}", one_line(error.message())));
+            self.findings.not_toml(&input, &error.span().unwrap_or_default(), error.message());
         }
         let mut sources = None;
         for (key, value) in root.get_ref().iter() {
@@ -79,7 +78,7 @@ impl Reader {
         } else if let Some(setting) = find(SOURCE, name, Section::Source) {
             self.findings.read(setting, None, input, Value(value), &mut self.common);
         } else {
-            self.unknown(input, &key.span(), name.to_owned(), name, &[Section::Top, Section::Source]);
+            self.unknown(input, key, str::to_owned, &[Section::Top, Section::Source]);
         }
     }
 
@@ -91,8 +90,7 @@ impl Reader {
                     self.findings.read(setting, None, input, Value(value), &mut self.daemon);
                 }
                 None => {
-                    let full = full_key(section.prefix(), name, None);
-                    self.unknown(input, &key.span(), full, name, &[section]);
+                    self.unknown(input, key, |name| full_key(section.prefix(), name, None), &[section]);
                 }
             }
         }
@@ -104,20 +102,22 @@ impl Reader {
         });
         let Some(entries) = entries else {
             let text =
-                "found something else, allowed: [[sources]], with two brackets, above the settings of each";
+                "found no list of sources, allowed: [[sources]], in two brackets, above each one's settings";
             return self.findings.mistake(input.origin(&key.span()), "sources", text);
         };
         if entries.is_empty() || entries.len() > SOURCES_MAX {
             let text = format!("found {} sources, allowed: 1 to {SOURCES_MAX}", entries.len());
             self.findings.mistake(input.origin(&key.span()), "sources", text);
         }
-        for (index, (span, table)) in entries.into_iter().enumerate() {
+        for (index, (span, table)) in entries.into_iter().take(SOURCES_MAX).enumerate() {
             self.read_source(input, index, &span, table);
         }
     }
 
     fn read_source(&mut self, input: &Input<'_>, index: usize, span: &Range<usize>, table: &DeTable<'_>) {
-        let mut source = self.common.clone();
+        self.findings.origins.set(format!("sources[{index}]"), input.origin(span));
+        // No name until one is read: two sources that lack one, or have a wrong one, are not called alike.
+        let mut source = SourceDraft { name: String::new(), ..self.common.clone() };
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
             match SOURCE.iter().find(|setting| setting.key == name) {
@@ -125,16 +125,14 @@ impl Reader {
                     self.findings.read(setting, Some(index), input, Value(value), &mut source);
                 }
                 None => {
-                    let full = full_key("", name, Some(index));
-                    self.unknown(input, &key.span(), full, name, &[Section::Source, Section::SourceAlone]);
+                    let here = [Section::Source, Section::SourceAlone];
+                    self.unknown(input, key, |name| full_key("", name, Some(index)), &here);
                 }
             }
         }
         if !table.contains_key("name") {
-            let text = "missing, allowed: each of [[sources]] has a name of its own, as in name = \"orders\"";
+            let text = "missing; each of [[sources]] has a name of its own, as in name = \"orders\"";
             self.findings.mistake(input.origin(span), full_key("", "name", Some(index)), text);
-            // Not a name that another source may have chosen, or it would be called a repetition too.
-            source.name = String::new();
         }
         self.sources.push(source);
     }
@@ -157,12 +155,15 @@ impl Reader {
     fn unknown(
         &mut self,
         input: &Input<'_>,
-        span: &Range<usize>,
-        full: String,
-        name: &str,
+        key: &Spanned<DeString<'_>>,
+        full: impl FnOnce(&str) -> String,
         here: &[Section],
     ) {
-        self.findings.mistake(input.origin(span), full, explain_unknown(name, here));
+        let name = key.get_ref().as_ref();
+        let is_bare = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        let shown =
+            if is_bare && !name.is_empty() { name.to_owned() } else { format!("{:?}", excerpt(name)) };
+        self.findings.mistake(input.origin(&key.span()), full(&shown), explain_unknown(name, here));
     }
 }
 

@@ -8,8 +8,8 @@ use super::source::SOURCE;
 const LINE_CHARS_MAX: usize = 100;
 
 const HEAD: &str = "\
-Every setting of Snowbank, with its default. A file that is empty, and none at all, mean just this.
-Durations are texts with a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\". Sizes are bytes, or texts such as \"64KiB\".
+Every setting of Snowbank, with its default: what holds without a file, and where a file is silent.
+Durations carry a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\". Sizes are bytes, or texts as \"64KiB\".
 Options of `snowbank serve` beat environment variables (SNOWBANK_...), and these beat this file.
 `snowbank check --config FILE` names every mistake of a file, each with its line.
 This file is written from the code: change it there.";

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::address::Address;
+use super::address::{Address, UNIX_PATH_BYTES_MAX};
 use super::daemon::SHARDS_MAX;
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
@@ -19,6 +19,7 @@ use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 /// Every mistake found here and before.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
+    check_sockets(&daemon.listen, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
     let sources: Vec<Option<SourceSettings>> = drafts
@@ -47,6 +48,21 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     })
 }
 
+/// A relative path in a file grows by the file's directory, which its parser did not know.
+fn check_sockets(listen: &[Address], findings: &mut Findings) {
+    for address in listen {
+        if let Address::Unix(path) = address
+            && path.as_os_str().len() > UNIX_PATH_BYTES_MAX
+        {
+            let text = format!(
+                "{address} is a path of {} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}",
+                path.as_os_str().len()
+            );
+            findings.mistake_of("listen", text);
+        }
+    }
+}
+
 fn check_waits(daemon: &Daemon, findings: &mut Findings) {
     let limits = &daemon.limits;
     let Some(default_wait) = limits.default_wait else { return };
@@ -65,16 +81,14 @@ fn check_waits(daemon: &Daemon, findings: &mut Findings) {
 fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
     for (index, draft) in drafts.iter().enumerate() {
         let twin = drafts[..index].iter().position(|earlier| earlier.name == draft.name);
-        let key = format!("sources[{index}].name");
         if let Some(twin) = twin
             && !draft.name.is_empty()
-            && !findings.is_refused(&key)
         {
             let text = format!(
                 "found {:?}, which sources[{twin}] is called already, allowed: a name of its own",
                 draft.name
             );
-            findings.mistake_of(&key, text);
+            findings.mistake_of(&format!("sources[{index}].name"), text);
         }
     }
 }
@@ -96,22 +110,13 @@ fn settle_source(
     let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(max_ahead));
     let burst_window = draft.burst_window.unwrap_or(SourceDraft::BURST_WINDOW.min(max_ahead));
     if max_ahead < two_ticks {
-        place.refuse(
-            "max_ahead",
-            max_ahead,
-            format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
-        );
+        // What is compared with it below could not be right either.
+        place.at_least("max_ahead", max_ahead, two_ticks);
     } else {
-        if horizon < two_ticks {
-            place.refuse(
-                "horizon",
-                horizon,
-                format!("at least two ticks of the layout, \"{}\"", Plain(two_ticks)),
-            );
-        }
-        place.at_most_ahead("horizon", horizon, max_ahead);
-        place.at_most_ahead("burst_window", burst_window, max_ahead);
-        place.at_most_ahead("first_start_guard", draft.first_start_guard.unwrap_or_default(), max_ahead);
+        place.at_least("horizon", horizon, two_ticks);
+        place.at_most("horizon", horizon, max_ahead);
+        place.at_most("burst_window", burst_window, max_ahead);
+        place.at_most("first_start_guard", draft.first_start_guard.unwrap_or_default(), max_ahead);
     }
     Some(SourceSettings {
         name: draft.name,
@@ -136,11 +141,7 @@ struct Place<'f> {
 impl Place<'_> {
     /// The full key and origin of a setting of this source. `None` if it was refused already.
     fn of(&self, key: &str) -> Option<(String, Origin)> {
-        match self.findings.given(key, self.index) {
-            Some((full, _)) if self.findings.is_refused(&full) => None,
-            Some((full, origin)) => Some((full, origin.clone())),
-            None => Some((format!("sources[{}].{key}", self.index), Origin::Default)),
-        }
+        Some(self.findings.place_of(key, self.index)).filter(|(full, _)| !self.findings.is_refused(full))
     }
 
     fn mistake(&mut self, key: &str, text: String) {
@@ -149,13 +150,20 @@ impl Place<'_> {
         }
     }
 
-    fn refuse(&mut self, key: &str, found: Duration, allowed: String) {
-        self.mistake(key, format!("found \"{}\", allowed: {allowed}", Plain(found)));
+    fn at_least(&mut self, key: &str, found: Duration, two_ticks: Duration) {
+        if found < two_ticks {
+            let (found, two_ticks) = (Plain(found), Plain(two_ticks));
+            self.mistake(
+                key,
+                format!("found \"{found}\", allowed: at least two ticks of the layout, \"{two_ticks}\""),
+            );
+        }
     }
 
-    fn at_most_ahead(&mut self, key: &str, found: Duration, max_ahead: Duration) {
+    fn at_most(&mut self, key: &str, found: Duration, max_ahead: Duration) {
         if found > max_ahead && self.of("max_ahead").is_some() {
-            self.refuse(key, found, format!("at most max_ahead, \"{}\"", Plain(max_ahead)));
+            let (found, max_ahead) = (Plain(found), Plain(max_ahead));
+            self.mistake(key, format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""));
         }
     }
 
@@ -216,34 +224,35 @@ fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
             let Some(shared) = source.worker_ids.iter().find(|&id| earlier.worker_ids.contains(id)) else {
                 continue;
             };
-            let key = "worker_ids";
-            let (full, origin) = findings.given(key, index).map_or_else(
-                || (format!("sources[{index}].{key}"), source_origin(findings, index)),
-                |(full, origin)| (full, origin.clone()),
-            );
             let text = format!(
-                "sources {:?} (sources[{earlier_index}]) and {:?} (sources[{index}]) have the same layout and both use \
-                 worker {shared}, allowed: worker IDs of its own for each",
-                earlier.name, source.name
+                "{} and {} have the same layout and both use worker {shared}; give each worker IDs of its own",
+                label(earlier_index, earlier),
+                label(index, source)
             );
-            findings.mistake(origin, full, text);
+            let (key, origin) = findings.place_of("worker_ids", index);
+            findings.mistake(origin, key, text);
         }
     }
 }
 
-/// Where to point for a source that does not give a setting: at its name.
-fn source_origin(findings: &Findings, index: usize) -> Origin {
-    findings.origins.of(&format!("sources[{index}].name")).cloned().unwrap_or(Origin::Default)
+/// A source as a message names it; one without a name has only its index.
+fn label(index: usize, source: &SourceSettings) -> String {
+    match &*source.name {
+        "" => format!("sources[{index}]"),
+        name => format!("sources[{index}] ({name:?})"),
+    }
 }
 
 /// Worker 0 by default is for one machine alone: two that other machines can reach would hand out the same IDs.
 fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findings: &mut Findings) {
     let Some(reachable) = listen.iter().find(|address| !address.is_local()) else { return };
-    let Some(source) = sources.iter().flatten().find(|source| !source.worker_ids_given) else { return };
+    let by_default = |source: &SourceSettings| !source.worker_ids_given;
+    let source = sources.iter().enumerate().find(|(_, source)| source.as_ref().is_some_and(by_default));
+    let Some((index, Some(source))) = source else { return };
     let text = format!(
-        "{reachable} can be reached from other machines, and source {:?} has no worker_ids, allowed: worker_ids (or \
-         --worker-id) that no other machine uses, or loopback addresses and Unix sockets alone",
-        source.name
+        "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
+         (--worker-id) that no other machine uses, or listen on loopback addresses and Unix sockets alone",
+        label(index, source)
     );
     findings.mistake_of("listen", text);
 }

@@ -93,7 +93,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         section: Section::SourceAlone,
         key: "name",
         default: r#""default""#,
-        doc: "The name by which clients ask for this source: 1 to 64 of the characters a-z 0-9 . _ -, and another one \
+        doc: "The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, and another one \
               for each source. A file with [[sources]] must name each of them.",
         read: |source, value| value.name().map(|name| source.name = name),
     },
@@ -174,7 +174,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         section: Section::Source,
         key: "first_start_guard",
         default: r#""auto""#,
-        doc: "How far above the current tick a source starts of which no ceiling is stored, at most max_ahead. \
+        doc: "How far above the current tick a source starts that has no stored ceiling, at most max_ahead. \
               \"auto\" is one tick: enough if nothing used its worker IDs before, and the first ID need not wait. Set \
               it to how far the clocks of two machines may differ if worker IDs move between them without their state.",
         read: |source, value| {

@@ -8,23 +8,25 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::address::Address;
+use super::address::{Address, AddressError};
+use super::findings::excerpt;
 use super::units::{self, Grouped, Plain};
 use crate::layout::{Layout, LayoutTable, WorkerSet};
 
-/// The longest excerpt of a value that a message repeats, in characters.
-const EXCERPT_CHARS_MAX: usize = 80;
-
-/// Why a value is refused, and where, if that is more exact than where the value stands.
+/// One thing that is wrong with a value, and where, if that is more exact than where the value stands.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct Problem {
     pub(super) text: String,
     pub(super) span: Option<Range<usize>>,
 }
 
+/// Why a value is refused: at least one problem.
+#[derive(Debug)]
+pub(super) struct Refusal(pub(super) Vec<Problem>);
+
 impl From<String> for Refusal {
     fn from(text: String) -> Self {
-        Refusal { text, span: None }
+        Refusal(vec![Problem { text, span: None }])
     }
 }
 
@@ -36,11 +38,7 @@ impl<'v> Value<'v> {
     /// The value as a message repeats it.
     fn found(self) -> String {
         match self.0.get_ref() {
-            DeValue::String(text) if text.chars().count() > EXCERPT_CHARS_MAX => {
-                let start: String = text.chars().take(EXCERPT_CHARS_MAX).collect();
-                format!("{start:?} and more")
-            }
-            DeValue::String(text) => format!("{text:?}"),
+            DeValue::String(text) => format!("{:?}", excerpt(text)),
             DeValue::Integer(integer) => integer.to_string(),
             DeValue::Float(float) => float.to_string(),
             DeValue::Boolean(boolean) => boolean.to_string(),
@@ -61,7 +59,7 @@ impl<'v> Value<'v> {
     }
 
     /// Whether the value is this word, which stands for something outside the setting's range.
-    pub(super) fn is_word(self, word: &str) -> bool {
+    fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }
 
@@ -74,9 +72,10 @@ impl<'v> Value<'v> {
         if self.is_word(word) {
             return Ok(None);
         }
-        read(self)
-            .map(Some)
-            .map_err(|refusal| Refusal { text: format!("{}, or {word:?}", refusal.text), ..refusal })
+        read(self).map(Some).map_err(|mut refusal| {
+            refusal.0.iter_mut().for_each(|problem| problem.text += &format!(", or {word:?}"));
+            refusal
+        })
     }
 
     pub(super) fn duration(self, allowed: RangeInclusive<Duration>) -> Result<Duration, Refusal> {
@@ -150,29 +149,38 @@ impl<'v> Value<'v> {
             .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
     }
 
-    /// One address or an array of them.
-    pub(super) fn addresses(self) -> Result<Vec<Address>, Refusal> {
+    /// One address or an array of them. Those that are right are kept beside those that are refused, so that what is
+    /// wrong with having them is found in the same pass.
+    pub(super) fn addresses(self, into: &mut Vec<Address>) -> Result<(), Refusal> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
             DeValue::String(_) => vec![self],
             _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")),
         };
-        let mut addresses = Vec::with_capacity(items.len());
+        let mut problems = Vec::new();
+        into.clear();
         for item in items {
-            let here = |text: String| Refusal { text, span: Some(item.0.span()) };
-            let text = item
-                .0
-                .get_ref()
-                .as_str()
-                .ok_or_else(|| here(item.refuse("an address, as in \"127.0.0.1:7660\"").text))?;
-            let address: Address = text.parse().map_err(|error| here(format!("{error}")))?;
-            let port_is_chosen = matches!(address, Address::Tcp { port: 0, .. });
-            if addresses.contains(&address) && !port_is_chosen {
-                return Err(here(format!("found {address} twice, allowed: each address once")));
+            match item.address(into) {
+                Ok(address) => into.push(address),
+                Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
             }
-            addresses.push(address);
         }
-        Ok(addresses)
+        if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
+    }
+
+    /// One address, which is not among the earlier ones.
+    fn address(self, earlier: &[Address]) -> Result<Address, String> {
+        let Some(text) = self.0.get_ref().as_str() else {
+            return Err(format!("found {}, allowed: an address, as in \"127.0.0.1:7660\"", self.found()));
+        };
+        let address: Address = text.parse().map_err(|error: AddressError| error.to_string())?;
+        // Each port 0 becomes a port of its own.
+        let is_distinct = matches!(address, Address::Tcp { port: 0, .. }) || !earlier.contains(&address);
+        if is_distinct {
+            Ok(address)
+        } else {
+            Err(format!("found {address} twice, allowed: each address once"))
+        }
     }
 
     /// A layout: the name of a preset, its text form, or a table.
@@ -181,9 +189,9 @@ impl<'v> Value<'v> {
             DeValue::String(text) => Layout::resolve(text).map_err(|error| Refusal::from(error.to_string())),
             DeValue::Table(_) => {
                 let table = LayoutTable::deserialize(ValueDeserializer::from(self.0.clone()));
-                let table = table.map_err(|error| Refusal {
-                    text: one_line(error.message()),
-                    span: error.span().filter(|span| !span.is_empty()),
+                let table = table.map_err(|error| {
+                    let span = error.span().filter(|span| !span.is_empty());
+                    Refusal(vec![Problem { text: error.message().to_owned(), span }])
                 })?;
                 table.build().map_err(|error| Refusal::from(error.to_string()))
             }
@@ -229,9 +237,4 @@ impl<'v> Value<'v> {
             .map(str::to_owned)
             .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -"))
     }
-}
-
-/// A message as one line, whatever a library wrote.
-pub(super) fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

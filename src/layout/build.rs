@@ -180,17 +180,19 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     } else if digits.len() == specs.len() {
         (format!("{} digits", sum(&digits)), "19")
     } else {
-        // As many fields as one likes, so their product may be beyond any integer. Rounded up to stay above the room.
+        // As many fields as one likes, so their product may be beyond any integer. Rounded up, and at least a step
+        // above the room, because a float does not see 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
-        (format!("the sizes multiply to 2^{:.2}", (log2 * 100.0).ceil() / 100.0), "2^63")
+        (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }
 }
 
-/// A span in years, rounded down: `4.35 years`.
-pub(super) fn years(span_ms: u128) -> String {
+/// A span in years, rounded down: `4.35 years`; of less than 0.01 in seconds.
+fn years(span_ms: u128) -> String {
     let hundredths = span_ms * 100 / YEAR_MS;
     match hundredths {
-        0..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
+        0 => format!("{} s", span_ms / 1000),
+        1..1000 => format!("{}.{:02} years", hundredths / 100, hundredths % 100),
         1000..100_000 => format!("{}.{} years", hundredths / 100, hundredths / 10 % 10),
         _ => format!("{} years", hundredths / 100),
     }

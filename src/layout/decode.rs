@@ -45,13 +45,29 @@ pub enum Life {
 const LAST_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 impl Layout {
+    /// Reads an ID as people and the command line write it: decimal digits alone.
+    ///
+    /// # Errors
+    /// When it is none, or above [`last_id`](Layout::last_id).
+    pub fn parse_id(&self, text: &str) -> Result<u64, LayoutError> {
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(LayoutError::NotAnId { found: text.to_owned() });
+        }
+        let id = text.parse().ok().filter(|&id| id <= self.last_id());
+        id.ok_or_else(|| self.too_large(text))
+    }
+
+    fn too_large(&self, id: impl ToString) -> LayoutError {
+        LayoutError::IdTooLarge { id: id.to_string(), last: self.last_id() }
+    }
+
     /// Takes an ID apart.
     ///
     /// # Errors
     /// When the ID is above [`last_id`](Layout::last_id), or has another value where the layout has a constant.
     pub fn decode(&self, id: u64) -> Result<Decoded<'_>, LayoutError> {
         if id > self.last_id() {
-            return Err(LayoutError::IdTooLarge { id, last: self.last_id() });
+            return Err(self.too_large(id));
         }
         let mut worker = 0;
         let mut sequence = 0;

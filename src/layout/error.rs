@@ -156,11 +156,18 @@ pub enum LayoutError {
         found: String,
     },
 
+    /// A text that is not an ID.
+    #[error("{found:?} is not an ID: IDs are decimal numbers from 0")]
+    NotAnId {
+        /// What was found.
+        found: String,
+    },
+
     /// An ID above the layout's last.
     #[error("ID {id} is above this layout's last, {last}; is it another layout's?")]
     IdTooLarge {
-        /// The ID.
-        id: u64,
+        /// The ID, which may be beyond any integer.
+        id: String,
         /// The last ID of the layout.
         last: u64,
     },

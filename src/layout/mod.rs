@@ -7,7 +7,7 @@
 //!   ID = time × W₀ + field₁ × W₁ + … + fieldₙ × 1        Wᵢ = sizeᵢ₊₁ × … × sizeₙ
 //! ```
 //!
-//! Bits and decimal digits are then the same thing. Everything is checked when a [`Layout`] is built ([`build`] has all
+//! Bits and decimal digits are then the same thing. Everything is checked when a [`Layout`] is built (`build.rs` has all
 //! the checks); a [`Numbering`] joins it with the worker IDs that a daemon holds and does the hot path's arithmetic:
 //! positions to runs of IDs. Nothing here does I/O or reads a clock.
 
@@ -183,3 +183,6 @@ impl Layout {
         self.fields[0].weight
     }
 }
+
+#[cfg(test)]
+mod tests;

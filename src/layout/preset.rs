@@ -28,46 +28,46 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "clearing",
         spec: "time:13d,sequence:1d,machine:2d,table:3d:random;tick=1ms;epoch=-134540000000",
-        about: "a clearing house's trade IDs: decimal digits, so that people can read them",
+        about: "A clearing house's trade IDs: decimal digits, so that people can read them",
     },
     Preset {
         // The code divides Unix time by 10 before it adds the offset, which takes a digit off the time: 12, not 13.
         // The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
-        about: "the same trade IDs as that house's code makes them: machine above sequence",
+        about: "The same trade IDs as that house's code makes them: machine above sequence",
     },
     Preset {
         name: "clearing-batch",
         spec: "time:13d,sequence:1d,machine:2d;tick=1ms;epoch=0",
-        about: "that house's batch IDs: 16 digits, no table suffix",
+        about: "That house's batch IDs: 16 digits, no table suffix",
     },
     Preset {
         name: "clearing-bits",
         spec: "time:43,datacenter:3,worker:5,sequence:12;tick=1ms;epoch=-136040000000",
-        about: "that house's binary layout: 43 bits of time, 278 years",
+        about: "That house's binary layout: 43 bits of time, 278 years",
     },
     Preset {
         // The epoch is recent, because every year between it and the first ID is taken off the layout's life, and the
         // start of a year, because people remember it.
         name: "game",
         spec: "time:37,server:20,sequence:6;tick=20ms;epoch=1735689600000",
-        about: "game servers that are merged later: a million servers, ticks of 20 ms",
+        about: "Game servers that are merged later: a million servers, ticks of 20 ms",
     },
     Preset {
         name: "kubernetes",
         spec: "time:28,node:24,sequence:11;tick=1s;epoch=1631780048000",
-        about: "pods without middleware: the node is the low 24 bits of the IPv4 address",
+        about: "Kubernetes pods: the node is the low 24 bits of the IPv4 address",
     },
     Preset {
         name: "discord",
         spec: "time:41,worker:5,process:5,sequence:12;tick=1ms;epoch=1420070400000",
-        about: "Discord's, with 41 of its published 42 bits of time, so that it stays positive",
+        about: "Discord's, with 41 of its 42 bits of time, so that IDs stay positive",
     },
     Preset {
         name: "instagram",
         spec: "time:40,shard:13,sequence:10;tick=1ms;epoch=1314220021721",
-        about: "Instagram's, with 40 of its published 41 bits of time, so that it stays positive",
+        about: "Instagram's, with 40 of its 41 bits of time, so that IDs stay positive",
     },
     Preset {
         name: "sonyflake",

@@ -72,18 +72,11 @@ impl FromStr for WorkerSet {
     type Err = LayoutError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut ranges = Vec::new();
-        let mut count = 0_u64;
-        for part in text.split(',') {
-            let range =
-                worker_range(part).ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() })?;
-            // Counted before it is laid out: `0-18446744073709551615` is 23 bytes to write and 128 EiB to hold.
-            count = count.saturating_add((range.end() - range.start()).saturating_add(1));
-            if count > MAX_WORKER_IDS as u64 {
-                return Err(LayoutError::TooManyWorkerIds);
-            }
-            ranges.push(range);
-        }
+        let ranges: Vec<_> = text
+            .split(',')
+            .map(|part| worker_range(part).ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() }))
+            .collect::<Result<_, _>>()?;
+        // Laid out one by one, and no further than is allowed: `0-18446744073709551615` is 22 bytes to write.
         WorkerSet::from_list(ranges.into_iter().flatten())
     }
 }

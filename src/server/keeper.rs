@@ -8,9 +8,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::worker::Bells;
-use crate::ceiling::{CeilingRule, CeilingStore};
+use crate::ceiling::{CeilingRule, CeilingStore, StoreError};
 use crate::clock::{self, BootMicros, Now, Observed, Reading, StepWatch, Wall};
-use crate::layout::{Position, Tick, UnixMicros};
+use crate::layout::{Position, Tick};
 use crate::source::Source;
 
 /// How often the keeper looks without being asked: the one timer of an idle daemon.
@@ -22,16 +22,36 @@ const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 pub(super) struct Kept {
     pub(super) source: Arc<Source>,
     pub(super) rule: CeilingRule,
+    /// The highest ceiling that is durable.
+    pub(super) durable: Position,
     /// The cursor when the keeper last looked, and when it was last found moved.
     pub(super) seen: Position,
     pub(super) used_at: BootMicros,
 }
 
-/// The ceiling that `rule` wants at a moment, as a position.
-pub(super) fn wanted_ceiling(kept: &Kept, now: Now, id_time: UnixMicros, uptime: Duration) -> Position {
-    let numbering = kept.source.numbering();
-    let reach = kept.rule.reach(now, id_time, uptime);
-    numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
+impl Kept {
+    /// The ceiling to make durable now, if there is one to.
+    fn look(&mut self, now: Now, uptime: Duration) -> Option<Position> {
+        let cursor = self.source.cursor()?;
+        if cursor != self.seen {
+            self.seen = cursor;
+            self.used_at = now.boot;
+        }
+        let grant = self.source.grant();
+        let is_wanted = self.source.line().admitted_ids() > 0 || grant.ceiling() < self.durable;
+        if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
+            return None;
+        }
+        let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
+        (ceiling > grant.ceiling()).then_some(ceiling)
+    }
+
+    /// The ceiling that the rule wants at a moment.
+    pub(super) fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
+        let numbering = self.source.numbering();
+        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
+        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
+    }
 }
 
 /// All that the keeper's thread owns.
@@ -64,35 +84,36 @@ impl Keeper {
     }
 
     fn look(&mut self, reading: Reading) {
+        if self.wall.has_jumped(reading) {
+            // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until the
+            // ceilings are durable anew.
+            self.sources.iter().for_each(|kept| kept.source.grant().revoke());
+        }
         let observed = self.watch.observe(&self.wall, reading);
+        self.wall.note_seen(reading);
         self.report_clock(observed);
         let now = self.wall.believe(reading);
         let uptime = now.boot.since(self.started);
         let mut failure = None;
         for (index, kept) in self.sources.iter_mut().enumerate() {
-            let Some(cursor) = kept.source.cursor() else {
+            let Some(ceiling) = kept.look(now, uptime) else {
                 continue;
             };
-            if cursor != kept.seen {
-                kept.seen = cursor;
-                kept.used_at = now.boot;
-            }
-            let waits = kept.source.line().admitted_ids() > 0;
-            if !waits && now.boot.since(kept.used_at) > KEPT_AFTER_USE {
-                continue;
-            }
-            let ceiling = wanted_ceiling(kept, now, kept.source.window(now).id_time, uptime);
-            if ceiling <= kept.source.grant().ceiling() {
-                continue;
-            }
             match self.store.raise(index, ceiling) {
-                Ok(()) => kept.source.grant().raise(ceiling),
+                Ok(()) => {
+                    kept.durable = ceiling;
+                    kept.source.grant().raise(ceiling);
+                }
                 Err(error) => failure = Some((kept.source.name().to_owned(), error)),
             }
-            if waits {
-                self.bells.ring_all();
-            }
         }
+        self.report_storage(failure);
+        if self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0) {
+            self.bells.ring_all();
+        }
+    }
+
+    fn report_storage(&mut self, failure: Option<(String, StoreError)>) {
         match failure {
             Some((source, error)) if !self.reported.storage_fails => {
                 self.reported.storage_fails = true;

@@ -11,7 +11,7 @@ use std::{fmt, io, thread};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
-use super::keeper::{self, Keeper, Kept, Reported};
+use super::keeper::{Keeper, Kept, Reported};
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, StoreError, WorkerLocks, lock_workers};
@@ -202,11 +202,10 @@ fn first_grant(
     let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    let kept = Kept { source: Arc::new(source), rule, seen: start, used_at: now.boot };
-    let id_time = kept.source.window(now).id_time;
-    let ceiling = keeper::wanted_ceiling(&kept, now, id_time, Duration::ZERO);
-    store.raise(index, ceiling)?;
-    kept.source.grant().raise(ceiling);
+    let mut kept = Kept { source: Arc::new(source), rule, durable: start, seen: start, used_at: now.boot };
+    kept.durable = kept.wanted_ceiling(now, Duration::ZERO).max(start);
+    store.raise(index, kept.durable)?;
+    kept.source.grant().raise(kept.durable);
     Ok(kept)
 }
 

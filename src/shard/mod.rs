@@ -79,3 +79,9 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(all(test, snowbank_loom))]
+mod models;

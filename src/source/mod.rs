@@ -211,9 +211,25 @@ impl Source {
         (cursor != SEALED).then_some(Position(cursor))
     }
 
+    /// The ID clock: never below the tick of the last position claimed.
+    pub fn id_time(&self, now: Now) -> UnixMicros {
+        let by_clock = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
+        by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
+    }
+
     /// What can be claimed now.
     #[inline]
     pub fn window(&self, now: Now) -> Window {
+        if now.jumped {
+            return Window {
+                floor: Position(0),
+                edge: Position(0),
+                bound: Bound::Ceiling,
+                id_time: now.wall,
+                now,
+            };
+        }
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         let by_clock = self.edge_at(id_time);
         if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
@@ -302,6 +318,20 @@ impl Source {
         span.map(|span| span.from)
     }
 
+    /// Claims exactly `count` positions ahead of demand, of ticks young enough to be handed out for `keep_for` yet.
+    pub fn claim_ahead(
+        &self,
+        window: &Window,
+        count: u64,
+        keep_for: Duration,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Position> {
+        let age = self.rules.burst_window.saturating_sub(keep_for);
+        let youngest_floor = UnixMicros(window.id_time.0.saturating_sub(clock::micros(age)));
+        let floor = self.numbering.first_of(self.numbering.tick_at(youngest_floor));
+        self.claim(&Window { floor, ..*window }, count, rng)
+    }
+
     /// How many positions a claim could get at this moment, if nobody else claims.
     pub fn left(&self, window: &Window) -> u64 {
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
@@ -361,3 +391,6 @@ impl Source {
 fn tick_of(numbering: &Numbering) -> Duration {
     Duration::from_millis(numbering.layout().tick_ms())
 }
+
+#[cfg(test)]
+mod tests;

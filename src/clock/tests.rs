@@ -1,0 +1,184 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND_US: i64 = 1_000_000;
+const RULE: StepRule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+const START: Reading =
+    Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+
+/// What the clocks show `after_us` later, with the wall clock off by `step_us`.
+fn later(after_us: i64, step_us: i64) -> Reading {
+    Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
+}
+
+fn watched() -> (Wall, StepWatch) {
+    let wall = Wall::new(RULE, START, None);
+    let watch = StepWatch::new(&wall, START);
+    (wall, watch)
+}
+
+#[test]
+fn a_small_step_forward_is_believed_at_once() {
+    let (wall, mut watch) = watched();
+    let stepped = later(SECOND_US, 60 * SECOND_US);
+    assert_eq!(wall.believe(stepped).wall, stepped.wall);
+    assert_eq!(watch.observe(&wall, stepped), Observed::Steady);
+}
+
+#[test]
+fn a_large_step_forward_is_followed_at_the_boot_clocks_pace_until_it_has_lasted() {
+    let (wall, mut watch) = watched();
+    let hour_us = 3_600 * SECOND_US;
+    for second in 1..=60 {
+        let reading = later(second * SECOND_US, hour_us);
+        assert_eq!(wall.believe(reading).wall, later(second * SECOND_US, 0).wall, "after {second} s");
+        let observed = watch.observe(&wall, reading);
+        assert!(matches!(observed, Observed::Held(step) if micros(step) == hour_us), "{observed:?}");
+    }
+    let reading = later(61 * SECOND_US, hour_us);
+    assert!(matches!(watch.observe(&wall, reading), Observed::Believed(_)));
+    assert_eq!(wall.believe(reading).wall, reading.wall);
+    assert_eq!(watch.observe(&wall, later(62 * SECOND_US, hour_us)), Observed::Steady);
+}
+
+#[test]
+fn a_step_that_goes_away_starts_its_hold_anew() {
+    let (wall, mut watch) = watched();
+    let hour_us = 3_600 * SECOND_US;
+    for second in 1..=59 {
+        watch.observe(&wall, later(second * SECOND_US, hour_us));
+    }
+    assert_eq!(watch.observe(&wall, later(60 * SECOND_US, 0)), Observed::Steady);
+    assert!(matches!(watch.observe(&wall, later(61 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(120 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(121 * SECOND_US, hour_us)), Observed::Believed(_)));
+}
+
+#[test]
+fn a_wall_clock_that_went_back_and_comes_back_is_believed_at_once() {
+    let (wall, mut watch) = watched();
+    for second in 1..=600 {
+        let back = later(second * SECOND_US, -3_600 * SECOND_US);
+        assert_eq!(wall.believe(back).wall, back.wall, "a step back is believed at once");
+        assert!(matches!(watch.observe(&wall, back), Observed::Behind(_)));
+    }
+    let returned = later(601 * SECOND_US, 0);
+    assert_eq!(wall.believe(returned).wall, returned.wall);
+    assert_eq!(watch.observe(&wall, returned), Observed::Steady);
+}
+
+#[test]
+fn a_frozen_wall_clock_is_behind() {
+    let (wall, mut watch) = watched();
+    let frozen = |after_us| later(after_us, -after_us);
+    assert_eq!(watch.observe(&wall, frozen(SECOND_US)), Observed::Steady);
+    let (wall, mut watch) = (wall, watch);
+    watch.observe(&wall, later(2 * SECOND_US, 0));
+    assert!(matches!(watch.observe(&wall, frozen(3 * SECOND_US)), Observed::Behind(_)));
+}
+
+#[test]
+fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
+    let hour_us = 3_600 * SECOND_US;
+    let stepped = later(SECOND_US, hour_us);
+    let wall = Wall::new(RULE, stepped, Some(START.offset_us()));
+    assert_eq!(wall.believe(stepped).wall, later(SECOND_US, 0).wall);
+    let wall = Wall::new(RULE, stepped, None);
+    assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record the first reading is believed");
+}
+
+#[test]
+fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
+    let ride = Ride::none();
+    let now = |after_us, step_us| {
+        let reading = later(after_us, step_us);
+        Now { wall: reading.wall, boot: reading.boot, jumped: false }
+    };
+    assert_eq!(id_time(now(0, 0), &ride, MAX_AHEAD), START.wall, "nothing to ride");
+    ride.raise_to(START.wall, START.boot);
+    let back_us = -5 * SECOND_US;
+    for (after, expected) in [(0, 0), (2, 1), (8, 4), (10, 5), (12, 7), (20, 15)] {
+        let id_time = id_time(now(after * SECOND_US, back_us), &ride, MAX_AHEAD);
+        assert_eq!(id_time.0 - START.wall.0, expected * SECOND_US, "{after} s after a step back by 5 s");
+    }
+}
+
+#[test]
+fn the_ride_stands_at_max_ahead() {
+    let ride = Ride::none();
+    ride.raise_to(START.wall, START.boot);
+    let reading = later(0, -15 * SECOND_US);
+    let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
+    assert_eq!(id_time(now, &ride, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
+    // The wall clock's speed, not the ride's, brings it back: the cap moves with the wall clock.
+    assert_eq!(until(now, &ride, MAX_AHEAD, START.wall), Duration::from_secs(5));
+}
+
+#[test]
+fn a_lower_base_does_not_lower_the_ride() {
+    let ride = Ride::none();
+    ride.raise_to(START.wall, START.boot);
+    ride.raise_to(UnixMicros(0), START.boot);
+    let reading = later(0, -SECOND_US);
+    assert_eq!(
+        id_time(Now { wall: reading.wall, boot: reading.boot, jumped: false }, &ride, MAX_AHEAD),
+        START.wall
+    );
+}
+
+proptest! {
+    /// `until` says exactly when `id_time` gets there.
+    #[test]
+    fn until_agrees_with_the_id_clock(
+        back_us in -20 * SECOND_US..20 * SECOND_US,
+        target_us in -20 * SECOND_US..20 * SECOND_US,
+        rides: bool,
+    ) {
+        let ride = Ride::none();
+        if rides {
+            ride.raise_to(START.wall, START.boot);
+        }
+        let reading = later(0, -back_us);
+        let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
+        let target = UnixMicros(START.wall.0 + target_us);
+        let wait = until(now, &ride, MAX_AHEAD, target);
+        prop_assert!(id_time(now.after(wait), &ride, MAX_AHEAD) >= target);
+        // Half speed rounds to a microsecond.
+        if wait > Duration::from_micros(2) {
+            let before = now.after(wait - Duration::from_micros(2));
+            prop_assert!(id_time(before, &ride, MAX_AHEAD) < target);
+        }
+    }
+
+    /// Whatever the clocks show, nothing overflows, and the ID clock is at most `max_ahead` ahead.
+    #[test]
+    fn any_reading_is_survived(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
+        let (wall, mut watch) = watched();
+        let ride = Ride::none();
+        for (&reading_wall, &boot) in walls.iter().zip(&boots) {
+            let reading = Reading { wall: UnixMicros(reading_wall), boot: BootMicros(boot) };
+            watch.observe(&wall, reading);
+            let now = wall.believe(reading);
+            ride.raise_to(UnixMicros(base), reading.boot);
+            let id_time = id_time(now, &ride, MAX_AHEAD);
+            prop_assert!(id_time.0.saturating_sub(now.wall.0) <= micros(MAX_AHEAD));
+            prop_assert!(id_time >= now.wall);
+            let _ = until(now, &ride, MAX_AHEAD, UnixMicros(base));
+        }
+    }
+}
+
+#[test]
+fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked() {
+    let (wall, _) = watched();
+    for (step_us, jumped) in
+        [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]
+    {
+        assert_eq!(wall.believe(later(SECOND_US, step_us)).jumped, jumped, "by {step_us} us");
+    }
+    let restored = later(SECOND_US, 3 * SECOND_US);
+    wall.note_seen(restored);
+    assert!(!wall.believe(restored).jumped);
+}

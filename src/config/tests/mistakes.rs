@@ -1,0 +1,328 @@
+//! What is refused, where, and in which words.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::Layout;
+
+#[test]
+fn a_mistake_says_what_was_found_and_what_is_allowed() {
+    for (text, expected) in [
+        (
+            "listen = []",
+            "1: listen: found an array, allowed: at least one address, as in [\"127.0.0.1:7660\"]",
+        ),
+        ("listen = [7660]", "1: listen: found 7660, allowed: an address, as in \"127.0.0.1:7660\""),
+        (
+            "listen = \"7660\"",
+            "1: listen: \"7660\" is not an address: the host is missing; write 127.0.0.1:7660",
+        ),
+        (
+            "listen = [\"[::1]:1\",\n\"[::1]:1\"]",
+            "2: listen: found [::1]:1 twice, allowed: each address once",
+        ),
+        ("\nshards = 257", "2: shards: found 257, allowed: a number from 1 to 256, or \"auto\""),
+        ("shards = 1.5", "1: shards: found 1.5, allowed: a number from 1 to 256, or \"auto\""),
+        ("order = \"loose\"", "1: order: found \"loose\", allowed: \"relaxed\" or \"strict\""),
+        ("state_dir = true", "1: state_dir: found true, allowed: a path in quotes"),
+        ("lock_dir = \"\"", "1: lock_dir: found \"\", allowed: a directory, for locks are never skipped"),
+        (
+            "unix_mode = 660",
+            "1: unix_mode: found 660, allowed: octal permission bits in quotes, from \"0000\" to \"0777\"",
+        ),
+        (
+            "unix_mode = \"1777\"",
+            "1: unix_mode: found \"1777\", allowed: octal permission bits in quotes, from \"0000\" to \"0777\"",
+        ),
+        (
+            "[limits]\nmax_wait = \"2h\"",
+            "2: limits.max_wait: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
+             h) and in quotes",
+        ),
+        (
+            "[limits]\nidle_timeout = 5",
+            "2: limits.idle_timeout: found 5, allowed: a duration from \"1s\" to \"720h\", with its unit (ms, s, m \
+             or h) and in quotes, or \"off\"",
+        ),
+        (
+            "[limits]\nmax_count = 0",
+            "2: limits.max_count: found 0, allowed: a number from 1 to 4,294,967,295",
+        ),
+        (
+            "[limits]\nmax_count = 4294967296",
+            "2: limits.max_count: found 4294967296, allowed: a number from 1 to 4,294,967,295",
+        ),
+        (
+            "[limits]\nmax_reply_queue = \"64KiB\"",
+            "2: limits.max_reply_queue: found \"64KiB\", allowed: a size from \"128KiB\" to \"1GiB\" (B, KiB, MiB, \
+             GiB), or bytes",
+        ),
+        (
+            "[limits]\ndefault_wait = \"11s\"",
+            "2: limits.default_wait: found \"11s\", allowed: at most max_wait, \"10s\"",
+        ),
+        (
+            "worker_ids = 1024",
+            "1: worker_ids: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023",
+        ),
+        (
+            "worker_ids = {}",
+            "1: worker_ids: found a table, allowed: a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or \
+             [0, 8]",
+        ),
+        (
+            "horizon = \"1ms\"",
+            "1: horizon: found \"1ms\", allowed: at least two ticks of the layout, \"2ms\"",
+        ),
+        ("horizon = \"11s\"", "1: horizon: found \"11s\", allowed: at most max_ahead, \"10s\""),
+        ("burst_window = \"11s\"", "1: burst_window: found \"11s\", allowed: at most max_ahead, \"10s\""),
+        (
+            "first_start_guard = \"11s\"",
+            "1: first_start_guard: found \"11s\", allowed: at most max_ahead, \"10s\"",
+        ),
+        (
+            "max_ahead = \"1ms\"",
+            "1: max_ahead: found \"1ms\", allowed: at least two ticks of the layout, \"2ms\"",
+        ),
+        (
+            "layout = \"time:41,sequence:12;epoch=2028-01-01\"",
+            "1: layout: found an epoch of 2028-01-01T00:00:00.000Z, allowed: not after now, \
+             2027-01-15T08:00:00.000Z (or the clock is wrong)",
+        ),
+        (
+            "layout = \"time:20,sequence:12;tick=1s;epoch=2020-01-01\"",
+            "1: layout: found a layout that ended 2020-01-13T03:16:16Z, allowed: one that has IDs left at \
+             2027-01-15T08:00:00Z: a later epoch, or more time",
+        ),
+        ("sources = []", "1: sources: found 0 sources, allowed: 1 to 64"),
+        (
+            "[sources]\nname = \"a\"",
+            "1: sources: found no list of sources, allowed: [[sources]], in two brackets, above each one's settings",
+        ),
+        (
+            "[[sources]]\nname = \"A\"",
+            "2: sources[0].name: found \"A\", allowed: 1 to 64 of the characters a-z 0-9 . _ -",
+        ),
+        (
+            "\n[[sources]]\nhorizon = \"2s\"",
+            "2: sources[0].name: missing; each of [[sources]] has a name of its own, as in name = \"orders\"",
+        ),
+        ("limits = 3", "1: limits: found a value, allowed: a section, [limits] on a line of its own"),
+    ] {
+        assert_eq!(mistake(text), expected);
+    }
+}
+
+#[test]
+fn an_unknown_key_is_told_what_was_probably_meant() {
+    for (text, expected) in [
+        ("ordr = 1", "1: ordr: not known; did you mean `order`?"),
+        ("worker_id = 1", "1: worker_id: not known; did you mean `worker_ids`?"),
+        (
+            "[limits]\nmax_conections = 1",
+            "2: limits.max_conections: not known; did you mean `max_connections`?",
+        ),
+        ("[limit]\nmax_wait = 1", "1: limit: not known; did you mean [limits]?"),
+        ("[[source]]\nname = 1", "1: source: not known; did you mean [[sources]]?"),
+        ("max_wait = \"1s\"", "1: max_wait: not known here; it belongs in [limits]"),
+        ("token_fil = \"1s\"", "1: token_fil: not known; did you mean `token_file`, in [auth]?"),
+        ("name = \"a\"", "1: name: not known here; it belongs in [[sources]]"),
+        (
+            "[[sources]]\nname = \"a\"\norder = \"strict\"",
+            "3: sources[0].order: not known here; it belongs at the top of the file, above the first [section]",
+        ),
+        (
+            "[clock]\nhorizon = \"2s\"",
+            "2: clock.horizon: not known here; it belongs at the top of the file, above the first [section], or in \
+             [[sources]]",
+        ),
+        ("[auth]\n\"a\\nb\" = 1", "2: auth.\"a\\nb\": not known, allowed here: token_file"),
+    ] {
+        assert_eq!(mistake(text), expected);
+    }
+}
+
+#[test]
+fn a_line_that_is_not_toml_is_repeated_with_the_reason() {
+    assert_eq!(
+        mistakes("order = strict\n[limits]\nmax_wait = 10s\nmax_count = 0\nshards\n[[x"),
+        [
+            "1: found `order = strict`, which is not TOML: string values must be quoted, expected literal string",
+            "3: found `max_wait = 10s`, which is not TOML: string values must be quoted, expected literal string",
+            "4: limits.max_count: found 0, allowed: a number from 1 to 4,294,967,295",
+            "5: found `shards`, which is not TOML: key with no value, expected `=`",
+            "6: found `[[x`, which is not TOML: unclosed array table, expected `]]`",
+        ]
+    );
+    assert_eq!(mistake("shards = 1\nshards = 2"), "2: found `shards = 2`, which is not TOML: duplicate key");
+}
+
+#[test]
+fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
+    let lines = mistakes(
+        r#"listen = ["0.0.0.0:7660", "nowhere", "elsewhere"]
+        shards = "many"
+        horizon = "11s"
+        [limits]
+        default_wait = "9s"
+        max_wait = "3s"
+        [[sources]]
+        name = "orders"
+        worker_ids = "0-3"
+        [[sources]]
+        name = "orders"
+        worker_ids = "3-5"
+        [[sources]]
+        name = "trades"
+        layout = "twiter"
+        [[sources]]
+        name = "batches"
+        layout = "clearing-batch"
+        "#,
+    );
+    let places: Vec<String> =
+        lines.iter().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        places,
+        [
+            "1 listen",
+            "1 listen",
+            "1 listen",
+            "2 shards",
+            "3 horizon",
+            "5 limits.default_wait",
+            "11 sources[1].name",
+            "12 sources[1].worker_ids",
+            "15 sources[2].layout"
+        ]
+    );
+}
+
+#[test]
+fn a_setting_that_was_refused_is_not_compared_with_others() {
+    assert_eq!(mistakes("[limits]\ndefault_wait = \"20s\"\nmax_wait = \"much\"").len(), 1);
+    assert_eq!(mistakes("horizon = \"20s\"\nmax_ahead = \"much\"").len(), 1);
+    assert_eq!(mistakes("worker_ids = 2000\nlayout = \"nothing\"").len(), 1);
+    assert_eq!(mistakes("listen = \"0.0.0.0:1\"\nworker_ids = \"one\"").len(), 1);
+    assert_eq!(mistakes("horizon = \"20s\"\nmax_ahead = 30s").len(), 1);
+}
+
+#[test]
+fn two_sources_with_one_layout_share_no_worker_id() {
+    let text = |second: &str| {
+        format!(
+            "layout = \"clearing\"\n[[sources]]\nname = \"a\"\nworker_ids = \"0-3\"\n[[sources]]\nname = \"b\"\n{second}"
+        )
+    };
+    assert_eq!(
+        mistake(&text("worker_ids = \"3-5\"")),
+        "7: sources[1].worker_ids: sources[0] (\"a\") and sources[1] (\"b\") have the same layout and both use worker 3; \
+         give each worker IDs of its own"
+    );
+    // Worker 0 by default, and the same layout under other names.
+    assert!(mistake(&text("")).starts_with("5: sources[1].worker_ids: "));
+    let renamed = Layout::resolve("clearing").unwrap().to_string().replace("machine", "node");
+    assert!(mistake(&text(&format!("layout = \"{renamed}\""))).contains("both use worker 0"));
+    settings(&text("worker_ids = \"4-5\""));
+    settings(&text("layout = \"twitter\""));
+}
+
+#[test]
+fn sources_without_a_right_name_are_not_called_alike() {
+    let lines = mistakes("[[sources]]\n[[sources]]\n[[sources]]\nname = \"A B\"\nworker_ids = 1\n");
+    let places: Vec<_> =
+        lines.iter().map(|line| line.split(": ").take(2).collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(
+        places,
+        ["1 sources[0].name", "2 sources[1].name", "2 sources[1].worker_ids", "4 sources[2].name"]
+    );
+    assert!(lines[2].contains(": sources[0] and sources[1] have the same layout"), "{}", lines[2]);
+    // "default" is a name like any other, not that of a source whose name was refused.
+    assert!(
+        mistake("[[sources]]\nname = 1\n[[sources]]\nname = \"default\"\nworker_ids = 1").starts_with("2: ")
+    );
+}
+
+#[test]
+fn worker_0_by_default_stays_on_this_machine() {
+    for address in ["0.0.0.0:7660", "[::]:7660", "db.example.com:7660"] {
+        let text = format!("listen = [\"127.0.0.1:1\", \"{address}\"]");
+        assert_eq!(
+            mistake(&text),
+            format!(
+                "1: listen: {address} can be reached from other machines, and sources[0] (\"default\") has no worker_ids; \
+                 give it worker_ids (--worker-id) that no other machine uses, or listen on loopback addresses and \
+                 Unix sockets alone"
+            )
+        );
+        settings(&format!("{text}\nworker_ids = 0"));
+        // One source that has none is enough.
+        let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"";
+        assert!(mistake(&format!("{text}\n{sources}")).contains("sources[1] (\"b\") has no worker_ids"));
+    }
+    settings("listen = [\"localhost:1\", \"[::1]:1\", \"unix:/run/s.sock\"]");
+}
+
+#[test]
+fn there_are_at_most_64_sources() {
+    let text = |count| {
+        (0..count).fold(String::new(), |text, n| {
+            text + &format!("[[sources]]\nname = \"s{n}\"\nworker_ids = {n}\n")
+        })
+    };
+    assert_eq!(settings(&text(64)).sources.len(), 64);
+    assert_eq!(mistake(&text(65)), "1: sources: found 65 sources, allowed: 1 to 64");
+}
+
+#[test]
+fn relative_sockets_count_with_the_directory_of_the_file() {
+    let text = format!("listen = \"unix:{}\"", "s".repeat(UNIX_PATH_BYTES_MAX));
+    assert!(mistake(&text).ends_with("is a path of 112 bytes, allowed: at most 107"), "{}", mistake(&text));
+}
+
+/// Pieces of configurations, put together in any order.
+fn any_document() -> impl Strategy<Value = String> {
+    let keys = daemon::DAEMON
+        .iter()
+        .map(|setting| setting.key)
+        .chain(source::SOURCE.iter().map(|setting| setting.key));
+    let keys: Vec<&str> = keys.chain(["nmae", "\"\\n\"", "limits.max_wait", "sources", "limits"]).collect();
+    let value = prop_oneof![
+        Just("\"1s\"".to_owned()),
+        Just("[1, \"0-3\"]".to_owned()),
+        Just("{ fields = [] }".to_owned()),
+        Just("\"\"".to_owned()),
+        any::<i64>().prop_map(|number| number.to_string()),
+        any::<u64>().prop_map(|number| format!("\"{number}h\"")),
+        "[\"a-z0-9:.,;=\\[\\]{}-]{0,20}",
+        "\"(time|worker|sequence|:|=|,|;|[0-9]{1,3}){0,9}\"",
+    ];
+    let line = prop_oneof![
+        6 => (prop::sample::select(keys), value).prop_map(|(key, value)| format!("{key} = {value}\n")),
+        1 => prop::sample::select(vec!["[limits]\n", "[clock]\n", "[[sources]]\n", "[auth\n", "[layout]\n", "\n", "\"\"\"\n"])
+            .prop_map(str::to_owned),
+        1 => "(?s:.{0,20})\n",
+    ];
+    prop::collection::vec(line, 0..12).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_document_is_settings_or_mistakes_of_a_line_each(text in any_document()) {
+        match load_text(&text, &Overrides::default()) {
+            Ok(settings) => {
+                prop_assert!(!settings.listen.is_empty() && !settings.sources.is_empty());
+                prop_assert!(settings.sources.iter().all(|source| source.horizon <= source.max_ahead));
+            }
+            Err(mistakes) => {
+                prop_assert!(mistakes.len() > 0);
+                let lines = text.lines().count().max(1);
+                for mistake in mistakes.iter() {
+                    prop_assert!(!mistake.to_string().contains(char::is_control), "{mistake:?}");
+                    let Origin::Line(_, line) = mistake.origin else { panic!("{mistake:?}") };
+                    prop_assert!((1..=lines + 1).contains(&line), "{mistake:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Tests of the whole way from a text to [`Settings`] or [`Mistakes`].
+
+mod mistakes;
+mod overrides;
+mod settings;
+
+use super::*;
+
+const FILE: &str = "/etc/snowbank.toml";
+const CORES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(3);
+/// 2027-01-15T08:00:00Z
+const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
+
+fn load_text(text: &str, overrides: &Overrides) -> Result<Settings, Mistakes> {
+    load(Some((Path::new(FILE), text)), overrides, CORES, NOW)
+}
+
+fn settings(text: &str) -> Settings {
+    load_text(text, &Overrides::default()).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
+}
+
+/// The mistakes as they print, without the file's name.
+fn mistakes(text: &str) -> Vec<String> {
+    let mistakes = load_text(text, &Overrides::default()).expect_err(text);
+    assert_eq!(mistakes.len(), mistakes.to_string().lines().count());
+    mistakes.to_string().lines().map(|line| line.strip_prefix(FILE).expect(line)[1..].to_owned()).collect()
+}
+
+/// The only mistake of a text.
+fn mistake(text: &str) -> String {
+    let mut mistakes = mistakes(text);
+    assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+    mistakes.remove(0)
+}
+
+fn without_origins(settings: Settings) -> Settings {
+    Settings { origins: Origins::default(), ..settings }
+}

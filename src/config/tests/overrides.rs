@@ -1,0 +1,102 @@
+//! Options, variables, and the files that a configuration leads to.
+
+use super::*;
+use crate::layout::Layout;
+
+fn given(text: &str, origin: &'static str) -> Option<Override> {
+    Some(Override { texts: vec![text.to_owned()], origin })
+}
+
+#[test]
+fn overrides_take_the_place_of_the_file() {
+    let text = "listen = [\"0.0.0.0:1\", \"0.0.0.0:2\"]\nlayout = \"js53\"\nworker_ids = 3\nshards = 2\n\
+                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\n";
+    let overrides = Overrides {
+        listen: Some(Override { texts: vec!["[::1]:9".into(), "unix:x".into()], origin: "--listen" }),
+        layout: given("discord", "--layout"),
+        worker_ids: given("1-2", "--worker-id"),
+        shards: given("9", "SNOWBANK_SHARDS"),
+        order: given("relaxed", "--order"),
+        state_dir: given("c", "--state-dir"),
+        lock_dir: given("d", "--lock-dir"),
+    };
+    let one_source = format!("{text}[[sources]]\nname = \"default\"\nlayout = \"game\"");
+    for text in [text, &one_source] {
+        let settings = load_text(text, &overrides).unwrap();
+        // Relative paths of options are taken from the working directory.
+        assert_eq!(settings.listen, ["[::1]:9", "unix:x"].map(|text| text.parse::<Address>().unwrap()));
+        assert_eq!(settings.sources[0].layout, Layout::resolve("discord").unwrap());
+        assert_eq!(settings.sources[0].worker_ids.to_string(), "1-2");
+        assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
+        assert_eq!((settings.state_dir.unwrap(), settings.lock_dir), ("c".into(), "d".into()));
+        assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS")));
+    }
+    assert!(load(None, &overrides, CORES, NOW).is_ok());
+}
+
+#[test]
+fn mistakes_of_overrides_go_by_their_names_after_the_file() {
+    let overrides = Overrides {
+        worker_ids: given("1024", "--worker-id"),
+        shards: given("0", "SNOWBANK_SHARDS"),
+        listen: given("10.0.0.1", "--listen"),
+        ..Overrides::default()
+    };
+    let mistakes = load_text("order = 1", &overrides).unwrap_err();
+    assert_eq!(
+        mistakes.to_string().lines().collect::<Vec<_>>(),
+        [
+            "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\"",
+            "--listen: \"10.0.0.1\" is not an address: the port is missing; write 10.0.0.1:7660",
+            "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023",
+            "SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"",
+        ]
+    );
+    assert_eq!(
+        mistakes.first_line(),
+        "/etc/snowbank.toml:1: order: found 1, allowed: \"relaxed\" or \"strict\" (and 3 more mistakes; `snowbank \
+         check` names them all)"
+    );
+}
+
+#[test]
+fn an_option_for_one_source_is_refused_where_there_are_several() {
+    let overrides = Overrides { layout: given("twitter", "--layout"), ..Overrides::default() };
+    let mistakes =
+        load_text("[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\nworker_ids = 1", &overrides)
+            .unwrap_err();
+    assert_eq!(
+        mistakes.to_string(),
+        "--layout: found 2 [[sources]] in the file, allowed: one, for it would not be clear which is meant; set \
+         layout in each of them instead"
+    );
+}
+
+#[test]
+fn the_token_file_is_part_of_the_check() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("snowbank.toml");
+    let load = |text: &str| load_with_tokens(Some((&file, text)), &Overrides::default(), CORES, NOW);
+    let text = "[auth]\ntoken_file = \"tokens\"\n";
+    let mistakes = load(&format!("{text}[limits]\nmax_wait = 1")).unwrap_err();
+    assert_eq!(mistakes.len(), 2);
+    let line = mistakes.first_line();
+    assert!(line.starts_with(&format!("{}:2: auth.token_file: cannot read", file.display())), "{line}");
+    std::fs::write(directory.path().join("tokens"), "let me in\n").unwrap();
+    assert!(load(text).unwrap().1.unwrap().accepts(b"let me in"));
+    assert!(load("").unwrap().1.is_none());
+}
+
+#[test]
+fn files_that_are_no_text_are_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("snowbank.toml");
+    assert!(matches!(read_file(&path), Err(FileError::Unreadable { .. })));
+    assert!(matches!(read_file(directory.path()), Err(FileError::Unreadable { .. })));
+    std::fs::write(&path, b"a\nb\n\xff").unwrap();
+    assert!(matches!(read_file(&path), Err(FileError::NotText { line: 3, .. })));
+    std::fs::write(&path, vec![b' '; (1 << 20) + 1]).unwrap();
+    assert!(matches!(read_file(&path), Err(FileError::TooLarge(_))));
+    std::fs::write(&path, "shards = 1").unwrap();
+    assert_eq!(read_file(&path).unwrap(), "shards = 1");
+}

@@ -1,0 +1,261 @@
+//! What is read, the defaults, and the reference that says them.
+
+use std::fmt::Write;
+
+use super::*;
+use crate::layout::{Layout, WorkerSet};
+use crate::source::{OnStepBack, SequenceStart};
+
+/// The reference with its settings, which are commented out, made to count.
+fn uncommented_reference() -> String {
+    reference().lines().fold(String::new(), |mut out, line| {
+        let _ = match line.strip_prefix('#') {
+            Some(setting) if !setting.starts_with(' ') => writeln!(out, "{setting}"),
+            _ => writeln!(out, "{line}"),
+        };
+        out
+    })
+}
+
+#[test]
+fn nothing_given_is_a_daemon_for_this_machine() {
+    let seconds = Duration::from_secs;
+    let settings = load(None, &Overrides::default(), CORES, NOW).unwrap();
+    let expected = Settings {
+        listen: vec!["127.0.0.1:7660".parse().unwrap()],
+        shards: CORES,
+        order: Order::Relaxed,
+        limits: Limits {
+            max_connections: 10_000,
+            max_count: 1_000_000.try_into().unwrap(),
+            default_wait: None,
+            max_wait: seconds(10),
+            frame_timeout: seconds(10),
+            idle_timeout: None,
+            write_timeout: seconds(10),
+            max_reply_queue_bytes: 262_144,
+            drain_timeout: seconds(5),
+        },
+        clock: ClockSettings { max_step: seconds(60), step_hold: seconds(60) },
+        sources: vec![SourceSettings {
+            name: "default".into(),
+            layout: Layout::resolve("twitter").unwrap(),
+            worker_ids: WorkerSet::single(0),
+            worker_ids_given: false,
+            burst_window: Duration::from_millis(10),
+            max_ahead: seconds(10),
+            on_step_back: OnStepBack::Ride,
+            sequence_start: SequenceStart::Spread,
+            horizon: seconds(3),
+            first_start_guard: None,
+        }],
+        state_dir: None,
+        lock_dir: "/run/lock/snowbank".into(),
+        token_file: None,
+        unix_mode: 0o660,
+        origins: Origins::default(),
+    };
+    assert_eq!(settings, expected);
+}
+
+#[test]
+fn docs_snowbank_toml_is_the_reference() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/snowbank.toml");
+    if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
+        std::fs::write(&path, reference()).unwrap();
+    }
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        reference(),
+        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test docs_snowbank_toml"
+    );
+}
+
+#[test]
+fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
+    let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
+    assert_eq!(settings(&reference()), defaults);
+    let uncommented = uncommented_reference();
+    let stated = settings(&uncommented);
+    // Every setting of the tables is given there, and the loader knows of no other.
+    let keys = daemon::DAEMON.iter().map(|setting| setting.full_key(None)).chain(source::SOURCE.iter().map(
+        |setting| match setting.section {
+            setting::Section::SourceAlone => setting.full_key(Some(0)),
+            _ => setting.full_key(None),
+        },
+    ));
+    for key in keys {
+        assert!(stated.origins.of(&key).is_some(), "{key}");
+    }
+    assert_eq!(without_origins(stated), defaults);
+}
+
+#[test]
+fn every_line_of_the_reference_fits_a_screen() {
+    let too_wide: Vec<_> = reference().lines().filter(|line| line.len() > 100).map(str::to_owned).collect();
+    assert!(too_wide.is_empty(), "{too_wide:?}");
+}
+
+#[test]
+fn every_setting_reaches_its_field() {
+    let settings = settings(
+        r#"
+        listen = ["127.0.0.1:1", "unix:run/snowbank.sock", "[::1]:0", "[::1]:0"]
+        shards = 7
+        order = "strict"
+        state_dir = "state"
+        lock_dir = "/locks"
+        unix_mode = 0o600
+        layout = "clearing"
+        worker_ids = [0, "7-8"]
+        burst_window = "20ms"
+        max_ahead = "1m"
+        on_step_back = "wait"
+        sequence_start = "zero"
+        horizon = "30s"
+        first_start_guard = "1s"
+        limits.max_connections = 20
+        limits.max_count = 0xffff_ffff
+        limits.default_wait = "1s"
+        limits.max_wait = "2s"
+        limits.frame_timeout = "3s"
+        limits.idle_timeout = "4s"
+        limits.write_timeout = "5s"
+        limits.max_reply_queue = 200000
+        limits.drain_timeout = 0
+        clock.max_step = "6s"
+        clock.step_hold = "7s"
+        auth.token_file = "/run/tokens"
+        "#,
+    );
+    let seconds = Duration::from_secs;
+    let expected = Settings {
+        listen: ["127.0.0.1:1", "unix:/etc/run/snowbank.sock", "[::1]:0", "[::1]:0"]
+            .map(|text| text.parse().unwrap())
+            .into(),
+        shards: 7.try_into().unwrap(),
+        order: Order::Strict,
+        limits: Limits {
+            max_connections: 20,
+            max_count: u32::MAX.try_into().unwrap(),
+            default_wait: Some(seconds(1)),
+            max_wait: seconds(2),
+            frame_timeout: seconds(3),
+            idle_timeout: Some(seconds(4)),
+            write_timeout: seconds(5),
+            max_reply_queue_bytes: 200_000,
+            drain_timeout: Duration::ZERO,
+        },
+        clock: ClockSettings { max_step: seconds(6), step_hold: seconds(7) },
+        sources: vec![SourceSettings {
+            name: "default".into(),
+            layout: Layout::resolve("clearing").unwrap(),
+            worker_ids: "0,7-8".parse().unwrap(),
+            worker_ids_given: true,
+            burst_window: Duration::from_millis(20),
+            max_ahead: seconds(60),
+            on_step_back: OnStepBack::Wait,
+            sequence_start: SequenceStart::Zero,
+            horizon: seconds(30),
+            first_start_guard: Some(seconds(1)),
+        }],
+        state_dir: Some("/etc/state".into()),
+        lock_dir: "/locks".into(),
+        token_file: Some("/run/tokens".into()),
+        unix_mode: 0o600,
+        origins: Origins::default(),
+    };
+    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
+    assert_eq!(without_origins(settings), expected);
+}
+
+#[test]
+fn each_source_starts_from_the_top_of_the_file() {
+    let settings = settings(
+        r#"
+        layout = "clearing"
+        horizon = "4s"
+
+        [[sources]]
+        name = "trades"
+        worker_ids = 81
+
+        [[sources]]
+        name = "batches"
+        layout = "clearing-batch"
+        worker_ids = "81"
+        horizon = "5s"
+        "#,
+    );
+    let [trades, batches] = &settings.sources[..] else { panic!("{settings:?}") };
+    assert_eq!((&*trades.name, &*batches.name), ("trades", "batches"));
+    assert_eq!(trades.layout, Layout::resolve("clearing").unwrap());
+    assert_eq!(batches.layout, Layout::resolve("clearing-batch").unwrap());
+    assert_eq!((trades.horizon, batches.horizon), (Duration::from_secs(4), Duration::from_secs(5)));
+}
+
+#[test]
+fn a_layout_may_be_a_table() {
+    let text = r#"
+        [layout]
+        tick = "10ms"
+        epoch = "2026-01-01"
+        fields = [
+            { name = "time", bits = 41 },
+            { name = "sequence", digits = 3 },
+        ]
+        "#;
+    let layout = Layout::resolve("time:41,sequence:3d;tick=10ms;epoch=2026-01-01").unwrap();
+    assert_eq!(settings(text).sources[0].layout, layout);
+    let wrong = text.replace("digits = 3", "digits = 3, bitz = 1");
+    assert!(mistake(&wrong).starts_with("7: layout: unknown field `bitz`"));
+    let wrong = text.replace("bits = 41", "bits = 61");
+    assert!(mistake(&wrong).starts_with("2: layout: "), "{}", mistake(&wrong));
+}
+
+#[test]
+fn coarse_ticks_raise_the_defaults() {
+    let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
+    assert_eq!(source.max_ahead, Duration::from_secs(120));
+    assert_eq!(source.horizon, Duration::from_secs(120));
+    // And a low max_ahead lowers them.
+    let source = &settings("max_ahead = \"5ms\"").sources[0];
+    assert_eq!(source.horizon, Duration::from_millis(5));
+    assert_eq!(source.burst_window, Duration::from_millis(5));
+}
+
+#[test]
+fn default_wait_follows_the_tick() {
+    let mut limits = Limits::default();
+    let wait = |limits: &Limits, tick_ms| limits.default_wait_for(Duration::from_millis(tick_ms)).as_millis();
+    assert_eq!([1, 500, 501, 60_000].map(|tick_ms| wait(&limits, tick_ms)), [1_000, 1_000, 1_002, 10_000]);
+    limits.default_wait = Some(Duration::from_millis(7));
+    assert_eq!(wait(&limits, 60_000), 7);
+    limits.max_wait = Duration::ZERO;
+    assert_eq!(wait(&limits, 1), 0);
+}
+
+#[test]
+fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
+    let text =
+        "listen = \"10.0.0.1:7660\"\nlayout = \"time:41,sequence:3d;epoch=1958-01-01\"\nworker_ids = 0";
+    let settings = settings(text);
+    assert_eq!(
+        settings.summary(),
+        [
+            "listens on 10.0.0.1:7660; 4 shards, order relaxed, no token asked for",
+            "source 0 \"default\": time:41,sequence:3d;tick=1ms;epoch=-378691200000; worker 0, 1,000,000 IDs/s until \
+             2027-09-07",
+            "no state_dir: nothing is kept over a restart",
+        ]
+    );
+    assert_eq!(
+        settings.warnings(NOW),
+        [
+            "the layout of source \"default\" ends 2027-09-07, in 235 days: plan for another (a later epoch, or more \
+             time)",
+            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): whoever \
+             reaches it can draw IDs",
+        ]
+    );
+}

@@ -1,0 +1,252 @@
+//! The published examples, and what presets promise.
+
+use super::*;
+
+/// Decodes `id` and holds the result against an instant and `name=value` fields, the time left out.
+#[track_caller]
+fn decodes(name_or_spec: &str, id: u64, time: &str, fields: &str) {
+    let layout = layout(name_or_spec);
+    let decoded = layout.decode(id).unwrap();
+    assert_eq!(layout.rfc3339(decoded.instant), time);
+    let named: Vec<String> =
+        decoded.fields[1..].iter().map(|(name, value)| format!("{name}={value}")).collect();
+    assert_eq!(named.join(" "), fields);
+    assert_eq!(decoded.fields[0], ("time", decoded.tick.0));
+}
+
+#[test]
+fn simple_2020() {
+    let fields = "datacenter=1 worker=1 sequence=4095";
+    decodes("simple-2020", 3125927076831231, "2020-08-09T07:01:19.092Z", fields);
+    decodes("simple-2020", 3248473482862591, "2020-08-09T15:08:16.432Z", fields);
+    let layout = layout("simple-2020");
+    assert_eq!(layout.decode(3125927076831231).unwrap().tick, Tick(745279092));
+}
+
+#[test]
+fn twitter() {
+    // The protocol's vector, and its worker number: datacenter 11, worker 26.
+    decodes("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0");
+    let layout = layout("twitter");
+    assert_eq!(layout.decode(1541815603606036480).unwrap().worker, 11 * 32 + 26);
+    assert_eq!(layout.decode((1 << 17) + (1 << 12)).unwrap().worker, 33);
+    assert_eq!(layout.rfc3339(layout.first()), "2010-11-04T01:42:54.657Z");
+    assert_eq!(layout.rfc3339(layout.last()), "2080-07-10T17:30:30.208Z");
+    assert_eq!((layout.ids_per_tick(), layout.ids_per_second()), (4096, 4_096_000));
+    assert_eq!((layout.workers(), layout.max_digits()), (1024, 19));
+    assert_eq!(layout.last_id(), i64::MAX as u64);
+}
+
+#[test]
+fn clearing() {
+    let id = 1613024787541981316;
+    decodes("clearing", id, "2016-11-07T02:13:07.541Z", "sequence=9 machine=81 table=316");
+    let layout = layout("clearing");
+    let decoded = layout.decode(id).unwrap();
+    assert_eq!((decoded.tick, decoded.worker, decoded.sequence), (Tick(1613024787541), 81, 9));
+    assert_eq!(layout.ids_per_second(), 10_000);
+}
+
+#[test]
+fn clearing_ends_within_a_tick_that_is_read_but_not_made() {
+    let layout = layout("clearing");
+    let end = "2258-01-05T19:33:56.854Z";
+    assert_eq!(layout.rfc3339(layout.last()), end);
+    assert_eq!(layout.rfc3339(layout.end()), end);
+    decodes("clearing", i64::MAX as u64, end, "sequence=7 machine=75 table=807");
+    assert_eq!(layout.decode(i64::MAX as u64).unwrap().tick, Tick(9223372036854));
+    assert_eq!(layout.last_id(), i64::MAX as u64);
+    let numbering = Numbering::new(layout, WorkerSet::single(99)).unwrap();
+    assert_eq!(numbering.end(), Position(92233720368540));
+    assert_eq!(numbering.id_at(Position(92233720368539)), 9223372036853999000);
+    assert_eq!(numbering.tick_at(instant("2300-01-01")), Tick(9223372036854));
+}
+
+#[test]
+fn the_largest_time_of_13_digits_without_an_offset_is_in_2262() {
+    let layout = layout("time:13d,sequence:1d,machine:2d,table:3d:random");
+    assert_eq!(layout.last().date(), "2262-04-11");
+}
+
+#[test]
+fn clearing_code() {
+    let layout = layout("clearing-code");
+    let instant = instant("2016-11-07T02:13:07.540Z");
+    let (first, last) = layout.range(instant, instant).unwrap();
+    // As its code does it: Unix ms / 10 + 136040000000, machine above sequence.
+    let time = 1478484787540 / 10 + 136040000000;
+    assert_eq!((first, last), (time * 1_000_000, time * 1_000_000 + 999_999));
+    decodes(
+        "clearing-code",
+        time * 1_000_000 + 819_316,
+        "2016-11-07T02:13:07.540Z",
+        "machine=81 sequence=9 table=316",
+    );
+    assert_eq!((layout.ids_per_tick(), layout.ids_per_second(), layout.max_digits()), (10, 1000, 18));
+}
+
+#[test]
+fn clearing_batch() {
+    decodes("clearing-batch", 1478484776931281, "2016-11-07T02:12:56.931Z", "sequence=2 machine=81");
+    assert_eq!(layout("clearing-batch").max_digits(), 16);
+}
+
+#[test]
+fn clearing_bits() {
+    let layout = layout("clearing-bits");
+    let fields: Vec<_> = layout.fields().iter().map(|field| (field.name(), field.values().ilog2())).collect();
+    assert_eq!(fields, [("time", 43), ("datacenter", 3), ("worker", 5), ("sequence", 12)]);
+    // The offset: Unix ms + 136040000000.
+    assert_eq!(layout.decode(136040000000 << 20).unwrap().instant, UnixMicros(0));
+}
+
+#[test]
+fn kubernetes() {
+    // The number of the published key hQnT0wuETI; node 94.100.191.
+    let node = 94 * 65536 + 100 * 256 + 191;
+    decodes("kubernetes", 17640439786371072, "2021-09-22T06:50:52Z", &format!("node={node} sequence=0"));
+    let layout = layout("kubernetes");
+    assert_eq!(layout.decode(17640439786371072).unwrap().tick, Tick(513404));
+    assert_eq!((layout.workers(), layout.ids_per_second()), (1 << 24, 2048));
+    assert_eq!(layout.rfc3339(layout.first()), "2021-09-16T08:14:08Z");
+}
+
+#[test]
+fn game_keeps_the_intent_of_the_layout_that_does_not_fit() {
+    let layout = layout("game");
+    assert_eq!((layout.workers(), layout.ids_per_second(), layout.tick_ms()), (1 << 20, 3200, 20));
+    let years = (layout.end().0 - layout.first().0) as f64 / (365.25 * 86_400e6);
+    assert!((87.0..88.0).contains(&years), "{years}");
+}
+
+#[test]
+fn discord() {
+    // The example of Discord's own documentation.
+    decodes("discord", 175928847299117063, "2016-04-30T11:18:25.796Z", "worker=1 process=0 sequence=7");
+}
+
+#[test]
+fn the_others_of_wide_use() {
+    for (name, first, per_second, workers) in [
+        ("instagram", "2011-08-24T21:07:01.721Z", 1_024_000, 8192),
+        ("sonyflake", "2014-09-01T00:00:00.000Z", 25_600, 65_536),
+        ("baidu", "2016-05-19T16:00:00Z", 8192, 1 << 22),
+        ("js53", "2025-01-01T00:00:00.000Z", 256_000, 16),
+    ] {
+        let layout = layout(name);
+        assert_eq!(layout.rfc3339(layout.first()), first);
+        assert_eq!((layout.ids_per_second(), layout.workers()), (per_second, workers), "{name}");
+    }
+    assert_eq!(layout("js53").last_id(), (1 << 53) - 1);
+}
+
+#[test]
+fn a_life_has_four_parts() {
+    let layout = layout("twitter");
+    let end = layout.end();
+    let before_end = |seconds: i64| UnixMicros(end.0 - seconds * 1_000_000);
+    let year = 365 * 86_400;
+    let left = std::time::Duration::from_secs;
+    assert_eq!(end.rfc3339(3), "2080-07-10T17:30:30.209Z");
+    assert_eq!(layout.life(UnixMicros(layout.first().0 - 1)), Life::NotBegun);
+    assert_eq!(layout.life(before_end(year + 1)), Life::Running { left: left(year as u64 + 1) });
+    assert_eq!(layout.life(before_end(year)), Life::LastYear { left: left(year as u64) });
+    assert_eq!(layout.life(before_end(1)), Life::LastYear { left: left(1) });
+    assert_eq!(layout.life(end), Life::Ended { at: end });
+    assert_eq!(layout.life(UnixMicros(i64::MAX)), Life::Ended { at: end });
+    assert_eq!(layout.life(UnixMicros(i64::MIN)), Life::NotBegun);
+}
+
+#[test]
+fn a_life_ends_with_the_calendar() {
+    let layout = layout("time:41,sequence:12;tick=1s");
+    assert_eq!(layout.rfc3339(layout.last()), "9999-12-30T22:00:00Z");
+    let last = layout.decode(layout.last_id()).unwrap();
+    assert_eq!((last.instant, last.sequence), (layout.last(), 4095));
+    assert!(layout.decode(layout.last_id() + 1).is_err());
+    let numbering = Numbering::new(layout, WorkerSet::single(0)).unwrap();
+    assert_eq!(numbering.id_at(Position(numbering.end().0 - 1)), numbering.layout().last_id());
+}
+
+#[test]
+fn ranges_hold_whole_ticks_and_are_clamped_to_the_life() {
+    let layout = layout("time:41,worker:10,sequence:12;tick=10ms");
+    let range = |from: &str, to: &str| layout.range(instant(from), instant(to)).unwrap();
+    let weight = 1 << 22;
+    assert_eq!(range("0", "0"), (0, weight - 1), "an instant is its whole tick");
+    assert_eq!(range("1970-01-01T00:00:00.0199999Z", "29"), (weight, 3 * weight - 1));
+    assert_eq!(range("-1000", "1970-01-01"), (0, weight - 1), "cut at the first tick");
+    let after = "2900-01-01";
+    assert_eq!(range(&layout.last().to_string(), after), (layout.last_id() + 1 - weight, layout.last_id()));
+    let outside = |from: &str, to: &str| layout.range(instant(from), instant(to)).unwrap_err();
+    assert!(matches!(outside("-1000", "-1"), LayoutError::OutsideLife { .. }));
+    assert!(matches!(outside(after, after), LayoutError::OutsideLife { .. }));
+    assert!(matches!(outside("1", "0"), LayoutError::RangeBackwards { .. }));
+    let extremes = layout.range(UnixMicros(i64::MIN), UnixMicros(i64::MAX));
+    assert_eq!(extremes, Ok((0, layout.last_id())));
+}
+
+#[test]
+fn ranges_know_constants_and_the_cut_tick() {
+    let spec = "time:13d,region:1d:constant(4),sequence:2d,table:3d:random";
+    let cut = layout(spec);
+    let last = cut.last();
+    // 9223372036854775807: regions up to 7 exist in the last tick, so that of region 4 is whole.
+    assert_eq!(cut.range(last, last), Ok((9223372036854400000, 9223372036854499999)));
+    // Of region 8 nothing is left there.
+    let earlier = layout(&spec.replace("(4)", "(8)"));
+    assert_eq!(earlier.last().unix_ms(), 9223372036853);
+    assert_eq!(earlier.end().unix_ms(), 9223372036854);
+}
+
+#[test]
+fn spaces_are_equal_if_ids_are() {
+    let space = |spec: &str| layout(spec).space();
+    assert_eq!(space("twitter"), "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657");
+    assert_eq!(space("twitter"), space("time:41,worker:10,sequence:12;epoch=2010-11-04T01:42:54.657Z"));
+    assert_eq!(space("twitter"), space("time:40,a:=16,b:6,sequence:=4096;epoch=1288834974657"));
+    assert_eq!(
+        space("time:30,r:1:constant(1),s:2:constant(2),sequence:1,x:1:random,y:1:random"),
+        "time,constant:=8(6),sequence:=2,random:=4;tick=1ms;epoch=0"
+    );
+    let mut spaces: Vec<String> = PRESETS.iter().map(|preset| space(preset.spec)).collect();
+    spaces.extend(
+        [
+            "time:41,sequence:12,worker:10;epoch=1288834974657",
+            "time:41,worker:5,sequence:12,worker_2:5;epoch=1288834974657",
+            "time:41,worker:10,sequence:12;epoch=1288834974658",
+            "time:41,worker:10,sequence:12;epoch=1288834974657;tick=2ms",
+            "time:30,r:3:constant(5),sequence:1,x:2:random",
+        ]
+        .map(space),
+    );
+    let count = spaces.len();
+    spaces.sort();
+    spaces.dedup();
+    assert_eq!(spaces.len(), count);
+}
+
+proptest! {
+    #[test]
+    fn decoding_takes_every_id_apart(layout in a_layout(), id in any::<u64>()) {
+        let id = id % (layout.last_id() + 1);
+        match layout.decode(id) {
+            Err(LayoutError::OtherConstant { .. }) => {}
+            decoded => {
+                let decoded = decoded.unwrap();
+                let weights = layout.fields().iter().map(Field::weight);
+                let sum: u64 = decoded.fields.iter().zip(weights).map(|((_, value), weight)| value * weight).sum();
+                prop_assert_eq!(sum, id);
+                prop_assert_eq!(decoded.tick.0, decoded.fields[0].1);
+                prop_assert!(decoded.worker < layout.workers());
+                prop_assert!(decoded.instant <= layout.last());
+                let (first, last) = layout.range(decoded.instant, decoded.instant).unwrap();
+                prop_assert!((first..=last).contains(&id));
+                prop_assert!(layout.decode(first).is_ok());
+            }
+        }
+        prop_assert!(layout.decode(layout.last_id() + 1).is_err());
+        prop_assert!(layout.last_id() <= i64::MAX as u64);
+        prop_assert_eq!(layout.parse_id(&id.to_string()), Ok(id));
+    }
+}

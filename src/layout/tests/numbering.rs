@@ -1,0 +1,223 @@
+//! Positions ↔ IDs, against a model that knows nothing of groups and columns: all IDs of a tick, sorted.
+
+use super::*;
+
+fn numbering(name_or_spec: &str, workers: &str) -> Numbering {
+    Numbering::new(layout(name_or_spec), workers.parse().unwrap()).unwrap()
+}
+
+/// All IDs of tick 0 with 0 in random fields, by trying every worker with every sequence.
+fn ids_of_tick_0(numbering: &Numbering) -> Vec<u64> {
+    let layout = numbering.layout();
+    let mut ids = Vec::new();
+    for worker in numbering.workers().iter() {
+        for sequence in 0..layout.ids_per_tick() {
+            let mut rest_of_worker = worker;
+            let id = layout.fields().iter().rev().map(|field| {
+                let value = match field.role() {
+                    Role::Time | Role::Random => 0,
+                    Role::Sequence => sequence,
+                    Role::Constant(value) => value,
+                    Role::Node => {
+                        let digit = rest_of_worker % field.values();
+                        rest_of_worker /= field.values();
+                        digit
+                    }
+                };
+                value * field.weight()
+            });
+            ids.push(id.sum());
+        }
+    }
+    ids.sort_unstable();
+    ids
+}
+
+/// The longest arithmetic progression from `index` on, by looking.
+fn longest_run(ids: &[u64], index: usize) -> usize {
+    let rest = &ids[index..];
+    if rest.len() < 2 {
+        return 1;
+    }
+    1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] == rest[1] - rest[0]).count()
+}
+
+/// A layout, some of its workers, and no more IDs in a tick than can be looked at one by one.
+fn a_numbering() -> impl Strategy<Value = Numbering> {
+    let picks = prop_oneof![
+        // Neighbours, whose runs may go on from each other.
+        (any::<u64>(), 1..=24_u64)
+            .prop_map(|(first, count)| (0..count).map(|n| first.wrapping_add(n)).collect()),
+        vec(any::<u64>(), 1..=24),
+        vec(0..40_u64, 1..=24),
+    ];
+    (a_layout(), picks).prop_filter_map("too many IDs in a tick", |(layout, picks): (Layout, Vec<u64>)| {
+        let mut ids: Vec<u64> = picks.into_iter().map(|pick| pick % layout.workers()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let numbering = Numbering::new(layout, WorkerSet::from_list(ids).unwrap()).unwrap();
+        (numbering.ids_per_tick() <= 2000).then_some(numbering)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn positions_are_the_sorted_ids(numbering in a_numbering(), tick in any::<u64>()) {
+        let model = ids_of_tick_0(&numbering);
+        prop_assert_eq!(model.len() as u64, numbering.ids_per_tick());
+        let ticks = numbering.tick_of(numbering.end()).0;
+        for tick in [0, tick % ticks, ticks - 1] {
+            let start = numbering.first_of(Tick(tick)).0;
+            let above = tick * numbering.layout().fields()[0].weight();
+            for (index, in_tick) in model.iter().enumerate() {
+                let position = Position(start + index as u64);
+                let id = above + in_tick;
+                prop_assert_eq!(numbering.id_at(position), id);
+                prop_assert_eq!(numbering.position_of(id), Some(position));
+                prop_assert_eq!(numbering.tick_of(position), Tick(tick));
+                prop_assert!(id <= i64::MAX as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn runs_are_as_long_as_they_can_be(numbering in a_numbering(), max in 1..50_u64) {
+        let model = ids_of_tick_0(&numbering);
+        for (index, &first) in model.iter().enumerate() {
+            let longest = longest_run(&model, index);
+            for (max, count) in [(u64::MAX, longest), (max, longest.min(max as usize)), (1, 1), (0, 1)] {
+                let run = numbering.run_at(Position(index as u64), max);
+                prop_assert_eq!(run.count as usize, count);
+                prop_assert!(run.ids().eq(model[index..index + count].iter().copied()));
+                prop_assert_eq!((run.first, run.last()), (first, model[index + count - 1]));
+                prop_assert!(run.stride > 0);
+                prop_assert!(numbering.needs_list() || u32::try_from(run.stride).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn random_parts_do_not_move_a_position(numbering in a_numbering(), position in any::<u64>(), draw in any::<u64>()) {
+        let position = Position(position % numbering.end().0);
+        let mut id = numbering.id_at(position);
+        for (size, weight) in numbering.random_parts() {
+            id += draw % size * weight;
+        }
+        prop_assert_eq!(numbering.position_of(id), Some(position));
+        prop_assert_eq!(numbering.layout().has_random(), !numbering.random_parts().is_empty());
+    }
+
+    #[test]
+    fn ids_strictly_increase(numbering in a_numbering(), a in any::<u64>(), b in any::<u64>()) {
+        let (a, b) = (a % numbering.end().0, b % numbering.end().0);
+        let (id_a, id_b) = (numbering.id_at(Position(a)), numbering.id_at(Position(b)));
+        prop_assert_eq!(a.cmp(&b), id_a.cmp(&id_b));
+        let top = numbering.layout().decode(id_a).unwrap();
+        prop_assert!(numbering.workers().contains(top.worker));
+        prop_assert_eq!(top.tick, numbering.tick_of(Position(a)));
+    }
+
+    #[test]
+    fn no_id_of_another_worker_has_a_position(numbering in a_numbering(), id in any::<u64>()) {
+        if let Some(position) = numbering.position_of(id) {
+            prop_assert!(position < numbering.end());
+            let random: u64 = numbering.random_parts().iter().map(|(size, weight)| id / weight % size * weight).sum();
+            prop_assert_eq!(numbering.id_at(position), id - random);
+        } else if let Ok(decoded) = numbering.layout().decode(id) {
+            let made = decoded.tick < numbering.tick_of(numbering.end());
+            prop_assert!(!made || !numbering.workers().contains(decoded.worker));
+        }
+    }
+
+    #[test]
+    fn beyond_the_end_there_is_no_id(numbering in a_numbering(), beyond in any::<u64>()) {
+        let end = numbering.end();
+        let beyond = Position(beyond.max(end.0));
+        prop_assert!(numbering.id_at(beyond) > i64::MAX as u64);
+        prop_assert_eq!(numbering.run_at(beyond, 100).count, 1);
+        prop_assert_eq!(numbering.first_of(numbering.tick_of(beyond)), end);
+        prop_assert_eq!(numbering.first_of(Tick(u64::MAX)), end);
+        prop_assert_eq!(numbering.tick_at(UnixMicros(i64::MAX)), numbering.tick_of(end));
+        prop_assert_eq!(numbering.tick_at(UnixMicros(i64::MIN)), Tick(0));
+    }
+
+    #[test]
+    fn ticks_and_instants_agree(numbering in a_numbering(), tick in any::<u64>(), within_us in any::<i64>()) {
+        let tick = Tick(tick % numbering.tick_of(numbering.end()).0);
+        let start = numbering.start_of(tick);
+        let tick_us = numbering.layout().tick_ms() as i64 * 1000;
+        prop_assert_eq!(numbering.tick_at(start), tick);
+        prop_assert_eq!(numbering.tick_at(UnixMicros(start.0 + within_us.rem_euclid(tick_us))), tick);
+        prop_assert_eq!(numbering.tick_at(UnixMicros(start.0 + tick_us)), Tick(tick.0 + 1));
+        let before = numbering.tick_at(UnixMicros(start.0 - 1));
+        prop_assert_eq!(before, Tick(tick.0.saturating_sub(1)));
+    }
+}
+
+#[test]
+fn a_whole_tick_of_twitter_s_is_one_run() {
+    for (workers, count) in
+        [("0", 4096), ("1023", 4096), ("0-255", 256 * 4096), ("7-9", 3 * 4096), ("0-1023", 1 << 22)]
+    {
+        let numbering = numbering("twitter", workers);
+        let run = numbering.run_at(numbering.first_of(Tick(1000)), u64::MAX);
+        assert_eq!((run.count, run.stride), (count, 1), "{workers}");
+        assert_eq!(run.first, (1000 << 22) + (numbering.workers().iter().next().unwrap() << 12));
+        assert!(!numbering.needs_list());
+    }
+}
+
+#[test]
+fn ticks_of_all_workers_go_on_from_each_other() {
+    let numbering = numbering("twitter", "0-1023");
+    let mut run = numbering.run_at(Position(5), u64::MAX);
+    assert!(run.try_append(numbering.run_at(numbering.first_of(Tick(1)), 100)));
+    assert_eq!((run.first, run.last()), (5, (1 << 22) + 99));
+}
+
+#[test]
+fn a_gap_between_workers_ends_a_run() {
+    let numbering = numbering("twitter", "0,2");
+    assert_eq!(numbering.run_at(Position(1), u64::MAX), Run { first: 1, count: 4095, stride: 1 });
+    assert_eq!(numbering.run_at(Position(4095), u64::MAX), Run { first: 4095, count: 2, stride: 4097 });
+    assert_eq!(numbering.run_at(Position(4095), 1), Run { first: 4095, count: 1, stride: 1 });
+}
+
+#[test]
+fn the_node_below_the_sequence_is_the_fast_index() {
+    let one = numbering("clearing-batch", "81");
+    assert_eq!(one.run_at(Position(10), u64::MAX), Run { first: 1081, count: 10, stride: 100 });
+    assert_eq!(one.run_at(Position(12), 1), Run { first: 1281, count: 1, stride: 100 });
+    assert!(!one.needs_list());
+    let two = numbering("clearing-batch", "7-8");
+    let ids: Vec<u64> = (0..5).map(|position| two.id_at(Position(position))).collect();
+    assert_eq!(ids, [7, 8, 107, 108, 207]);
+    let all = numbering("clearing-batch", "0-99");
+    assert_eq!(all.run_at(Position(0), u64::MAX), Run { first: 0, count: 1000, stride: 1 });
+}
+
+#[test]
+fn the_sequence_between_node_fields() {
+    // Workers 0 and 1 share the upper part 0, worker 5 has the upper part 2.
+    let numbering = numbering("time:40,rack:2,sequence:1,blade:1", "0-1,5");
+    let ids: Vec<u64> =
+        (0..numbering.ids_per_tick()).map(|position| numbering.id_at(Position(position))).collect();
+    assert_eq!(ids, [0, 1, 2, 3, 9, 11]);
+}
+
+#[test]
+fn lists_are_needed_for_random_fields_and_wide_strides() {
+    assert!(numbering("clearing", "81").needs_list());
+    assert_eq!(numbering("clearing", "81").random_parts(), [(1000, 1)]);
+    assert!(numbering("time:20,sequence:8,node:33", "0").needs_list());
+    assert!(!numbering("time:20,sequence:8,node:31", "0").needs_list());
+    assert!(numbering("time:20,node:30,sequence:8", "0,100000000").needs_list());
+}
+
+#[test]
+fn a_run_is_no_longer_than_its_count_can_say() {
+    let numbering = numbering("time:20,sequence:40", "0");
+    assert_eq!(numbering.run_at(Position(0), u64::MAX).count, u32::MAX);
+}

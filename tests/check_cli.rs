@@ -1,0 +1,146 @@
+//! `snowbank check`, as a person or a deployment script runs it.
+#![cfg(feature = "daemon")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A directory with a configuration of this text.
+fn directory_with(text: &[u8]) -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("snowbank.toml"), text).unwrap();
+    directory
+}
+
+/// `snowbank check` in this directory, with an empty environment.
+fn check(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.arg("check").args(arguments).current_dir(directory).env_clear();
+    command
+}
+
+/// Exit code, standard output and standard error.
+fn outcome(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// What `check` answers to a configuration of this text.
+fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let directory = directory_with(text.as_bytes());
+    let mut command = check(directory.path(), &["--config", "snowbank.toml"]);
+    outcome(&command.args(arguments).envs(environment.iter().copied()).output().unwrap())
+}
+
+#[test]
+fn a_good_configuration_is_summed_up() {
+    let text =
+        "listen = [\"127.0.0.1:7661\"]\nshards = 2\n[[sources]]\nname = \"orders\"\nlayout = \"game\"\n";
+    let (code, out, err) = run(text, &[], &[]);
+    assert_eq!((code, &*err), (Some(0), ""));
+    let lines: Vec<_> = out.lines().collect();
+    assert_eq!(lines[0], "snowbank.toml: no mistakes");
+    assert_eq!(lines[1], "listens on 127.0.0.1:7661; 2 shards, order relaxed, no token asked for");
+    assert!(lines[2].starts_with("source 0 \"orders\": time:37,server:20,sequence:6;tick=20ms;"), "{out}");
+    assert!(lines[2].contains("worker 0, 3,200 IDs/s until "), "{out}");
+    assert_eq!(lines[3], "no state_dir: nothing is kept over a restart");
+    assert_eq!(lines.len(), 4);
+}
+
+#[test]
+fn every_mistake_is_a_line_with_its_place() {
+    let text = "shards = 0\nordr = \"strict\"\n[limits]\nmax_wait = 10s\nidle_timeout = \"never\"\n";
+    let (code, out, err) = run(text, &[], &[]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        out.lines().collect::<Vec<_>>(),
+        [
+            "snowbank.toml:1: shards: found 0, allowed: a number from 1 to 256, or \"auto\"",
+            "snowbank.toml:2: ordr: not known; did you mean `order`?",
+            "snowbank.toml:4: found `max_wait = 10s`, which is not TOML: string values must be quoted, expected \
+             literal string",
+            "snowbank.toml:5: limits.idle_timeout: found \"never\", allowed: a duration from \"1s\" to \"720h\", with \
+             its unit (ms, s, m or h) and in quotes, or \"off\"",
+        ]
+    );
+    assert_eq!(err, "snowbank: snowbank.toml: 4 mistakes\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_as_text_is_wrong_use() {
+    let directory = directory_with(b"shards = 1\n# \xff\n");
+    for (file, said) in [
+        ("missing.toml", "cannot read missing.toml: No such file or directory"),
+        (".", "cannot read .: Is a directory"),
+        ("snowbank.toml", "snowbank.toml:2: found bytes that are not UTF-8"),
+    ] {
+        let (code, out, err) = outcome(&check(directory.path(), &["--config", file]).output().unwrap());
+        assert_eq!((code, &*out), (Some(2), ""));
+        assert!(err.starts_with(&format!("snowbank: {said}")), "{err}");
+        assert_eq!(err.lines().count(), 1, "{err}");
+    }
+    let (code, _, err) = outcome(&check(directory.path(), &[]).output().unwrap());
+    assert_eq!(code, Some(2));
+    assert!(err.contains("--config"), "{err}");
+}
+
+#[test]
+fn options_beat_variables_and_these_beat_the_file() {
+    let text = "listen = \"127.0.0.1:1\"\nworker_ids = 1\nshards = 1\n";
+    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_ID", "2-3")];
+    let (_, out, _) = run(text, &[], &[]);
+    assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
+    let (_, out, _) = run(text, &[], &environment);
+    assert!(
+        out.contains("listens on 127.0.0.1:2, unix:/s; 1 shard,") && out.contains("workers 2-3,"),
+        "{out}"
+    );
+    let options = ["--listen", "127.0.0.1:3", "--listen", "[::1]:4", "--worker-id", "5"];
+    let (_, out, _) = run(text, &options, &environment);
+    assert!(out.contains("listens on 127.0.0.1:3, [::1]:4; 1 shard,") && out.contains("worker 5,"), "{out}");
+    // Set and empty is as good as not set.
+    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_ID", ""), ("SNOWBANK_LAYOUT", "")];
+    let (_, out, _) = run(text, &[], &empty);
+    assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
+}
+
+#[test]
+fn mistakes_of_options_and_variables_go_by_their_names() {
+    let (code, out, err) = run("", &["--worker-id", "1024"], &[("SNOWBANK_SHARDS", "0")]);
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        out,
+        "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
+         SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
+    );
+    assert_eq!(err, "snowbank: snowbank.toml: 2 mistakes\n");
+}
+
+#[test]
+fn the_token_file_is_read_and_never_shown() {
+    let directory = directory_with(b"[auth]\ntoken_file = \"tokens\"\n");
+    let tokens = directory.path().join("tokens");
+    let arguments = ["--config", "snowbank.toml"];
+    let (code, out, _) = outcome(&check(directory.path(), &arguments).output().unwrap());
+    assert_eq!(code, Some(1));
+    assert!(
+        out.starts_with("snowbank.toml:2: auth.token_file: cannot read the token file tokens: No such"),
+        "{out}"
+    );
+    let secret = "s3cr3t".repeat(100);
+    for (text, expected) in [(secret.as_str(), 1), (&secret[..12], 0)] {
+        std::fs::write(&tokens, text).unwrap();
+        let (code, out, err) = outcome(&check(directory.path(), &arguments).output().unwrap());
+        assert_eq!(code, Some(expected), "{out}");
+        assert!(!out.contains("s3cr3t") && !err.contains("s3cr3t"), "{out}{err}");
+    }
+}
+
+#[test]
+fn the_reference_configuration_has_no_mistakes() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (code, out, _) = outcome(&check(root, &["--config", "docs/snowbank.toml"]).output().unwrap());
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.contains("listens on 127.0.0.1:7660;"), "{out}");
+}

@@ -1,0 +1,292 @@
+//! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and exit codes.
+#![cfg(feature = "daemon")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::{Value, json};
+
+fn snowbank(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().unwrap()
+}
+
+/// Standard output of a command that does what is asked and has nothing to warn of.
+#[track_caller]
+fn prints(arguments: &[&str]) -> String {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), errors.as_str()), (Some(0), ""));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line on standard error of a command that is wrong use.
+#[track_caller]
+fn refuses(arguments: &[&str]) -> String {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{errors}");
+    assert_eq!(output.stdout, b"", "half an answer");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.starts_with("snowbank: "), "{errors}");
+    errors
+}
+
+#[test]
+fn decode_takes_ids_apart() {
+    assert_eq!(
+        prints(&["decode", "1541815603606036480", "0"]),
+        "1541815603606036480 2022-06-28T16:07:40.105Z datacenter=11 worker=26 sequence=0\n\
+         0 2010-11-04T01:42:54.657Z datacenter=0 worker=0 sequence=0\n"
+    );
+}
+
+#[test]
+fn decode_json_is_one_object_per_line_in_the_layout_s_order() {
+    assert_eq!(
+        prints(&["decode", "--json", "--layout", "simple-2020", "3125927076831231", "3248473482862591"]),
+        concat!(
+            r#"{"id":"3125927076831231","layout":"simple-2020","time":"2020-08-09T07:01:19.092Z","#,
+            r#""unix_ms":1596956479092,"#,
+            r#""fields":{"time":745279092,"datacenter":1,"worker":1,"sequence":4095}}"#,
+            "\n",
+            r#"{"id":"3248473482862591","layout":"simple-2020","time":"2020-08-09T15:08:16.432Z","#,
+            r#""unix_ms":1596985696432,"#,
+            r#""fields":{"time":774496432,"datacenter":1,"worker":1,"sequence":4095}}"#,
+            "\n",
+        )
+    );
+}
+
+#[test]
+fn decode_writes_time_with_the_tick_s_precision() {
+    let time = |layout: &str, id: &str| {
+        let line: Value =
+            serde_json::from_str(&prints(&["decode", "--json", "--layout", layout, id])).unwrap();
+        assert_eq!(line["layout"], layout);
+        line["time"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(time("clearing", "1613024787541981316"), "2016-11-07T02:13:07.541Z");
+    assert_eq!(time("clearing-batch", "1478484776931281"), "2016-11-07T02:12:56.931Z");
+    assert_eq!(time("kubernetes", "17640439786371072"), "2021-09-22T06:50:52Z");
+    assert_eq!(time("sonyflake", "0"), "2014-09-01T00:00:00.000Z");
+}
+
+#[test]
+fn decode_names_a_layout_of_one_s_own_by_its_text_form() {
+    let line = prints(&["decode", "--json", "--layout", "time:41,sequence:22", "4194305"]);
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!(
+        line,
+        json!({
+            "id": "4194305", "layout": "time:41,sequence:22;tick=1ms;epoch=0", "time": "1970-01-01T00:00:00.001Z",
+            "unix_ms": 1, "fields": { "time": 1, "sequence": 1 },
+        })
+    );
+}
+
+#[test]
+fn decode_refuses_what_is_no_id() {
+    assert!(refuses(&["decode", "abc"]).contains("\"abc\" is not an ID"));
+    assert!(refuses(&["decode", "1", "-5"]).contains("\"-5\" is not an ID"));
+    assert!(refuses(&["decode", ""]).contains("\"\" is not an ID"));
+    assert!(refuses(&["decode", "1\n2"]).contains(r"1\n2"));
+    assert!(refuses(&["decode", "0", "9223372036854775808"]).contains("last, 9223372036854775807"));
+    assert!(refuses(&["decode", "99999999999999999999"]).contains("above this layout's last"));
+    assert!(refuses(&["decode", "9007199254740992", "--layout", "js53"]).contains("9007199254740991"));
+    assert!(refuses(&["decode", "1", "--layout", "nope"]).contains("the presets are twitter, "));
+}
+
+#[test]
+fn an_ended_layout_is_read_with_a_warning() {
+    for arguments in [
+        &["decode", "5", "--layout", "baidu"][..],
+        &["range", "--from", "2020-01-01", "--to", "2020-01-02", "--layout", "baidu"],
+        &["layout", "baidu"],
+        &["layout", "baidu", "--json"],
+    ] {
+        let output = snowbank(arguments);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(!output.stdout.is_empty());
+        assert_eq!(
+            errors,
+            "snowbank: warning: the life of layout baidu ended at 2024-11-20T13:24:16Z; no daemon serves it\n"
+        );
+    }
+}
+
+#[test]
+fn range_prints_the_first_and_the_last_id() {
+    // The ticks of Twitter's are Unix ms - 1288834974657.
+    assert_eq!(
+        prints(&["range", "--from", "2016-05-16", "--to", "2016-05-17"]),
+        format!("{}\n{}\n", 174521825343_u64 << 22, (174608225344_u64 << 22) - 1)
+    );
+    for same in ["1463356800000", "2016-05-16T00:00:00Z", "2016-05-16T02:00:00+02:00"] {
+        assert_eq!(
+            prints(&["range", "--from", same, "--to", "2016-05-17"]),
+            prints(&["range", "--from", "2016-05-16", "--to", "2016-05-17"])
+        );
+    }
+}
+
+#[test]
+fn range_json_has_ids_as_strings() {
+    let arguments = [
+        "range",
+        "--json",
+        "--layout",
+        "kubernetes",
+        "--from",
+        "2021-09-16T08:14:08.9Z",
+        "--to",
+        "2021-09-17",
+    ];
+    let answer: Value = serde_json::from_str(&prints(&arguments)).unwrap();
+    let last_tick = 1631836800_u64 - 1631780048;
+    assert_eq!(
+        answer,
+        json!({
+            "layout": "kubernetes", "from": "2021-09-16T08:14:08.9Z", "to": "2021-09-17T00:00:00Z",
+            "first": "0", "last": (((last_tick + 1) << 35) - 1).to_string(),
+        })
+    );
+}
+
+#[test]
+fn range_is_clamped_to_the_life_and_refused_outside() {
+    let first = prints(&["range", "--from", "-1000", "--to", "2010-11-04T01:42:54.657Z"]);
+    assert_eq!(first, format!("0\n{}\n", (1 << 22) - 1));
+    let all = prints(&["range", "--from", "2000-01-01", "--to", "2100-01-01"]);
+    assert_eq!(all, "0\n9223372036854775807\n");
+    assert!(
+        refuses(&["range", "--from", "2000-01-01", "--to", "2001-01-01"])
+            .contains("from 2010-11-04T01:42:54.657Z")
+    );
+    assert!(
+        refuses(&["range", "--from", "2090-01-01", "--to", "2091-01-01"])
+            .contains("until 2080-07-10T17:30:30.208Z")
+    );
+    assert!(refuses(&["range", "--from", "2020-01-02", "--to", "2020-01-01"]).contains("swap them"));
+}
+
+#[test]
+fn range_refuses_what_is_no_time() {
+    assert!(
+        refuses(&["range", "--from", "yesterday", "--to", "0"])
+            .contains("--from: \"yesterday\" is not a time")
+    );
+    let no_offset = refuses(&["range", "--from", "2020-01-01", "--to", "2020-01-02T00:00:00"]);
+    assert!(no_offset.contains("--to: \"2020-01-02T00:00:00\" has no offset"), "{no_offset}");
+}
+
+#[test]
+fn layout_json_has_the_facts() {
+    let facts: Value = serde_json::from_str(&prints(&["layout", "twitter", "--json"])).unwrap();
+    assert_eq!(
+        facts,
+        json!({
+            "name": "twitter", "spec": "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657",
+            "tick_ms": 1, "epoch_unix_ms": 1288834974657_u64, "ids_per_tick": 4096, "ids_per_second": 4096000,
+            "workers": 1024, "first": "2010-11-04T01:42:54.657Z", "last": "2080-07-10T17:30:30.208Z",
+            "max_digits": 19,
+            "fields": [
+                { "name": "time", "bits": 41 }, { "name": "datacenter", "bits": 5 },
+                { "name": "worker", "bits": 5 }, { "name": "sequence", "bits": 12 },
+            ],
+        })
+    );
+    let spec = "time:12d,region:2:constant(1),sequence:=10,table:3d:random;tick=10ms;epoch=-5";
+    let facts: Value = serde_json::from_str(&prints(&["layout", spec, "--json"])).unwrap();
+    assert_eq!(facts.get("name"), None);
+    assert_eq!(
+        facts["fields"],
+        json!([
+            { "name": "time", "digits": 12 }, { "name": "region", "bits": 2, "constant": 1 },
+            { "name": "sequence", "count": 10 }, { "name": "table", "digits": 3, "random": true },
+        ])
+    );
+}
+
+#[test]
+fn layout_without_a_name_is_the_table_of_presets() {
+    let table = prints(&["layout"]);
+    let facts: Value = serde_json::from_str(&prints(&["layout", "--json"])).unwrap();
+    let names: Vec<&str> =
+        facts.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names[0], "twitter");
+    for name in [
+        "twitter",
+        "simple-2020",
+        "clearing",
+        "clearing-code",
+        "clearing-batch",
+        "clearing-bits",
+        "game",
+        "kubernetes",
+        "discord",
+        "instagram",
+        "sonyflake",
+        "baidu",
+        "js53",
+    ] {
+        assert!(names.contains(&name), "{name}");
+        assert!(table.lines().any(|line| line.split_whitespace().next() == Some(name)), "{name}");
+    }
+}
+
+#[test]
+fn what_people_read_fits_80_columns() {
+    for arguments in
+        [&["layout"][..], &["layout", "twitter"], &["layout", "clearing"], &["layout", "kubernetes"]]
+    {
+        let page = prints(arguments);
+        assert!(page.is_ascii());
+        for line in page.lines() {
+            assert!(line.len() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_picture_shows_every_field() {
+    let page = prints(&["layout", "twitter"]);
+    let boxes: Vec<&str> = page.lines().filter(|line| line.starts_with(['|', '+'])).collect();
+    let cells =
+        |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(cells(boxes[1]), ["time", "datacenter", "worker", "sequence"]);
+    assert_eq!(cells(boxes[2]), ["41 bits", "5 bits", "5 bits", "12 bits"]);
+    assert_eq!(cells(boxes[4]), ["x 4194304", "x 131072", "x 4096", "x 1"]);
+    // Too many for boxes: a list.
+    let names = "abcdefghijklmno".chars();
+    let nodes: String = names.map(|name| format!(",{name}:1")).collect();
+    let page = prints(&["layout", &format!("time:41{nodes},sequence:7")]);
+    assert_eq!(page.lines().filter(|line| line.contains(" 1 bit ")).count(), 15);
+}
+
+#[test]
+fn a_layout_that_does_not_fit_is_refused_with_what_would() {
+    let refusal = refuses(&["layout", "time:37,server:20,sequence:16"]);
+    for reason in ["73 bits", "4.35 years", "game"] {
+        assert!(refusal.contains(reason), "{refusal}");
+    }
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    // More than a pipe holds, so that the program is still writing when the reader goes.
+    let ids: Vec<String> = (0..3000_u64).map(|id| id.to_string()).collect();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_snowbank"))
+        .args(["decode", "--json"])
+        .args(&ids)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(64, child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("{\"id\":\"0\""));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
+}
