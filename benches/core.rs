@@ -32,7 +32,8 @@ const BETWEEN: Duration = Duration::from_micros(1);
 const UNLIMITED: &str = "time:22,sequence:41;tick=1s;epoch=1700000000000";
 
 /// Well within the layout's life, at the begin of a tick.
-const NOW: Now = Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000) };
+const NOW: Now =
+    Now { wall: UnixMicros::from_unix_ms(1_700_001_000_000), boot: BootMicros(1_000_000_000), jumped: false };
 
 fn numbering(spec: &str, workers: impl IntoIterator<Item = u64>) -> Numbering {
     let layout = Layout::resolve(spec).expect("the layout is sound");
@@ -281,8 +282,11 @@ mod claims {
     }
 
     /// Within the life of every layout here.
-    const NOW_OF_TODAY: Now =
-        Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000) };
+    const NOW_OF_TODAY: Now = Now {
+        wall: UnixMicros::from_unix_ms(1_763_596_800_000),
+        boot: BootMicros(1_000_000_000),
+        jumped: false,
+    };
 }
 
 /// From positions to IDs and back.

@@ -16,7 +16,8 @@ const DEEP: usize = 16;
 /// A hundred turns of one wake-up each: in relaxed order the ring is filled and emptied several times.
 const TURNS: usize = 100;
 
-const NOW: Now = Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000) };
+const NOW: Now =
+    Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000), jumped: false };
 
 /// What a connection does in one turn: understand the requests, take their IDs, encode the replies.
 fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Facts, scratch: &mut Scratch) {
