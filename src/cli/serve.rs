@@ -1,6 +1,6 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
@@ -30,9 +30,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
         .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
-    say_what_was_chosen(&settings, now);
     allow_open_files();
     let server = Server::start(&settings, tokens).map_err(Failure::usage)?;
+    // Not before: a refusal to start is one line.
+    say_what_was_chosen(&settings, now);
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {
@@ -67,8 +68,11 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
 fn log_to_standard_error() {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env("SNOWBANK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false);
     // Fails only if the process has a subscriber already, which then gets the events.
     let _ = subscriber.try_init();
 }
