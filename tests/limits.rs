@@ -213,9 +213,10 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let mut wire = daemon.connect();
     let mut refusals = 0;
-    for _ in 0..10 {
-        let reply = wire.call(&Ask::of(16).wait_ms(0).bytes());
-        if reply.id_count() == Some(16) {
+    // Sizes that do and do not end with a tick.
+    for count in [16, 10, 10, 7, 16, 3, 15, 15, 1, 16, 11, 9, 9] {
+        let reply = wire.call(&Ask::of(count).wait_ms(0).bytes());
+        if reply.id_count() == Some(count.into()) {
             continue;
         }
         let (code, retry_after_ms, message) = reply.error();
@@ -224,7 +225,11 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
         refusals += 1;
         thread::sleep(Duration::from_millis(retry_after_ms.into()));
         // Nobody else asks, so that the time named must suffice.
-        assert_eq!(wire.next(Ask::of(16).wait_ms(0)).id_count(), Some(16), "after {retry_after_ms} ms");
+        assert_eq!(
+            wire.next(Ask::of(count).wait_ms(0)).id_count(),
+            Some(count.into()),
+            "after {retry_after_ms} ms"
+        );
     }
     assert!(refusals > 0);
 }

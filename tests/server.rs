@@ -42,7 +42,11 @@ fn draw(daemon: &Daemon, seed: u64, total: u64) -> Vec<Run> {
     while count < total {
         let size = random.pick(&[1, 1, 1, 2, 7, 100, 1_000, 4_096, 10_000, 30_000]);
         for run in next_in_time(&mut wire, Ask::of(size).wait_ms(10_000)) {
-            assert!(drawn.last().is_none_or(|last| last.last() < run.first), "{run:?} after {:?}", drawn.last());
+            assert!(
+                drawn.last().is_none_or(|last| last.last() < run.first),
+                "{run:?} after {:?}",
+                drawn.last()
+            );
             assert_eq!(run.stride, 1);
             assert_eq!(twitter_worker(run.first), twitter_worker(run.last()));
             drawn.push(run);
