@@ -11,13 +11,14 @@ use std::{fmt, io, thread};
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
-use super::keeper::{Keeper, Kept, Reported};
+use super::keeper;
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, StoreError, WorkerLocks, lock_workers};
-use crate::clock::{self, Now, StepRule, StepWatch, Wall};
+use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
+use crate::keeper::{Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
 use crate::protocol::{self, Info, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
@@ -76,7 +77,7 @@ impl Server {
                 format!("source {}: cannot make the first ceiling durable: {error}", source.name)
             })?);
         }
-        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(&kept.source)).collect();
+        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
         let info_json = describe(settings, &sources)?;
         let shards = make_shards(settings, &sources, now);
         let listeners = listen_all(settings)?;
@@ -87,16 +88,7 @@ impl Server {
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
-        let keeper = Keeper {
-            sources: kept,
-            store,
-            watch: StepWatch::new(&wall, reading),
-            wall: Arc::clone(&wall),
-            bells: Arc::clone(&bells),
-            started: now.boot,
-            stopping: Arc::new(AtomicBool::new(false)),
-            reported: Reported::default(),
-        };
+        let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
         let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
@@ -117,8 +109,12 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Server { listeners, common, shards, keeper, max_connections, _locks } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let stopping = Arc::clone(&keeper.stopping);
-        let keeper = thread::Builder::new().name(String::from("keeper")).spawn(move || keeper.run())?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let keep = {
+            let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
+            move || keeper::run(keeper, &bells, &stopping)
+        };
+        let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
 
         let (stop_shards, stopped) = watch::channel(false);
@@ -143,7 +139,9 @@ impl Server {
         stopping.store(true, Ordering::Release);
         keeper.thread().unpark();
         let mut keeper = keeper.join().map_err(|_| io::Error::other("the keeper's thread failed"))?;
-        keeper.seal_and_trim();
+        for (source, error) in keeper.seal_and_trim().err().into_iter().flatten() {
+            tracing::warn!(source, %error, "the ceiling could not be trimmed; the next start rides from it");
+        }
         failed.map_or(Ok(()), Err)
     }
 }
@@ -203,10 +201,10 @@ fn first_grant(
     let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    let mut kept = Kept { source: Arc::new(source), rule, durable: start, seen: start, used_at: now.boot };
-    kept.durable = kept.wanted_ceiling(now, Duration::ZERO).max(start);
-    store.raise(index, kept.durable)?;
-    kept.source.grant().raise(kept.durable);
+    let mut kept = Kept::new(Arc::new(source), rule, start, now);
+    let ceiling = kept.first_ceiling(now);
+    store.raise(index, ceiling)?;
+    kept.grant(ceiling);
     Ok(kept)
 }
 
