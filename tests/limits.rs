@@ -261,7 +261,7 @@ fn partial_gets_what_has_come_when_its_wait_ends() {
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_its_place_to_others() {
+fn clients_that_go_away_while_they_wait_do_not_hold_up_the_line_for_ever() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     for _ in 0..5 {
         let mut gone = daemon.connect();
