@@ -8,6 +8,7 @@
 
 pub(crate) mod daemon;
 pub(crate) mod ids;
+pub(crate) mod reply;
 pub(crate) mod wire;
 
 use std::thread;
