@@ -73,7 +73,7 @@ impl Daemon {
     fn taker(&self) -> Taker {
         let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
-        Taker { shard: Shard::new(index, vec![lane], 1), now: NOW, runs: Vec::new() }
+        Taker { shard: Shard::new(index, vec![lane], 1, NOW), now: NOW, runs: Vec::new() }
     }
 }
 

@@ -61,17 +61,13 @@ fn unusable(path: &Path, error: &io::Error) -> String {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
+    if let Some(parent) = directory.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
     match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
         // The process's umask has taken bits away that other users' daemons need.
         Ok(()) => std::fs::set_permissions(directory, std::fs::Permissions::from_mode(DIRECTORY_MODE)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
-                return Err(error);
-            };
-            make_directory(parent)?;
-            make_directory(directory)
-        }
         Err(error) => Err(error),
     }
 }
