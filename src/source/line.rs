@@ -28,10 +28,9 @@ const PASSING_SHARE: u64 = 16;
 /// One part in so many of the rate is not promised to requests that are admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
-/// How late a tick's wake-up may come: timers have a grain of 1 ms, and then the thread has to get the processor. A burst
-/// window shorter than a tick and this loses ticks under load, about half of them when it is 0; only those that are not lost
-/// are promised.
-const LATE_WAKE_UP: Duration = Duration::from_millis(2);
+/// How late a tick's wake-up may come: timers have a grain of 1 ms, and then the thread has to get the processor. A tick's
+/// IDs can be claimed until the burst window after its end.
+const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
 /// Names a request that waits in one source's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -155,9 +154,10 @@ pub struct Line {
 impl Line {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
-        // Without a burst window what is left of a tick is lost with it, and so is each tick whose wake-up comes late.
-        let rolls_over = burst_window >= tick;
-        let bridges_late_wake_ups = burst_window >= tick.saturating_add(LATE_WAKE_UP);
+        // What is left of a tick is claimed with the next wake-up, if that is not too late for it.
+        let rolls_over = burst_window >= LATE_WAKE_UP;
+        // Of ticks that a late wake-up may miss whole, about half are had; no more are promised.
+        let is_had = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         Line {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
@@ -166,7 +166,7 @@ impl Line {
             passing_limit: AtomicU64::new(u64::MAX),
             small_ids,
             left_for_small: if rolls_over { small_ids } else { 0 },
-            ticks_per_promise: if bridges_late_wake_ups { 1 } else { 2 },
+            ticks_per_promise: if is_had { 1 } else { 2 },
         }
     }
 
