@@ -129,13 +129,11 @@ impl Lane {
         &self.rings[self.shard]
     }
 
-    /// Takes up to `most` IDs from the current block; `None` when it is used up. The quickest way to an ID.
+    /// Takes one ID from the current block; `None` when it is used up, or this wake-up has not looked at it yet:
+    /// [`take`](Lane::take) then. The quickest way to an ID.
     #[inline]
-    pub fn take_run(&mut self, most: u64) -> Option<Run> {
-        if self.current.count == 0 && self.window.is_none() {
-            self.look();
-        }
-        self.current.take(most)
+    pub fn take_one(&mut self) -> Option<u64> {
+        self.current.take_one()
     }
 
     /// Takes exactly `count` IDs and appends them to `runs`, or says how many are missing that have to be waited for;

@@ -53,6 +53,16 @@ impl Block {
         Some(run)
     }
 
+    /// Takes one ID; `None` when there is none.
+    #[inline]
+    pub fn take_one(&mut self) -> Option<u64> {
+        let count = self.count.checked_sub(1)?;
+        let id = self.first;
+        self.count = count;
+        self.first = id.wrapping_add(self.stride);
+        Some(id)
+    }
+
     /// The position of the first ID that is left; that after the last when it is used up.
     #[inline]
     pub fn position(&self) -> Position {
