@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
+use super::serve::place_of_state;
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Overrides};
@@ -37,6 +38,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             for line in settings.summary() {
                 writeln!(out, "{line}")?;
             }
+            writeln!(out, "{}", place_of_state(&settings)?)?;
             for warning in settings.warnings(now) {
                 writeln!(out, "warning: {warning}")?;
             }

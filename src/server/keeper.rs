@@ -68,7 +68,8 @@ impl Keeper {
         self.report_clock(observed);
         let now = self.wall.believe(reading);
         let uptime = now.boot.since(self.started);
-        let mut failure = None;
+        let mut raises = Vec::new();
+        let mut is_waited_for = false;
         for (index, kept) in self.sources.iter_mut().enumerate() {
             let Some(cursor) = kept.source.cursor() else {
                 continue;
@@ -82,21 +83,35 @@ impl Keeper {
                 continue;
             }
             let ceiling = wanted_ceiling(kept, now, kept.source.window(now).id_time, uptime);
-            if ceiling <= kept.source.grant().ceiling() {
-                continue;
-            }
-            match self.store.raise(index, ceiling) {
-                Ok(()) => kept.source.grant().raise(ceiling),
-                Err(error) => failure = Some((kept.source.name().to_owned(), error)),
-            }
-            if waits {
-                self.bells.ring_all();
+            if ceiling > kept.source.grant().ceiling() {
+                raises.push((index, ceiling));
+                is_waited_for |= waits;
             }
         }
-        match failure {
-            Some((source, error)) if !self.reported.storage_fails => {
+        self.raise(&raises, now);
+        if is_waited_for {
+            self.bells.ring_all();
+        }
+    }
+
+    /// Raises ceilings, all in one sync. A failure is said once, and tried again with the next look.
+    fn raise(&mut self, raises: &[(usize, Position)], now: Now) {
+        if raises.is_empty() {
+            return;
+        }
+        let failed = match self.store.raise(raises, now.wall.0.saturating_sub(now.boot.0)) {
+            Ok(()) => {
+                for &(index, ceiling) in raises {
+                    self.sources[index].source.grant().raise(ceiling);
+                }
+                None
+            }
+            Err(error) => Some(error),
+        };
+        match failed {
+            Some(error) if !self.reported.storage_fails => {
                 self.reported.storage_fails = true;
-                tracing::error!(source, %error, "cannot raise the ceiling; IDs run out when it is reached");
+                tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
             }
             None if self.reported.storage_fails => {
                 self.reported.storage_fails = false;
@@ -126,13 +141,10 @@ impl Keeper {
 
     /// The end: no more claims, and the ceilings come down to what was claimed. Nothing is claimed after this began.
     pub(super) fn seal_and_trim(&mut self) {
-        for (index, kept) in self.sources.iter().enumerate() {
-            let Some(cursor) = kept.source.seal() else {
-                continue;
-            };
-            if let Err(error) = self.store.trim(index, cursor) {
-                tracing::warn!(source = kept.source.name(), %error, "the ceiling could not be trimmed; the next start rides");
-            }
+        let sealed = self.sources.iter().enumerate();
+        let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
+        if let Err(error) = self.store.trim(&trims) {
+            tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides");
         }
     }
 }

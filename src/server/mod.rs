@@ -11,12 +11,14 @@
 //!
 //! - [`listen`](self): opens sockets.
 //! - `accept`: takes connections and hands each to the shard with the fewest.
+//! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
 mod connection;
+mod grants;
 mod keeper;
 mod listen;
 mod start;
@@ -24,4 +26,5 @@ mod stream;
 mod ticker;
 mod worker;
 
+pub use grants::State;
 pub use start::{Server, StartError};

@@ -1,7 +1,6 @@
 //! Starting and stopping: from settings to a daemon that serves, and from there to a clean end.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -11,17 +10,18 @@ use std::{fmt, io, thread};
 use tokio::sync::{Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
-use super::keeper::{self, Keeper, Kept, Reported};
+use super::grants::{Found, State};
+use super::keeper::{Keeper, Reported};
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
-use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, StoreError, WorkerLocks, lock_workers};
+use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, StepWatch, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
-use crate::layout::{Numbering, Position, Tick};
+use crate::layout::Numbering;
 use crate::protocol::{self, Info, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
-use crate::source::{Rules, Source};
+use crate::source::Source;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,34 +52,31 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the worker IDs' locks, makes the first ceilings durable, and opens the listeners.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners.
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(settings: &Settings, tokens: Option<Tokens>) -> Result<Server, StartError> {
+    pub fn start(
+        settings: &Settings,
+        tokens: Option<Tokens>,
+        state: State<'_>,
+    ) -> Result<Server, StartError> {
+        let found = Found::open(state)?;
+        let numberings = number(&settings.sources)?;
+        let locks = lock_all(settings, &numberings)?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
-        let wall = Arc::new(Wall::new(rule, reading, None));
+        let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-
-        if let Some(directory) = &settings.state_dir {
-            make_state_dir(directory)?;
-        }
-        let mut locks = Vec::new();
-        let mut store: Box<dyn CeilingStore> = Box::new(MemoryStore);
-        let mut kept = Vec::new();
-        for (index, source) in settings.sources.iter().enumerate() {
-            let numbering = Numbering::new(source.layout.clone(), source.worker_ids.clone())
-                .map_err(|error| format!("source {}: {error}", source.name))?;
-            locks.push(lock_workers(&settings.lock_dir, &numbering)?);
-            kept.push(first_grant(index, source, numbering, now, &mut *store).map_err(|error| {
-                format!("source {}: cannot make the first ceiling durable: {error}", source.name)
-            })?);
-        }
+        let (kept, mut store) = found.grant(&settings.sources, &numberings, now)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(&kept.source)).collect();
         let info_json = describe(settings, &sources)?;
         let shards = make_shards(settings, &sources, now);
-        let listeners = listen_all(settings)?;
+        let listeners = listen_all(settings).inspect_err(|_| {
+            // Nothing was handed out: the next start need not go on above what was granted. If this fails, it does.
+            let starts: Vec<_> = kept.iter().map(|kept| kept.seen).enumerate().collect();
+            let _ = store.trim(&starts);
+        })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -168,46 +165,17 @@ fn spawn_shards(
     Ok((inboxes.into(), threads))
 }
 
-/// The state directory, private to the daemon's user.
-fn make_state_dir(directory: &Path) -> Result<(), StartError> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        let shown = directory.display();
-        StartError(format!(
-            "cannot create the state directory {shown}: {error}; make its parent writable, or choose another"
-        ))
-    })
+fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
+    let number = |source: &SourceSettings| {
+        Numbering::new(source.layout.clone(), source.worker_ids.clone())
+            .map_err(|error| StartError(format!("source {}: {error}", source.name)))
+    };
+    sources.iter().map(number).collect()
 }
 
-/// Starts a source under its first ceiling, which is durable when this returns.
-///
-/// Nothing stored says what an earlier process has used, so the start lies above the current tick by the guard.
-fn first_grant(
-    index: usize,
-    settings: &SourceSettings,
-    numbering: Numbering,
-    now: Now,
-    store: &mut dyn CeilingStore,
-) -> Result<Kept, StoreError> {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let guard = settings.first_start_guard.unwrap_or(tick);
-    let start = numbering
-        .first_of(Tick(numbering.tick_at(now.after(guard).wall).0.max(numbering.tick_at(now.wall).0 + 1)));
-    let rules = Rules {
-        burst_window: settings.burst_window,
-        max_ahead: settings.max_ahead,
-        on_step_back: settings.on_step_back,
-        sequence_start: settings.sequence_start,
-    };
-    let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
-    let grant = Grant::new(Position(0));
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    let kept = Kept { source: Arc::new(source), rule, seen: start, used_at: now.boot };
-    let id_time = kept.source.window(now).id_time;
-    let ceiling = keeper::wanted_ceiling(&kept, now, id_time, Duration::ZERO);
-    store.raise(index, ceiling)?;
-    kept.source.grant().raise(ceiling);
-    Ok(kept)
+fn lock_all(settings: &Settings, numberings: &[Numbering]) -> Result<Vec<WorkerLocks>, StartError> {
+    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError);
+    numberings.iter().map(lock).collect()
 }
 
 fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Shard> {

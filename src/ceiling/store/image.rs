@@ -1,0 +1,138 @@
+//! Reading a state file without trusting it.
+//!
+//! The database library takes the header of a file that was closed cleanly at its word, and ends the process where the
+//! header does not fit the file. A state file may be torn, truncated or from elsewhere, so it is never opened: its bytes
+//! are, with a header that leaves nothing to believe. All pages are then reached through checksums, from the commit that
+//! was made durable last; an older commit is not gone back to, for its ceilings are lower.
+
+use redb::backends::InMemoryBackend;
+use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+
+use super::record::{Record, id_bound};
+
+/// The version of what is stored; raised when an older program would misread it.
+pub(super) const FORMAT: u32 = 1;
+/// The records by [`Record::key`], as JSON.
+pub(super) const RECORDS: TableDefinition<'_, &str, &str> = TableDefinition::new("records");
+/// What holds for the whole file.
+pub(super) const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+/// The key of [`FORMAT`] in [`META`].
+pub(super) const FORMAT_KEY: &str = "format";
+/// What the library may keep in memory, in bytes: more than a common file has.
+pub(super) const CACHE_BYTES: usize = 256 * 1024;
+
+/// The first bytes of every file of the library.
+const MAGIC: &[u8] = b"redb\x1A\x0A\xA9\x0D\x0A";
+const PAGE_BYTES: usize = 4096;
+/// The library's file format, the first byte of both commit slots.
+const LIBRARY_FORMAT: u8 = 3;
+/// One byte of flags after the magic number.
+const FLAGS_AT: usize = MAGIC.len();
+const SECOND_SLOT_IS_PRIMARY: u8 = 1;
+const RECOVERY_REQUIRED: u8 = 2;
+const TWO_PHASE_COMMIT: u8 = 4;
+/// Where the size of a page, the header pages and the data pages of a region, the number of whole regions and the pages
+/// of the last one are, 32 bits each: the geometry, which no checksum covers.
+const GEOMETRY_AT: usize = FLAGS_AT + 3;
+/// The geometry of every file that this program makes. The recovery takes the length from the file itself; one page is
+/// what any file has.
+const GEOMETRY: [u32; 5] = [PAGE_BYTES as u32, 0, 1 << 20, 0, 1];
+const SLOT_BYTES: usize = 128;
+/// Where the two commit slots are.
+const SLOTS_AT: [usize; 2] = [64, 64 + SLOT_BYTES];
+
+/// Why the bytes are no state file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ImageError {
+    /// Not what was written.
+    #[error("{0}")]
+    Corrupt(String),
+    /// A newer program wrote it.
+    #[error(
+        "it has format {found}, and this program reads up to {known}: run the newer program that wrote it"
+    )]
+    Newer {
+        /// The format of the file.
+        found: String,
+        /// The newest format that is known here.
+        known: u32,
+    },
+}
+
+fn corrupt(reason: impl std::fmt::Display) -> ImageError {
+    ImageError::Corrupt(reason.to_string())
+}
+
+/// All records of a state file.
+///
+/// # Errors
+/// The bytes are not those of a whole state file that this program can read.
+pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
+    distrust_header(&mut bytes)?;
+    let backend = InMemoryBackend::new();
+    backend.set_len(bytes.len() as u64).and_then(|()| backend.write(0, &bytes)).map_err(corrupt)?;
+    drop(bytes);
+    let database =
+        Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend).map_err(corrupt)?;
+    let read = database.begin_read().map_err(corrupt)?;
+    check_format(&read)?;
+    let table = read.open_table(RECORDS).map_err(corrupt)?;
+    let mut records = Vec::new();
+    for entry in table.iter().map_err(corrupt)? {
+        let (key, text) = entry.map_err(corrupt)?;
+        let record: Record = serde_json::from_str(text.value())
+            .map_err(|error| corrupt(format_args!("the record {:?} cannot be read: {error}", key.value())))?;
+        let numbering = record.numbering().map_err(corrupt)?;
+        if record.key() != key.value() || id_bound(&numbering, record.ceiling) != record.id_bound {
+            return Err(corrupt(format_args!("the record {:?} contradicts itself", key.value())));
+        }
+        records.push(record);
+    }
+    Ok(records)
+}
+
+fn check_format(read: &redb::ReadTransaction) -> Result<(), ImageError> {
+    let meta = read.open_table(META).map_err(corrupt)?;
+    let format =
+        meta.get(FORMAT_KEY).map_err(corrupt)?.ok_or_else(|| corrupt("it does not say its format"))?;
+    match format.value().parse::<u32>() {
+        Ok(FORMAT) => Ok(()),
+        Ok(found) if found > FORMAT => Err(ImageError::Newer { found: found.to_string(), known: FORMAT }),
+        _ => Err(corrupt(format_args!("it says that its format is {:?}", format.value()))),
+    }
+}
+
+/// Rewrites the header so that nothing in it is believed: the geometry is this program's, every checksum is checked, and
+/// only the last durable commit is there.
+fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
+    if bytes.get(..MAGIC.len()) != Some(MAGIC) {
+        return Err(corrupt(if bytes.is_empty() { "it is empty" } else { "it is not a state file" }));
+    }
+    let pages = bytes.len() / PAGE_BYTES;
+    if pages < 2 {
+        return Err(corrupt(format_args!("it was cut off after {} bytes", bytes.len())));
+    }
+    // Every commit has two phases, so that what it marks as primary is whole, or the file was damaged.
+    let flags = bytes[FLAGS_AT];
+    if flags & TWO_PHASE_COMMIT == 0 {
+        return Err(corrupt("its last commit was not made by this program"));
+    }
+    let (primary, other) = match flags & SECOND_SLOT_IS_PRIMARY {
+        0 => (SLOTS_AT[0], SLOTS_AT[1]),
+        _ => (SLOTS_AT[1], SLOTS_AT[0]),
+    };
+    let library_format = bytes[primary];
+    if library_format > LIBRARY_FORMAT {
+        // Damage that looks like this is told apart by nothing; the message is right for the likelier cause.
+        return Err(ImageError::Newer { found: format!("redb {library_format}"), known: FORMAT });
+    }
+    bytes[FLAGS_AT] = RECOVERY_REQUIRED;
+    for (index, value) in GEOMETRY.iter().enumerate() {
+        let at = GEOMETRY_AT + index * size_of::<u32>();
+        bytes[at..at + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
+    }
+    // A file of which a piece of a page is left was being made longer; what counts was whole before.
+    bytes.truncate(pages * PAGE_BYTES);
+    bytes.copy_within(primary..primary + SLOT_BYTES, other);
+    Ok(())
+}
