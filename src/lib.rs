@@ -26,6 +26,8 @@ pub mod config;
 #[cfg(feature = "daemon")]
 pub mod front;
 #[cfg(feature = "daemon")]
+pub mod keeper;
+#[cfg(feature = "daemon")]
 pub mod server;
 #[cfg(feature = "daemon")]
 pub mod shard;

@@ -59,7 +59,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the grant away: nothing more can be claimed, and what shards had claimed ahead is dropped.
+    /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
+    /// dropped.
     pub fn revoke(&self) {
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
     use crate::clock::BootMicros;
 
-    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
     const RULE: CeilingRule = CeilingRule {
         horizon: Duration::from_secs(3),
         max_ahead: Duration::from_secs(10),

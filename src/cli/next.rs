@@ -1,13 +1,168 @@
 //! `snowbank next`.
 
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
 
-use super::Outcome;
+use super::{Failure, Outcome};
+use crate::client::{Batch, Client, ClientOptions, Endpoint, SourceChoice};
+
+/// How long a daemon may gather a part of what is asked before it sends what there is.
+const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    /// How many IDs; more than the daemon's max_count are fetched in several batches.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
+    #[command(flatten)]
+    daemon: Daemon,
+
+    /// The source to draw from, by name or index [default: the daemon's default source].
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+
+    /// Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which daemon a command talks to, and how patiently.
+#[derive(Debug, clap::Args)]
+pub(super) struct Daemon {
+    /// The daemon's address: host:port, [IPv6]:port or unix:PATH.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7660")]
+    pub(super) address: Endpoint,
+
+    /// A file with the token that the daemon asks for; a newline at its end does not count.
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+
+    /// How long to wait for each answer, such as 500ms or 2s.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+impl Daemon {
+    /// A client of that daemon. It does not wait for one that cannot be reached.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        let mut options = ClientOptions::to([self.address.clone()])
+            .timeout(self.timeout)
+            .connect_timeout(self.timeout)
+            .answer_timeout(self.timeout)
+            .fail_fast(true);
+        if let Some(path) = &self.token_file {
+            let mut token = std::fs::read(path).map_err(|error| {
+                Failure::usage(format!("cannot read the token file {}: {error}", path.display()))
+            })?;
+            while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                token.pop();
+            }
+            options = options.token(token);
+        }
+        Client::new(options).map_err(Failure::usage)
+    }
+}
+
+/// A length of time in words: `500ms`, `2s`, `1m 30s`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let parsed: Option<Duration> =
+        text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
+    match parsed {
+        Some(duration) if !duration.is_zero() => Ok(duration),
+        _ => Err("use a length of time above 0, such as 500ms or 2s".to_owned()),
+    }
+}
+
+/// Runs a command's conversation with a daemon on a runtime of its own.
+pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::no)?;
+    let outcome = runtime.block_on(talk);
+    // A name that is still being resolved must not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let mut out = BufWriter::new(out);
+    converse(async {
+        let client = arguments.daemon.client()?;
+        fetch(&client, arguments, &mut out).await?;
+        ignore_closed_reader(out.flush())
+    })
+}
+
+/// Fetches and writes, batch by batch. Each is as large as the daemon allows, and partial, so that a source slower than
+/// the daemon's longest wait streams what it has.
+async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
+    let max_count =
+        if arguments.count == 1 { 1 } else { client.info().await.map_err(Failure::no)?.max_count };
+    let mut left = arguments.count;
+    while left > 0 {
+        let count = u32::try_from(left).unwrap_or(u32::MAX).min(max_count).max(1);
+        let call = client.batch(count).source(source.clone()).max_wait(GATHERING).partial();
+        let batch = match call.await {
+            Ok(batch) => batch,
+            Err(error) if left < arguments.count => {
+                ignore_closed_reader(out.flush())?;
+                let written = arguments.count - left;
+                return Err(Failure::no(format!("after {written} of {} IDs: {error}", arguments.count)));
+            }
+            Err(error) => return Err(Failure::no(error)),
+        };
+        left = left.saturating_sub(batch.len() as u64);
+        match write(&batch, arguments.json, out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
     Ok(())
+}
+
+fn write(batch: &Batch, json: bool, out: &mut impl Write) -> io::Result<()> {
+    for id in batch {
+        if json {
+            writeln!(out, "{{\"id\":\"{id}\"}}")?;
+        } else {
+            writeln!(out, "{id}")?;
+        }
+    }
+    Ok(())
+}
+
+/// Digits alone are an index; anything else is a name.
+fn choose(source: &str) -> SourceChoice {
+    source.parse().map_or_else(|_| source.into(), SourceChoice::Index)
+}
+
+/// A reader that has seen enough, such as `head`, is no failure.
+pub(super) fn ignore_closed_reader(written: io::Result<()>) -> Outcome {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit_and_are_above_zero() {
+        assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_duration("1m 30s"), Ok(Duration::from_secs(90)));
+        for text in ["", "5", "0s", "-1s", "soon"] {
+            assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn digits_choose_by_index() {
+        assert_eq!(choose("1"), SourceChoice::Index(1));
+        assert_eq!(choose("orders"), SourceChoice::Name("orders".into()));
+        assert_eq!(choose("65536"), SourceChoice::Name("65536".into()));
+    }
 }

@@ -1,13 +1,79 @@
 //! `snowbank ping`.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::time::Duration;
 
-use super::Outcome;
+use serde::Serialize;
+
+use super::next::{Daemon, converse, ignore_closed_reader};
+use super::{Failure, Outcome};
+use crate::client::Client;
+
+/// The time between two pings.
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank ping`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {}
+pub(super) struct Arguments {
+    #[command(flatten)]
+    daemon: Daemon,
 
-pub(super) fn run(_arguments: &Arguments, _out: &mut impl Write) -> Outcome {
-    Ok(())
+    /// How many times, a second apart.
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+
+    /// Write one JSON object per ping: address, instance, version, protocol and round_trip_us.
+    #[arg(long)]
+    json: bool,
+}
+
+/// One ping's line of JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    instance: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    protocol: u32,
+    round_trip_us: u128,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    converse(async {
+        let client = arguments.daemon.client()?;
+        ping(&client, arguments, out).await
+    })
+}
+
+async fn ping(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let info = client.info().await.map_err(Failure::no)?;
+    for number in 0..arguments.count {
+        if number > 0 {
+            tokio::time::sleep(INTERVAL).await;
+        }
+        let round_trip = client.ping().await.map_err(Failure::no)?;
+        let report = Report {
+            address: arguments.daemon.address.to_string(),
+            instance: info.instance.as_deref(),
+            version: info.version.as_deref(),
+            protocol: info.protocol,
+            round_trip_us: round_trip.as_micros(),
+        };
+        match write(&report, arguments.json, out) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => written?,
+        }
+    }
+    ignore_closed_reader(out.flush())
+}
+
+fn write(report: &Report<'_>, json: bool, out: &mut impl Write) -> io::Result<()> {
+    if json {
+        return writeln!(out, "{}", serde_json::to_string(report)?);
+    }
+    let Report { address, version, protocol, round_trip_us, .. } = report;
+    let version = version.unwrap_or("of unknown version").replace(char::is_control, " ");
+    let round_trip_ms = *round_trip_us as f64 / 1_000.0;
+    writeln!(out, "{address}: snowbank {version}, protocol {protocol}, {round_trip_ms:.3} ms")
 }

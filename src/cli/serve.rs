@@ -1,6 +1,6 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
@@ -36,11 +36,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
         .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
     let place = place_of_state(&settings)?;
-    say_what_was_chosen(&settings, &place, now);
     allow_open_files();
-    let server =
-        Server::start(&settings, tokens, State { directory: place.path(), adopt: arguments.adopt_state })
-            .map_err(Failure::usage)?;
+    let state = State { directory: place.path(), adopt: arguments.adopt_state };
+    let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
+    // Not before: a refusal to start is one line.
+    say_what_was_chosen(&settings, &place, now);
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {
@@ -75,8 +75,11 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
 fn log_to_standard_error() {
     use tracing_subscriber::EnvFilter;
     let filter = EnvFilter::try_from_env("SNOWBANK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_target(false);
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal())
+        .with_target(false);
     // Fails only if the process has a subscriber already, which then gets the events.
     let _ = subscriber.try_init();
 }

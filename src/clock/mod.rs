@@ -57,15 +57,16 @@ pub struct Now {
     pub wall: UnixMicros,
     /// The boot clock at the same moment.
     pub boot: BootMicros,
+    /// Whether the two clocks have jumped against each other since the keeper last looked: the machine may have been
+    /// restored from a snapshot, so nothing is claimed before the keeper has made sure of its ceilings.
+    pub jumped: bool,
 }
 
 impl Now {
     /// What `self` will be after `duration`, if no clock steps meanwhile.
     pub fn after(self, duration: Duration) -> Now {
-        Now {
-            wall: UnixMicros(self.wall.0.saturating_add(micros(duration))),
-            boot: self.boot.after(duration),
-        }
+        let wall = UnixMicros(self.wall.0.saturating_add(micros(duration)));
+        Now { wall, boot: self.boot.after(duration), ..self }
     }
 }
 
@@ -78,6 +79,10 @@ pub struct StepRule {
     pub step_hold: Duration,
 }
 
+/// By how much wall − boot may change between two looks of the keeper. It looks once a second, so a wall clock that stands
+/// still changes it by one second; whatever is more is a step, or a machine that was restored from a snapshot.
+const JUMP: Duration = Duration::from_secs(2);
+
 /// The wall clock as far as the daemon believes it. One for each daemon, read by every shard, written by its keeper.
 ///
 /// A step is measured against ID time carried forward by the boot clock, not against the last wall reading: a wall clock
@@ -87,12 +92,23 @@ pub struct Wall {
     rule: StepRule,
     /// Believed wall − boot, as of the last moment when the wall clock was not behind ID time. Microseconds.
     carried_us: AtomicI64,
+    /// Wall − boot when the keeper last looked, believed or not. Microseconds.
+    seen_us: AtomicI64,
 }
 
 impl Wall {
     /// Starts from a first reading, which is believed, or from an offset remembered from the same boot of the machine.
     pub fn new(rule: StepRule, first: Reading, remembered_offset_us: Option<i64>) -> Self {
-        Wall { rule, carried_us: AtomicI64::new(remembered_offset_us.unwrap_or(first.offset_us())) }
+        Wall {
+            rule,
+            carried_us: AtomicI64::new(remembered_offset_us.unwrap_or(first.offset_us())),
+            seen_us: AtomicI64::new(first.offset_us()),
+        }
+    }
+
+    /// Believed wall − boot, in microseconds: what a start in the same boot of the machine is to remember.
+    pub fn carried_us(&self) -> i64 {
+        self.carried_us.load(Ordering::Relaxed)
     }
 
     /// Judges a reading. Lock-free, and the same answer for the same reading until the keeper observes anew.
@@ -104,7 +120,20 @@ impl Wall {
         } else {
             reading.wall
         };
-        Now { wall, boot: reading.boot }
+        Now { wall, boot: reading.boot, jumped: self.has_jumped(reading) }
+    }
+
+    /// Whether the clocks have jumped against each other since [`note_seen`](Wall::note_seen).
+    #[inline]
+    pub fn has_jumped(&self, reading: Reading) -> bool {
+        // Acquire: who sees the keeper's new offset sees as well what it took away before it stored that.
+        let seen_us = self.seen_us.load(Ordering::Acquire);
+        reading.offset_us().saturating_sub(seen_us).unsigned_abs() > JUMP.as_micros() as u64
+    }
+
+    /// Ends a jump: the keeper calls this with its reading, after it has taken away what a jump makes doubtful.
+    pub fn note_seen(&self, reading: Reading) {
+        self.seen_us.store(reading.offset_us(), Ordering::Release);
     }
 
     #[inline]

@@ -94,7 +94,7 @@ fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
     let ride = Ride::none();
     let now = |after_us, step_us| {
         let reading = later(after_us, step_us);
-        Now { wall: reading.wall, boot: reading.boot }
+        Now { wall: reading.wall, boot: reading.boot, jumped: false }
     };
     assert_eq!(id_time(now(0, 0), &ride, MAX_AHEAD), START.wall, "nothing to ride");
     ride.raise_to(START.wall, START.boot);
@@ -110,7 +110,7 @@ fn the_ride_stands_at_max_ahead() {
     let ride = Ride::none();
     ride.raise_to(START.wall, START.boot);
     let reading = later(0, -15 * SECOND_US);
-    let now = Now { wall: reading.wall, boot: reading.boot };
+    let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
     assert_eq!(id_time(now, &ride, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
     // The wall clock's speed, not the ride's, brings it back: the cap moves with the wall clock.
     assert_eq!(until(now, &ride, MAX_AHEAD, START.wall), Duration::from_secs(5));
@@ -122,7 +122,10 @@ fn a_lower_base_does_not_lower_the_ride() {
     ride.raise_to(START.wall, START.boot);
     ride.raise_to(UnixMicros(0), START.boot);
     let reading = later(0, -SECOND_US);
-    assert_eq!(id_time(Now { wall: reading.wall, boot: reading.boot }, &ride, MAX_AHEAD), START.wall);
+    assert_eq!(
+        id_time(Now { wall: reading.wall, boot: reading.boot, jumped: false }, &ride, MAX_AHEAD),
+        START.wall
+    );
 }
 
 proptest! {
@@ -138,7 +141,7 @@ proptest! {
             ride.raise_to(START.wall, START.boot);
         }
         let reading = later(0, -back_us);
-        let now = Now { wall: reading.wall, boot: reading.boot };
+        let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
         let target = UnixMicros(START.wall.0 + target_us);
         let wait = until(now, &ride, MAX_AHEAD, target);
         prop_assert!(id_time(now.after(wait), &ride, MAX_AHEAD) >= target);
@@ -165,4 +168,17 @@ proptest! {
             let _ = until(now, &ride, MAX_AHEAD, UnixMicros(base));
         }
     }
+}
+
+#[test]
+fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked() {
+    let (wall, _) = watched();
+    for (step_us, jumped) in
+        [(2 * SECOND_US, false), (-2 * SECOND_US, false), (2 * SECOND_US + 1, true), (-3 * SECOND_US, true)]
+    {
+        assert_eq!(wall.believe(later(SECOND_US, step_us)).jumped, jumped, "by {step_us} us");
+    }
+    let restored = later(SECOND_US, 3 * SECOND_US);
+    wall.note_seen(restored);
+    assert!(!wall.believe(restored).jumped);
 }

@@ -93,8 +93,8 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         section: Section::SourceAlone,
         key: "name",
         default: r#""default""#,
-        doc: "The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, and another one \
-              for each source. A file with [[sources]] must name each of them.",
+        doc: "The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not all digits, \
+              and another one for each source. A file with [[sources]] must name each of them.",
         read: |source, value| value.name().map(|name| source.name = name),
     },
     Setting {

@@ -227,7 +227,9 @@ impl<'v> Value<'v> {
     /// The name of a source.
     pub(super) fn name(self) -> Result<String, Refusal> {
         let fits = |name: &&str| {
+            // Digits alone are an index where a client names a source.
             (1..=64).contains(&name.len())
+                && !name.bytes().all(|b| b.is_ascii_digit())
                 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
         };
         self.0
@@ -235,6 +237,6 @@ impl<'v> Value<'v> {
             .as_str()
             .filter(fits)
             .map(str::to_owned)
-            .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -"))
+            .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -, not all digits"))
     }
 }

@@ -50,7 +50,7 @@ struct Connection<F> {
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
     unwritten: Vec<u8>,
-    /// When `unread` was read: waits count from there.
+    /// When `unread` was read, its first byte if it is half a request: waits and `frame_timeout` count from there.
     read_at: BootMicros,
     /// A reply too long to be encoded at once. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
@@ -163,11 +163,13 @@ impl<F: Front> Connection<F> {
             return Poll::Ready(Ok(Turn::End));
         }
         let now = worker.now();
-        if kept == 0 {
-            self.read_at = now.boot;
-        }
+        let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
         let turn = self.take(worker, state, &input[..end]);
+        if kept > 0 && self.unread.len() == end {
+            // Still the half request of before. What a whole one leaves behind has begun with this read.
+            self.read_at = half_began;
+        }
         Poll::Ready(self.end_turn(state, turn, Some(cx)))
     }
 

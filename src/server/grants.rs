@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
-use super::keeper::{self, Kept};
 use crate::ceiling::store::{self, Claimant, DiskStore, Record, StateDir};
 use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place};
-use crate::clock::Now;
+use crate::clock::{Now, Wall};
 use crate::config::SourceSettings;
+use crate::keeper::Kept;
 use crate::layout::{Numbering, Position, Tick};
 use crate::source::{Rules, Source};
 
@@ -29,6 +29,14 @@ pub(super) struct Found {
     records: Vec<Record>,
     owner: Owner,
     here: Place,
+}
+
+/// Sources under their first ceilings.
+pub(super) struct Granted {
+    pub(super) kept: Vec<Kept>,
+    /// The first position of each, by its index.
+    pub(super) starts: Vec<(usize, Position)>,
+    pub(super) store: Box<dyn CeilingStore>,
 }
 
 impl Found {
@@ -72,47 +80,37 @@ impl Found {
         sources: &[SourceSettings],
         numberings: &[Numbering],
         now: Now,
-    ) -> Result<(Vec<Kept>, Box<dyn CeilingStore>), StartError> {
+        wall: &Wall,
+    ) -> Result<Granted, StartError> {
         let claimants: Vec<_> = sources
             .iter()
             .zip(numberings)
-            .map(|(source, numbering)| Claimant {
-                name: &source.name,
-                numbering,
-                max_ahead: source.max_ahead,
-            })
+            .map(|(source, numbering)| Claimant { name: &source.name, numbering, max_ahead: source.max_ahead })
             .collect();
         let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
-        let starts = plan.starts.iter().zip(sources).zip(numberings);
-        let kept: Vec<Kept> = starts
-            .map(|((start, source), numbering)| {
-                let start = start.unwrap_or_else(|| first_start(source, numbering, now));
-                keep(source, numbering.clone(), start, now)
-            })
-            .collect();
+        let first = |(claim, start): (usize, Option<Position>)| {
+            start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
+        };
+        let starts: Vec<(usize, Position)> =
+            plan.starts.into_iter().enumerate().map(first).enumerate().collect();
         let mut store: Box<dyn CeilingStore> = match self.directory {
             None => Box::new(MemoryStore),
             Some(directory) => {
-                let sources =
-                    kept.iter().map(|kept| (kept.source.name(), kept.source.numbering(), kept.seen));
+                let sources = claimants.iter().zip(&starts);
+                let sources = sources.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
                 Box::new(DiskStore::new(directory, sources, plan.retired, &self.owner, &self.here))
             }
         };
-        let raises: Vec<(usize, Position)> = kept
-            .iter()
-            .map(|kept| {
-                let id_time = kept.source.window(now).id_time;
-                keeper::wanted_ceiling(kept, now, id_time, Duration::ZERO).max(kept.seen)
-            })
-            .enumerate()
-            .collect();
+        let mut kept: Vec<Kept> =
+            starts.iter().map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, now)).collect();
+        let ceilings: Vec<(usize, Position)> = kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
         store
-            .raise(&raises, now.wall.0.saturating_sub(now.boot.0))
+            .raise(&ceilings, wall.carried_us())
             .map_err(|error| format!("cannot make the first ceilings durable: {error}"))?;
-        for (kept, (_, ceiling)) in kept.iter().zip(raises) {
-            kept.source.grant().raise(ceiling);
+        for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
+            kept.grant(ceiling);
         }
-        Ok((kept, store))
+        Ok(Granted { kept, starts, store })
     }
 }
 
@@ -142,5 +140,5 @@ fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, now: N
     let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    Kept { source: Arc::new(source), rule, seen: start, used_at: now.boot }
+    Kept::new(Arc::new(source), rule, start, now)
 }

@@ -7,17 +7,18 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
-use super::grants::{Found, State};
-use super::keeper::{Keeper, Reported};
+use super::grants::{Found, Granted, State};
+use super::keeper;
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{WorkerLocks, lock_workers};
-use crate::clock::{self, Now, StepRule, StepWatch, Wall};
+use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
+use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
@@ -56,11 +57,7 @@ impl Server {
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(
-        settings: &Settings,
-        tokens: Option<Tokens>,
-        state: State<'_>,
-    ) -> Result<Server, StartError> {
+    pub fn start(settings: &Settings, tokens: Option<Tokens>, state: State<'_>) -> Result<Server, StartError> {
         let found = Found::open(state)?;
         let numberings = number(&settings.sources)?;
         let locks = lock_all(settings, &numberings)?;
@@ -68,13 +65,12 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-        let (kept, mut store) = found.grant(&settings.sources, &numberings, now)?;
-        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(&kept.source)).collect();
+        let Granted { kept, starts, mut store } = found.grant(&settings.sources, &numberings, now, &wall)?;
+        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
         let info_json = describe(settings, &sources)?;
         let shards = make_shards(settings, &sources, now);
         let listeners = listen_all(settings).inspect_err(|_| {
-            // Nothing was handed out: the next start need not go on above what was granted. If this fails, it does.
-            let starts: Vec<_> = kept.iter().map(|kept| kept.seen).enumerate().collect();
+            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
 
@@ -84,18 +80,10 @@ impl Server {
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
-        let keeper = Keeper {
-            sources: kept,
-            store,
-            watch: StepWatch::new(&wall, reading),
-            wall: Arc::clone(&wall),
-            bells: Arc::clone(&bells),
-            started: now.boot,
-            stopping: Arc::new(AtomicBool::new(false)),
-            reported: Reported::default(),
-        };
+        let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
-        let common = Arc::new(Common { facts, limits, wall, sources, bells });
+        let all_drained = Barrier::new(shards.len());
+        let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
         Ok(Server { listeners, common, shards, keeper, max_connections, _locks: locks })
     }
@@ -113,8 +101,12 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Server { listeners, common, shards, keeper, max_connections, _locks } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let stopping = Arc::clone(&keeper.stopping);
-        let keeper = thread::Builder::new().name(String::from("keeper")).spawn(move || keeper.run())?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let keep = {
+            let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
+            move || keeper::run(keeper, &bells, &stopping)
+        };
+        let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
 
         let (stop_shards, stopped) = watch::channel(false);
@@ -139,7 +131,9 @@ impl Server {
         stopping.store(true, Ordering::Release);
         keeper.thread().unpark();
         let mut keeper = keeper.join().map_err(|_| io::Error::other("the keeper's thread failed"))?;
-        keeper.seal_and_trim();
+        if let Err(error) = keeper.seal_and_trim() {
+            tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+        }
         failed.map_or(Ok(()), Err)
     }
 }

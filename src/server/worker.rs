@@ -9,7 +9,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 
 use super::accept::Admitted;
@@ -34,6 +34,8 @@ pub(super) struct Common {
     pub(super) wall: Arc<Wall>,
     pub(super) sources: Vec<Arc<Source>>,
     pub(super) bells: Arc<Bells>,
+    /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
+    pub(super) all_drained: Barrier,
 }
 
 /// How threads wake each other when something that is waited for has happened.
@@ -242,7 +244,7 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
     });
 }
 
-/// Answers what has arrived, within the drain timeout.
+/// Answers what has arrived on this shard and on the others, within the drain timeout.
 async fn drain(worker: &Worker) {
     worker.draining.set(true);
     worker.state.borrow_mut().wakers.wake_all();
@@ -251,9 +253,11 @@ async fn drain(worker: &Worker) {
         while worker.undrained.get() > 0 {
             worker.drained.notified().await;
         }
+        worker.common.all_drained.wait().await;
     };
-    if tokio::time::timeout(timeout, all_drained).await.is_err() {
-        let left = worker.undrained.get();
+    let in_time = tokio::time::timeout(timeout, all_drained).await.is_ok();
+    let left = worker.undrained.get();
+    if !in_time && left > 0 {
         tracing::warn!(
             shard = worker.index,
             left,

@@ -99,6 +99,7 @@ impl Lane {
         match window.bound {
             // Whatever was claimed ahead is now further ahead of the clock than it may be.
             Bound::Standing(_) | Bound::Sealed => self.drop_blocks(),
+            _ if self.now.jumped => self.drop_blocks(),
             Bound::Clock | Bound::Ceiling | Bound::Ended if self.current.position < window.floor => {
                 self.current.count = 0;
             }

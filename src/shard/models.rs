@@ -14,7 +14,7 @@ use crate::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 use crate::source::line::{Signals, Wish};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 
-const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0) };
+const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
 /// Four IDs in a tick of 1 ms, of which `ticks` are at hand.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {

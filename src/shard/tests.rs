@@ -10,7 +10,8 @@ use crate::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
 
 const SECOND_US: i64 = 1_000_000;
-const START: Now = Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
+const START: Now =
+    Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
 const RULES: Rules = Rules {
     burst_window: Duration::from_millis(10),
     max_ahead: Duration::from_secs(10),
@@ -219,6 +220,19 @@ fn what_waited_is_handed_out_above_and_in_order() {
     assert_eq!(ids(&waited), 10);
     let next = take(&mut shard, now, 1).expect("there is room");
     assert!(next[0].first > waited[0].last(), "what was claimed ahead is lower, and dropped");
+}
+
+#[test]
+fn nothing_is_handed_out_after_a_jump_until_the_keeper_has_looked() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now_us = warm_up(&mut shard, 0);
+    let jumped = Now { jumped: true, ..after_us(now_us) };
+    assert_eq!(take(&mut shard, jumped, 1), Err(1));
+    let cursor = source.cursor().expect("not sealed");
+    let runs = take(&mut shard, after_us(now_us), 1).expect("the keeper has looked");
+    let position = source.numbering().position_of(runs[0].first).expect("an ID of this source");
+    assert!(position >= cursor, "what was claimed before the jump is dropped");
 }
 
 proptest! {

@@ -211,9 +211,25 @@ impl Source {
         (cursor != SEALED).then_some(Position(cursor))
     }
 
+    /// The ID clock: never below the tick of the last position claimed.
+    pub fn id_time(&self, now: Now) -> UnixMicros {
+        let by_clock = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
+        by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
+    }
+
     /// What can be claimed now.
     #[inline]
     pub fn window(&self, now: Now) -> Window {
+        if now.jumped {
+            return Window {
+                floor: Position(0),
+                edge: Position(0),
+                bound: Bound::Ceiling,
+                id_time: now.wall,
+                now,
+            };
+        }
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         let by_clock = self.edge_at(id_time);
         if self.cursor.load(Ordering::Relaxed) > by_clock.0 {

@@ -9,7 +9,8 @@ use crate::layout::{Layout, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.
-const START: Now = Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
+const START: Now =
+    Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
 const TWITTER: &str = "twitter";
 /// Ten IDs in a millisecond.
 const SCARCE: &str = "time:41,worker:5,sequence:=10";

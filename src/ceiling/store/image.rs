@@ -136,3 +136,91 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
     bytes.copy_within(primary..primary + SLOT_BYTES, other);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic;
+
+    use super::*;
+    use crate::ceiling::store::file::{self, StateFile};
+    use crate::ceiling::{Owner, Place};
+    use crate::layout::{Layout, Numbering, Position, Tick};
+
+    /// The bytes of a state file with records of two sources, raised often enough that pages were used again.
+    fn state_file() -> (Vec<u8>, Vec<Record>) {
+        let directory = tempfile::tempdir().unwrap();
+        let numberings = ["twitter", "clearing"].map(|layout| {
+            Numbering::new(Layout::resolve(layout).unwrap(), "1-3".parse().unwrap()).unwrap()
+        });
+        let at = |tick| -> Vec<Record> {
+            let record = |numbering: &Numbering| {
+                let ceiling = Position(numbering.first_of(Tick(tick)).0 + 7);
+                Record::new("orders", numbering, ceiling, &Owner::new(), &Place::here())
+            };
+            numberings.iter().map(record).collect()
+        };
+        let mut records = at(1_000_000);
+        let file = StateFile::create(directory.path(), &records.iter().collect::<Vec<_>>(), &mut |_| {}).unwrap();
+        for tick in 1_000_001..1_000_020 {
+            records = at(tick);
+            file.replace(&records.iter().collect::<Vec<_>>()).unwrap();
+        }
+        drop(file);
+        records.sort_by_key(Record::key);
+        (file::read(directory.path()).unwrap().unwrap(), records)
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let (bytes, written) = state_file();
+        assert_eq!(records(bytes).unwrap(), written);
+    }
+
+    /// The one thing that damage must never do is to go unnoticed: not as other records, not as a panic.
+    fn check_damaged(damaged: Vec<u8>, written: &[Record], what: &str) -> bool {
+        let outcome = panic::catch_unwind(|| records(damaged)).unwrap_or_else(|_| panic!("a panic after {what}"));
+        match outcome {
+            Ok(read) => assert_eq!(read, written, "after {what}"),
+            Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
+        }
+        outcome.is_err()
+    }
+
+    #[test]
+    fn damage_of_any_byte_is_noticed_or_without_effect() {
+        let (bytes, written) = state_file();
+        let mut refused = 0;
+        let used = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+        let mut rng = fastrand::Rng::with_seed(5);
+        let header = 0..400;
+        for at in header.chain((0..2_000).map(|_| rng.usize(..=used))) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << rng.u8(..8);
+            refused += usize::from(check_damaged(damaged, &written, &format!("a changed bit at {at}")));
+        }
+        assert!(refused > 100, "{refused} refused");
+    }
+
+    #[test]
+    fn overwritten_pages_and_lost_tails_are_noticed() {
+        let (bytes, written) = state_file();
+        let mut rng = fastrand::Rng::with_seed(9);
+        for page in 0..bytes.len() / PAGE_BYTES {
+            for fill in [0, 0xFF, rng.u8(..)] {
+                let mut damaged = bytes.clone();
+                damaged[page * PAGE_BYTES..][..PAGE_BYTES].fill(fill);
+                check_damaged(damaged, &written, &format!("page {page} filled with {fill}"));
+            }
+            let mut damaged = bytes.clone();
+            rng.fill(&mut damaged[page * PAGE_BYTES..][..PAGE_BYTES]);
+            check_damaged(damaged, &written, &format!("noise in page {page}"));
+            for cut in [0, 1, 100, PAGE_BYTES - 1] {
+                let left = bytes[..page * PAGE_BYTES + cut].to_vec();
+                check_damaged(left, &written, &format!("a cut at page {page} and {cut}"));
+            }
+        }
+        for text in ["", "x", "not a state file, but longer than a header of one would be"] {
+            assert!(check_damaged(text.into(), &written, text));
+        }
+    }
+}

@@ -101,7 +101,7 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
         ),
         (
             "[[sources]]\nname = \"A\"",
-            "2: sources[0].name: found \"A\", allowed: 1 to 64 of the characters a-z 0-9 . _ -",
+            "2: sources[0].name: found \"A\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
         ),
         (
             "\n[[sources]]\nhorizon = \"2s\"",

@@ -1,0 +1,115 @@
+//! A call for a batch, before it is awaited.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Client;
+use super::batch::Batch;
+use super::call::{Call, Deadline};
+use super::error::Error;
+use super::options::SourceChoice;
+use crate::protocol::{Next, Wait};
+
+/// A call for a batch of IDs: refine it, then await it.
+///
+/// # Errors
+/// Awaiting it gives an [`Error`]; `bad_count` where the count is 0 or above the daemon's `max_count`, which
+/// [`Client::info`] tells.
+#[derive(Debug, Clone)]
+#[must_use = "a call does nothing unless it is awaited"]
+pub struct BatchCall<'a> {
+    client: &'a Client,
+    count: u32,
+    source: SourceChoice,
+    max_wait: Option<Duration>,
+    explicit: bool,
+    partial: bool,
+    timeout: Duration,
+}
+
+impl<'a> BatchCall<'a> {
+    pub(super) fn new(client: &'a Client, count: u32) -> Self {
+        Self {
+            client,
+            count,
+            source: SourceChoice::Index(0),
+            max_wait: None,
+            explicit: false,
+            partial: false,
+            timeout: client.shared.options.timeout,
+        }
+    }
+
+    /// Draws from this source, by name or index, not from the default one.
+    pub fn source(mut self, source: impl Into<SourceChoice>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    /// How long the daemon may wait for IDs that its layout does not allow yet, at most this call's deadline. Without
+    /// it the daemon's own default holds (1 s, or two ticks if longer). Zero: answer from what is there.
+    pub fn max_wait(mut self, limit: Duration) -> Self {
+        self.max_wait = Some(limit);
+        self
+    }
+
+    /// Takes fewer IDs, at least one, rather than none if the wait ends first.
+    pub fn partial(mut self) -> Self {
+        self.partial = true;
+        self
+    }
+
+    /// Has the daemon send every ID, not runs of them. The batch is the same; this is for testing.
+    pub fn explicit(mut self) -> Self {
+        self.explicit = true;
+        self
+    }
+
+    /// This call's own deadline, in place of [`ClientOptions::timeout`](super::ClientOptions::timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    async fn send(self) -> Result<Batch, Error> {
+        let (index, name) = match self.source {
+            SourceChoice::Index(index) => (index, None),
+            SourceChoice::Name(name) => (0, Some(name)),
+        };
+        let wait = self.max_wait.map_or(Wait::DEFAULT, |limit| Wait::at_most(limit.min(self.timeout)));
+        let next =
+            Next { count: self.count, source: index, wait, explicit: self.explicit, partial: self.partial };
+        let deadline = Deadline::after(self.timeout);
+        self.client.next(&deadline, next, name).await
+    }
+}
+
+impl Client {
+    /// IDs of the source of that name, or of `next.source` without one.
+    pub(super) async fn next(
+        &self,
+        deadline: &Deadline,
+        next: Next,
+        source: Option<Arc<str>>,
+    ) -> Result<Batch, Error> {
+        let ids = |reply| Call::Ids { next, source: source.clone(), reply };
+        match self.call(deadline, ids).await {
+            // The daemon may have gained the source since it was greeted; INFO tells the connection, too.
+            Err(Error::NoSuchSource { .. }) => {
+                self.call(deadline, |reply| Call::Info { reply }).await?;
+                self.call(deadline, ids).await
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+impl<'a> IntoFuture for BatchCall<'a> {
+    type Output = Result<Batch, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send + 'a>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.send())
+    }
+}

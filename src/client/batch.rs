@@ -1,0 +1,161 @@
+//! The IDs of one reply.
+
+use std::sync::Arc;
+
+use crate::layout::Run;
+use crate::protocol::collect::Collected;
+
+/// IDs that nobody else has, strictly increasing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    collected: Collected,
+    count: usize,
+    endpoint: Arc<str>,
+}
+
+impl Batch {
+    pub(super) fn new(collected: Collected, endpoint: Arc<str>) -> Self {
+        let count = match &collected {
+            Collected::Runs(runs) => runs.iter().map(|run| run.count as usize).sum(),
+            Collected::List(ids) => ids.len(),
+        };
+        Self { collected, count, endpoint }
+    }
+
+    /// How many IDs; at least one.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there are none, which no daemon's reply says.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The endpoint of the daemon that handed them out.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+
+    /// The IDs, in increasing order.
+    #[must_use]
+    pub fn iter(&self) -> BatchIter<'_> {
+        BatchIter { runs: self.runs(), run: None, left: self.count }
+    }
+
+    /// The IDs as runs, in increasing order: `first`, `first + stride`, … A batch that came one by one has a run for
+    /// each.
+    #[must_use]
+    pub fn runs(&self) -> Runs<'_> {
+        Runs { collected: &self.collected, index: 0 }
+    }
+
+    /// The highest ID.
+    pub(super) fn last(&self) -> Option<u64> {
+        match &self.collected {
+            Collected::Runs(runs) => runs.last().map(|run| run.last()),
+            Collected::List(ids) => ids.last().copied(),
+        }
+    }
+
+    /// The run at `index`; `None` after the last one.
+    #[inline]
+    pub(super) fn run(&self, index: usize) -> Option<Run> {
+        run_of(&self.collected, index)
+    }
+
+    pub(super) fn endpoint_name(&self) -> &Arc<str> {
+        &self.endpoint
+    }
+}
+
+#[inline]
+fn run_of(collected: &Collected, index: usize) -> Option<Run> {
+    match collected {
+        Collected::Runs(runs) => runs.get(index).copied(),
+        Collected::List(ids) => ids.get(index).map(|&first| Run { first, count: 1, stride: 1 }),
+    }
+}
+
+impl<'a> IntoIterator for &'a Batch {
+    type Item = u64;
+    type IntoIter = BatchIter<'a>;
+
+    fn into_iter(self) -> BatchIter<'a> {
+        self.iter()
+    }
+}
+
+/// The runs of a [`Batch`].
+#[derive(Debug, Clone)]
+pub struct Runs<'a> {
+    collected: &'a Collected,
+    index: usize,
+}
+
+impl Iterator for Runs<'_> {
+    type Item = Run;
+
+    fn next(&mut self) -> Option<Run> {
+        let run = run_of(self.collected, self.index)?;
+        self.index += 1;
+        Some(run)
+    }
+}
+
+/// The IDs of a [`Batch`].
+#[derive(Debug, Clone)]
+pub struct BatchIter<'a> {
+    runs: Runs<'a>,
+    /// What is left of the run begun: at least one ID.
+    run: Option<Run>,
+    left: usize,
+}
+
+impl Iterator for BatchIter<'_> {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        let run = match self.run.take() {
+            Some(run) => run,
+            None => self.runs.next()?,
+        };
+        self.left -= 1;
+        if run.count > 1 {
+            self.run = Some(Run { first: run.first + run.stride, count: run.count - 1, stride: run.stride });
+        }
+        Some(run.first)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for BatchIter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_and_lists_iterate_alike() {
+        let runs = vec![
+            Run { first: u64::MAX - 402, count: 3, stride: 100 },
+            Run { first: u64::MAX, count: 1, stride: u64::MAX },
+        ];
+        let batch = Batch::new(Collected::Runs(runs.clone()), "a".into());
+        let ids: Vec<u64> = batch.iter().collect();
+        assert_eq!(ids, [u64::MAX - 402, u64::MAX - 302, u64::MAX - 202, u64::MAX]);
+        assert_eq!((batch.len(), batch.iter().len(), batch.last()), (4, 4, Some(u64::MAX)));
+        assert_eq!(batch.runs().collect::<Vec<_>>(), runs);
+
+        let list = Batch::new(Collected::List(ids.clone()), "a".into());
+        assert_eq!(list.iter().collect::<Vec<_>>(), ids);
+        assert_eq!((list.len(), list.last(), list.runs().count()), (4, Some(u64::MAX), 4));
+    }
+}

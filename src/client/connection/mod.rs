@@ -1,0 +1,372 @@
+//! One connection: greeting, pipelining, and matching replies to calls.
+//!
+//! Replies come in the order of the requests, so the calls in flight are a queue; the tag only shows that both sides
+//! count alike. A caller that gave up leaves its entry in that queue, and its reply is read and let go: the ones behind
+//! it stay matched. Anything that does not fit ends the connection, because what follows could belong to anyone.
+
+mod greeting;
+mod in_flight;
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, timeout};
+
+use in_flight::{InFlight, PartialReply};
+
+use super::batch::Batch;
+use super::call::Call;
+use super::endpoint::Streams;
+use super::error::{Error, Refusal, moves_on};
+use super::queue::Queue;
+use super::shared::Shared;
+use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
+use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
+use crate::protocol::{Info, Parsed, request};
+
+/// How many requests are sent ahead of their replies. A daemon answers whatever it has read in one turn; more than fill
+/// one of its turns would only wait there.
+const MAX_IN_FLIGHT: usize = 1_024;
+
+/// Free space that a read is offered. A reply frame of any size is put together from several reads.
+const READ_SIZE: usize = 16 << 10;
+
+/// How long a daemon waits for IDs unless told (its `default_wait`), as far as a client can know.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+
+/// The tag of frames that answer no request, and of the greeting; calls count from 1.
+const GREETING_TAG: u16 = 0;
+
+/// Why a connection is over.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Every handle is gone: nobody is left to ask.
+    Abandoned,
+    /// The endpoint failed.
+    Failed(Error),
+    /// The daemon serves nobody for now; leave it alone for that long.
+    Resting { error: Error, retry_after: Option<Duration> },
+}
+
+/// A connection that has been greeted.
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    endpoint: Arc<str>,
+    streams: Streams,
+    input: BytesMut,
+    output: BytesMut,
+    /// Scratch that requests are encoded into.
+    scratch: Vec<u8>,
+    in_flight: VecDeque<InFlight>,
+    last_tag: u16,
+    /// The daemon's sources by name, as its latest INFO had them.
+    sources: HashMap<String, u16>,
+    /// Goes off no later than the oldest request in flight counts as stalled; idle while nothing is in flight.
+    stall: Pin<Box<Sleep>>,
+    stall_armed: bool,
+    has_answered: bool,
+}
+
+impl Connection {
+    /// Serves calls until the connection ends, and leaves none unanswered then.
+    pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
+        let end = self.exchange(queue).await;
+        let reason = match &end {
+            End::Abandoned => "the client was dropped".into(),
+            End::Failed(error) | End::Resting { error, .. } => match error {
+                Error::Lost { reason, .. } => reason.clone(),
+                error => error.to_string().into(),
+            },
+        };
+        for call in self.in_flight.drain(..) {
+            call.reply.fail(Error::Lost { endpoint: self.endpoint.clone(), reason: Arc::clone(&reason) });
+        }
+        end
+    }
+
+    async fn exchange(&mut self, queue: &mut Queue) -> End {
+        // The greeting's last read may have brought more.
+        if let Err(end) = self.take_replies() {
+            return end;
+        }
+        loop {
+            self.input.reserve(READ_SIZE);
+            tokio::select! {
+                biased;
+                read = self.streams.reader.read_buf(&mut self.input) => {
+                    let taken = match read {
+                        Ok(0) => Err(End::Failed(self.lost(&closed()))),
+                        Ok(_) => self.take_replies(),
+                        Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
+                    };
+                    if let Err(end) = taken {
+                        return end;
+                    }
+                }
+                written = self.streams.writer.write_buf(&mut self.output), if !self.output.is_empty() => {
+                    // What the daemon said before it closed counts more than the failed write: read on to its end.
+                    if written.is_err() {
+                        return self.read_to_the_end().await;
+                    }
+                }
+                call = queue.next(), if self.in_flight.len() < MAX_IN_FLIGHT => {
+                    let Some(call) = call else {
+                        return End::Abandoned;
+                    };
+                    self.send(call);
+                    while self.in_flight.len() < MAX_IN_FLIGHT && let Some(call) = queue.try_next() {
+                        self.send(call);
+                    }
+                }
+                () = self.stall.as_mut(), if self.stall_armed => {
+                    if let Some(end) = self.check_stall() {
+                        return end;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether it has answered any call but its greeting.
+    pub(super) fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// Takes what arrives from a daemon that no longer reads.
+    async fn read_to_the_end(&mut self) -> End {
+        loop {
+            self.input.reserve(READ_SIZE);
+            let limit = self.shared.options.answer_timeout;
+            match timeout(limit, self.streams.reader.read_buf(&mut self.input)).await {
+                Ok(Ok(size)) if size > 0 => {
+                    if let Err(end) = self.take_replies() {
+                        return end;
+                    }
+                }
+                _ => return End::Failed(self.lost(&closed())),
+            }
+        }
+    }
+
+    /// Encodes a call and puts it in flight, unless its caller has given up.
+    fn send(&mut self, call: Call) {
+        if call.is_abandoned() {
+            return;
+        }
+        // Calls count 1 to 65535 and again; far fewer are in flight.
+        self.last_tag = self.last_tag.checked_add(1).unwrap_or(1);
+        let tag = self.last_tag;
+        self.scratch.clear();
+        let (reply, wait) = match call {
+            Call::Ids { mut next, source, reply } => {
+                if let Some(name) = source {
+                    match self.sources.get(&*name) {
+                        Some(index) => next.source = *index,
+                        None => return drop(reply.send(Err(self.no_such_source(name)))),
+                    }
+                }
+                request::encode_next(&mut self.scratch, tag, &next);
+                let wait = next.wait.limit().unwrap_or(DEFAULT_WAIT);
+                (PartialReply::Ids(IdCollector::new(next), reply), wait)
+            }
+            Call::Info { reply } => {
+                request::encode_info(&mut self.scratch, tag);
+                (PartialReply::Info(InfoCollector::default(), reply), Duration::ZERO)
+            }
+            Call::Ping { reply } => {
+                // An empty body always fits.
+                let _ = request::encode_ping(&mut self.scratch, tag, &[]);
+                (PartialReply::Pong(reply), Duration::ZERO)
+            }
+        };
+        self.output.extend_from_slice(&self.scratch);
+        let now = Instant::now();
+        let entry = InFlight { tag, reply, sent_at: now, wait, progress_at: now, begun: false };
+        if !self.stall_armed {
+            self.stall.as_mut().reset(entry.stalls_at(self.shared.options.answer_timeout));
+            self.stall_armed = true;
+        }
+        self.in_flight.push_back(entry);
+    }
+
+    /// Hands every whole frame at hand to the call that it answers.
+    fn take_replies(&mut self) -> Result<(), End> {
+        loop {
+            let (frame, tag, consumed) = match reply::parse(&self.input) {
+                Parsed::Incomplete => return Ok(()),
+                Parsed::BadLength(length) => return Err(self.fail_front(&bad_length(length))),
+                Parsed::Frame { content: Err(fault), .. } => return Err(self.fail_front(&fault)),
+                Parsed::Frame { content: Ok(frame), tag, consumed } => (frame, tag, consumed),
+            };
+            if let (Frame::Error(error), GREETING_TAG) = (&frame, tag) {
+                let error = self.refused(error);
+                return Err(self.end_with(error));
+            }
+            let Some(front) = self.in_flight.front_mut() else {
+                return Err(self.fail_front(&"a frame that answers no request"));
+            };
+            if tag != front.tag {
+                let expected = front.tag;
+                return Err(self.fail_front(&wrong_tag(tag, expected)));
+            }
+            let answered = match &frame {
+                Frame::Error(_) if front.begun => Err(BadReply::Kind),
+                Frame::Error(error) => Ok(Some(Err(Refusal::new(&self.endpoint, error)))),
+                frame => front.take(frame).map(|progress| (progress == Progress::Done).then_some(Ok(()))),
+            };
+            self.input.advance(consumed);
+            match answered {
+                Ok(None) => {}
+                Ok(Some(Ok(()))) => self.finish_front()?,
+                Ok(Some(Err(refusal))) => self.refuse_front(refusal)?,
+                Err(bad) => return Err(self.fail_front(&bad)),
+            }
+        }
+    }
+
+    /// Answers the oldest call, whose reply is complete.
+    fn finish_front(&mut self) -> Result<(), End> {
+        let Some(front) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
+        self.has_answered = true;
+        // A caller that gave up needs no answer.
+        match front.reply {
+            PartialReply::Ids(ids, reply) => {
+                drop(reply.send(Ok(Batch::new(ids.finish(), self.endpoint.clone()))));
+            }
+            PartialReply::Pong(reply) => drop(reply.send(Ok(front.sent_at.elapsed()))),
+            PartialReply::Info(json, reply) => match json.finish() {
+                Ok(info) => {
+                    self.learn(&info);
+                    drop(reply.send(Ok(info)));
+                }
+                Err(bad) => {
+                    let error = self.broken(&bad);
+                    drop(reply.send(Err(error.clone())));
+                    return Err(End::Failed(error));
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// Answers the oldest call with the daemon's refusal, which may also end the connection.
+    fn refuse_front(&mut self, refusal: Refusal) -> Result<(), End> {
+        let error = Error::Refused(Arc::new(refusal));
+        if let Some(front) = self.in_flight.pop_front() {
+            front.reply.fail(error.clone());
+        }
+        let ends = match error.code() {
+            // Alone, a daemon whose clock or ceiling fails is worth keeping: there is no better one.
+            Some(code) => code.closes() || moves_on(code) && self.shared.options.endpoints.len() > 1,
+            None => false,
+        };
+        if ends { Err(self.end_with(error)) } else { Ok(()) }
+    }
+
+    /// Blames the daemon for what it sent, before the caller that it was meant for.
+    fn fail_front(&mut self, what: &dyn std::fmt::Display) -> End {
+        let error = self.broken(what);
+        if let Some(front) = self.in_flight.pop_front() {
+            front.reply.fail(error.clone());
+        }
+        End::Failed(error)
+    }
+
+    fn end_with(&self, error: Error) -> End {
+        match error.code() {
+            Some(code) if moves_on(code) => {
+                let retry_after = error.retry_after();
+                End::Resting { error, retry_after }
+            }
+            _ => End::Failed(error),
+        }
+    }
+
+    /// The alarm may be early, because it is not moved for every reply: then it is set again.
+    fn check_stall(&mut self) -> Option<End> {
+        let limit = self.shared.options.answer_timeout;
+        let Some(front) = self.in_flight.front() else {
+            self.stall_armed = false;
+            return None;
+        };
+        let stalls_at = front.stalls_at(limit);
+        if stalls_at <= Instant::now() {
+            return Some(End::Failed(
+                self.lost(&format!("it did not answer within {:?}", front.wait + limit)),
+            ));
+        }
+        self.stall.as_mut().reset(stalls_at);
+        None
+    }
+
+    fn learn(&mut self, info: &Info) {
+        self.sources = info.sources.iter().map(|source| (source.name.clone(), source.index)).collect();
+    }
+
+    fn no_such_source(&self, name: Arc<str>) -> Error {
+        const SHOWN: usize = 20;
+        let mut known: Vec<&str> = self.sources.keys().map(String::as_str).collect();
+        known.sort_unstable();
+        known.truncate(SHOWN);
+        let more = if self.sources.len() > SHOWN { ", …" } else { "" };
+        let known = format!("{}{more}", known.join(", ").replace(char::is_control, " "));
+        Error::NoSuchSource { endpoint: self.endpoint.clone(), name, known: known.into() }
+    }
+
+    fn refused(&self, error: &ErrorReply<'_>) -> Error {
+        Error::Refused(Arc::new(Refusal::new(&self.endpoint, error)))
+    }
+
+    fn lost(&self, reason: &str) -> Error {
+        Error::Lost { endpoint: self.endpoint.clone(), reason: reason.into() }
+    }
+
+    fn broken(&self, reason: &dyn std::fmt::Display) -> Error {
+        Error::Protocol { endpoint: self.endpoint.clone(), reason: reason.to_string().into() }
+    }
+}
+
+fn closed() -> String {
+    "closed by the daemon".to_owned()
+}
+
+fn bad_length(length: u32) -> String {
+    format!(
+        "a frame with a length of {length}; {} to {} are allowed",
+        crate::protocol::MIN_LENGTH,
+        crate::protocol::MAX_REPLY_LENGTH
+    )
+}
+
+fn wrong_tag(found: u16, expected: u16) -> String {
+    format!("a reply with tag {found} where {expected} is due")
+}
+
+/// What the operating system said, without Rust's "(os error 111)".
+fn describe(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error") {
+        Some((words, _)) => words.to_owned(),
+        None => text,
+    }
+}
+
+/// Whether an error met while connecting would meet every call that waits: no other try helps.
+pub(super) fn is_final(error: &Error) -> bool {
+    match error {
+        Error::Refused(_) => !error.code().is_some_and(moves_on),
+        Error::Protocol { .. } | Error::BadOption(_) => true,
+        _ => false,
+    }
+}
+
+const _: () = assert!(
+    MAX_IN_FLIGHT < u16::MAX as usize,
+    "tags in flight differ, so that a lost or doubled reply shows as a wrong tag"
+);

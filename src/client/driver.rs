@@ -1,0 +1,119 @@
+//! The task behind a client's handles: which daemon to be connected to, and when to try the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::{Connection, End, is_final};
+use super::error::Error;
+use super::queue::{Abandoned, Queue};
+use super::shared::Shared;
+
+/// What is known of an endpoint.
+#[derive(Debug, Clone, Copy)]
+struct Health {
+    /// Failures since it last served.
+    failures: u32,
+    /// When it may be tried again.
+    not_before: Instant,
+}
+
+/// Connects when somebody asks, stays with a daemon while it serves, and moves on when it does not. It ends with the
+/// last handle.
+pub(super) struct Driver {
+    shared: Arc<Shared>,
+    queue: Queue,
+    health: Vec<Health>,
+    /// The endpoint to prefer.
+    current: usize,
+    /// Connections that failed since one was made.
+    failed_in_a_row: usize,
+}
+
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>, queue: Queue) -> Self {
+        let fresh = Health { failures: 0, not_before: Instant::now() };
+        let health = vec![fresh; shared.names.len()];
+        Self { shared, queue, health, current: 0, failed_in_a_row: 0 }
+    }
+
+    pub(super) async fn run(mut self) {
+        // `Abandoned` is the good end: nobody holds the client any more.
+        let Abandoned = loop {
+            match self.step().await {
+                Ok(()) => {}
+                Err(abandoned) => break abandoned,
+            }
+        };
+    }
+
+    /// One connection, from the first call that needs it to its end. There is none while nobody asks.
+    async fn step(&mut self) -> Result<(), Abandoned> {
+        self.queue.wait_for_work().await?;
+        let index = self.pick();
+        let (shared, not_before) = (Arc::clone(&self.shared), self.health[index].not_before);
+        let attempt = async move {
+            sleep_until(not_before).await;
+            Connection::open(shared, index).await
+        };
+        let mut connection = match self.queue.meanwhile(attempt).await? {
+            Ok(connection) => connection,
+            Err(error) => {
+                self.failed_to_connect(index, error);
+                return Ok(());
+            }
+        };
+        self.shared.set_last_failure(None);
+        self.failed_in_a_row = 0;
+        self.current = index;
+        let end = connection.serve(&mut self.queue).await;
+        // One that greets and then fails whatever it is asked would otherwise be tried again and again at once.
+        if connection.has_answered() {
+            self.health[index].failures = 0;
+        }
+        match end {
+            End::Abandoned => return Err(Abandoned),
+            End::Failed(error) => {
+                self.rest(index, None);
+                self.shared.set_last_failure(Some(error));
+            }
+            End::Resting { error, retry_after } => {
+                self.rest(index, retry_after);
+                self.shared.set_last_failure(Some(error));
+            }
+        }
+        Ok(())
+    }
+
+    /// The endpoint that may be tried first; of several, the current one or the next in the circle.
+    fn pick(&self) -> usize {
+        let now = Instant::now();
+        let count = self.health.len();
+        (0..count)
+            .map(|step| (self.current + step) % count)
+            .min_by_key(|index| self.health[*index].not_before.max(now))
+            .unwrap_or_default()
+    }
+
+    /// Leaves an endpoint alone for its back-off, or for as long as it asked to be, `max_backoff` at most: it may be
+    /// restarted before that.
+    fn rest(&mut self, index: usize, asked: Option<Duration>) {
+        let health = &mut self.health[index];
+        health.failures = health.failures.saturating_add(1);
+        let backoff = self.shared.backoff(health.failures);
+        let asked = asked.unwrap_or_default().min(self.shared.options.max_backoff);
+        health.not_before = Instant::now() + asked + backoff;
+    }
+
+    fn failed_to_connect(&mut self, index: usize, error: Error) {
+        self.rest(index, error.retry_after());
+        self.failed_in_a_row += 1;
+        let all_failed = self.failed_in_a_row >= self.health.len();
+        if is_final(&error) || self.shared.options.fail_fast && all_failed {
+            self.failed_in_a_row = 0;
+            self.queue.fail_all(&error);
+        }
+        self.shared.set_last_failure(Some(error));
+    }
+}

@@ -1,0 +1,67 @@
+//! How a buffer of IDs is kept.
+
+use std::time::Duration;
+
+use crate::client::{Error, SourceChoice};
+
+/// How [`Ids`](super::Ids) keeps its buffer.
+#[derive(Debug, Clone)]
+pub struct IdsOptions {
+    pub(super) source: SourceChoice,
+    pub(super) max_batch: u32,
+    pub(super) max_age: Duration,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Default for IdsOptions {
+    /// The default source, batches of up to 10,000, nothing older than a second.
+    fn default() -> Self {
+        Self {
+            source: SourceChoice::Index(0),
+            max_batch: 10_000,
+            max_age: Duration::from_secs(1),
+            timeout: None,
+        }
+    }
+}
+
+impl IdsOptions {
+    /// Draws from this source, by name or index.
+    #[must_use]
+    pub fn source(mut self, source: impl Into<SourceChoice>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    /// The most IDs that are fetched at once (10,000). Fetches start small and follow the demand up to this. At most two
+    /// batches are kept.
+    #[must_use]
+    pub fn max_batch(mut self, count: u32) -> Self {
+        self.max_batch = count;
+        self
+    }
+
+    /// How long an ID may stay in the buffer (1 s); see [`Ids`](super::Ids) for what is guaranteed.
+    #[must_use]
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = age;
+        self
+    }
+
+    /// The deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty buffer: the client's own unless given here.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        if self.max_batch == 0 {
+            return Err(Error::BadOption("max_batch is 0; at least 1 is needed".into()));
+        }
+        if self.max_age.is_zero() {
+            return Err(Error::BadOption("max_age is 0; it must be longer".into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! The keeper: raises ceilings, durable first, and watches the wall clock. Pure but for the store that it is given: the
+//! daemon's thread drives it with the system's clock, simulations with theirs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ceiling::{CeilingRule, CeilingStore, StoreError};
+use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
+use crate::layout::{Position, Tick};
+use crate::source::Source;
+
+/// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
+const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
+
+/// One source as the keeper sees it.
+#[derive(Debug)]
+pub struct Kept {
+    source: Arc<Source>,
+    rule: CeilingRule,
+    /// The highest ceiling that is durable.
+    durable: Position,
+    /// The cursor when the keeper last looked, and when it was last found moved.
+    seen: Position,
+    used_at: BootMicros,
+}
+
+impl Kept {
+    /// A source that starts at `start`, before its first ceiling.
+    pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
+        Kept { source, rule, durable: start, seen: start, used_at: now.boot }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// The first ceiling: to be made durable and then handed to [`grant`](Kept::grant), before anything is claimed.
+    pub fn first_ceiling(&self, now: Now) -> Position {
+        self.wanted_ceiling(now, Duration::ZERO).max(self.durable)
+    }
+
+    /// Grants what is durable now.
+    pub fn grant(&mut self, durable: Position) {
+        self.durable = durable;
+        self.source.grant().raise(durable);
+    }
+
+    /// The ceiling to make durable now, if there is one to.
+    fn look(&mut self, now: Now, uptime: Duration) -> Option<Position> {
+        let cursor = self.source.cursor()?;
+        if cursor != self.seen {
+            self.seen = cursor;
+            self.used_at = now.boot;
+        }
+        let grant = self.source.grant();
+        let is_wanted = self.source.line().admitted_ids() > 0 || grant.ceiling() < self.durable;
+        if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
+            return None;
+        }
+        let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
+        (ceiling > grant.ceiling()).then_some(ceiling)
+    }
+
+    /// The ceiling that the rule wants at a moment.
+    fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
+        let numbering = self.source.numbering();
+        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
+        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
+    }
+}
+
+/// What a look found, for whoever tells the operator.
+#[derive(Debug)]
+pub struct Looked {
+    /// Of the wall clock.
+    pub clock: Observed,
+    /// Why ceilings that were to rise did not.
+    pub failure: Option<StoreError>,
+    /// Whether requests wait that may have their turn now.
+    pub some_wait: bool,
+}
+
+/// Raises the ceilings of all sources, and watches the wall clock.
+pub struct Keeper {
+    sources: Vec<Kept>,
+    store: Box<dyn CeilingStore>,
+    wall: Arc<Wall>,
+    watch: StepWatch,
+    started: BootMicros,
+}
+
+impl Keeper {
+    /// A keeper of sources whose first ceilings are granted. `started` is the reading with which `wall` began.
+    pub fn new(sources: Vec<Kept>, store: Box<dyn CeilingStore>, wall: Arc<Wall>, started: Reading) -> Self {
+        let watch = StepWatch::new(&wall, started);
+        Keeper { sources, store, wall, watch, started: started.boot }
+    }
+
+    /// Looks once: about every second, and at once when a claim has met its ceiling.
+    pub fn look(&mut self, reading: Reading) -> Looked {
+        if self.wall.has_jumped(reading) {
+            // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until the
+            // ceilings are durable anew.
+            self.sources.iter().for_each(|kept| kept.source.grant().revoke());
+        }
+        let clock = self.watch.observe(&self.wall, reading);
+        self.wall.note_seen(reading);
+        let now = self.wall.believe(reading);
+        let uptime = now.boot.since(self.started);
+        let looks = self.sources.iter_mut().enumerate();
+        let raises: Vec<_> = looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
+        let failure = self.raise(&raises).err();
+        let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
+        Looked { clock, failure, some_wait }
+    }
+
+    /// Raises ceilings, all in one sync, and grants what is durable then.
+    fn raise(&mut self, raises: &[(usize, Position)]) -> Result<(), StoreError> {
+        if raises.is_empty() {
+            return Ok(());
+        }
+        self.store.raise(raises, self.wall.carried_us())?;
+        for &(index, ceiling) in raises {
+            self.sources[index].grant(ceiling);
+        }
+        Ok(())
+    }
+
+    /// The end: no more claims, and the ceilings come down to what was claimed. Nothing is claimed after this began.
+    ///
+    /// # Errors
+    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
+    pub fn seal_and_trim(&mut self) -> Result<(), StoreError> {
+        let sealed = self.sources.iter().enumerate();
+        let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
+        self.store.trim(&trims)
+    }
+}

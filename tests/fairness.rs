@@ -1,0 +1,140 @@
+//! Overload: requests of a million, fifty connections that stream, and one that asks for single IDs, all at once.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::ids::{assert_distinct, twitter_ids_between};
+use support::wire::{EXHAUSTED, EXPLICIT, Run};
+use support::{Ask, Daemon, Setup};
+
+/// How long the overload lasts: the reserve below is a twentieth of it, so that a daemon which is too slow by more than
+/// that loses IDs.
+const OVERLOAD: Duration = Duration::from_secs(4);
+
+/// The reserve: a machine that stops the daemon for shorter than this costs no IDs. The default of 10 ms is for machines
+/// that do nothing else.
+const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
+
+/// Streams batches until told to stop.
+fn stream(daemon: &Daemon, stop: &AtomicBool) -> Vec<Run> {
+    let mut wire = daemon.connect();
+    let mut drawn = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        drawn.extend(wire.next(Ask::of(2_000).wait_ms(10_000)).runs());
+    }
+    drawn
+}
+
+/// Asks for single IDs until told to stop, and gives their latencies too.
+fn ask_singly(daemon: &Daemon, stop: &AtomicBool) -> (Vec<Run>, Vec<Duration>) {
+    let mut wire = daemon.connect();
+    let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        drawn.extend(wire.next(Ask::of(1)).runs());
+        latencies.push(asked.elapsed());
+        thread::sleep(Duration::from_millis(1));
+    }
+    (drawn, latencies)
+}
+
+/// Asks for a million with a wait; `None` if that is refused.
+fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
+    let reply = daemon.connect().next(Ask::of(1_000_000).wait_ms(wait_ms));
+    if reply.id_count().is_some() {
+        return Some(reply.runs());
+    }
+    let (code, retry_after_ms, message) = reply.error();
+    assert_eq!(code, EXHAUSTED, "{message}");
+    assert!(retry_after_ms > 0, "a million can be had within {wait_ms} ms, later");
+    None
+}
+
+/// How much of what the ticks between the first and the last of these IDs hold reached clients.
+fn delivered_share(drawn: &[Run]) -> f64 {
+    let first = drawn.iter().map(|run| run.first).min().expect("IDs");
+    let last = drawn.iter().map(Run::last).max().expect("IDs");
+    let total: u64 = drawn.iter().map(|run| u64::from(run.count)).sum();
+    total as f64 / twitter_ids_between(first, last) as f64
+}
+
+fn print_latencies(mut latencies: Vec<Duration>) {
+    latencies.sort_unstable();
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
+    println!(
+        "{} single IDs under overload: median {:?}, 99 % {:?}, most {:?}",
+        latencies.len(),
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+#[test]
+fn overload_delivers_the_whole_ceiling_and_finishes_what_it_admitted() {
+    let daemon = Setup::configured(CONFIG).start();
+    let stop = AtomicBool::new(false);
+    let (streamed, millions, (singles, latencies)) = thread::scope(|scope| {
+        let (daemon, stop) = (&daemon, &stop);
+        let streams: Vec<_> = (0..50).map(|_| scope.spawn(move || stream(daemon, stop))).collect();
+        let single = scope.spawn(move || ask_singly(daemon, stop));
+        // Two with waits that are too short for all, three that can wait.
+        let millions: Vec<_> = [600, 600, 10_000, 10_000, 10_000]
+            .map(|wait_ms| scope.spawn(move || ask_a_million(daemon, wait_ms)))
+            .into_iter()
+            .collect();
+        thread::sleep(OVERLOAD);
+        let millions: Vec<_> = millions.into_iter().map(|asked| asked.join().expect("answered")).collect();
+        stop.store(true, Ordering::Relaxed);
+        let streamed: Vec<Run> =
+            streams.into_iter().flat_map(|stream| stream.join().expect("every stream goes on")).collect();
+        (streamed, millions, single.join().expect("single IDs come"))
+    });
+    assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
+    let admitted = millions.iter().flatten().count();
+    println!("{admitted} of 5 requests of a million were admitted");
+    print_latencies(latencies);
+
+    let mut drawn = streamed;
+    drawn.extend(singles);
+    drawn.extend(millions.into_iter().flatten().flatten());
+    // The start and the end are no overload yet, or no more.
+    drawn.sort_unstable();
+    let edge = |run: &Run| run.first >> 22;
+    let (from, to) = (edge(&drawn[0]) + 300, edge(&drawn[drawn.len() - 1]) - 300);
+    let inner: Vec<Run> = drawn.iter().copied().filter(|run| (from..to).contains(&edge(run))).collect();
+    assert_distinct(drawn);
+    let share = delivered_share(&inner);
+    println!("{:.2} % of the ceiling over {} ms", share * 100.0, to - from);
+    assert!(share >= 0.99, "{:.2} % of the ceiling reached clients", share * 100.0);
+    daemon.stop();
+}
+
+/// What is refused has taken nothing: the IDs before and after it follow each other.
+#[test]
+fn refused_requests_hand_out_nothing() {
+    // 16 IDs in each tenth of a second, and five seconds of them in reserve.
+    let layout = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
+    let position = |id: u64| (id >> 14) * 16 + (id & 15);
+    for order in ["relaxed", "strict"] {
+        let toml = "shards = 1\nburst_window = \"5s\"\n";
+        let daemon = Setup::configured(toml).args(["--layout", layout, "--order", order]).start();
+        let (mut wire, mut greedy) = (daemon.connect(), daemon.connect());
+        // From here on the cursor is at the clock, and no jump is due within the five seconds.
+        let mut last = wire.next(Ask::of(1)).ids()[0];
+        for (count, wait_ms) in [(900, 0), (3_000, 1_000), (1_000_000, 10_000), (160, 0)] {
+            for flags in [0, EXPLICIT] {
+                let ask = Ask::of(count).wait_ms(wait_ms).flags(flags);
+                assert_eq!(greedy.next(ask).error().0, EXHAUSTED, "{ask:?}");
+                let id = wire.next(Ask::of(1)).ids()[0];
+                assert_eq!(position(id), position(last) + 1, "{order}: after {ask:?}");
+                last = id;
+            }
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use support::ids::assert_distinct;
+use support::wire::{self, EXPLICIT, Run, frame};
+use support::{Ask, Daemon, Random, Reply, Setup, poll};
+
+/// Runs `harm` while another connection draws IDs and checks them, and gives back what that one drew.
+fn undisturbed<T>(daemon: &Daemon, harm: impl FnOnce() -> T) -> (T, Vec<Run>) {
+    let harmed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let drawing = scope.spawn(|| {
+            let mut wire = daemon.connect();
+            let mut drawn: Vec<Run> = Vec::new();
+            // At least once after the harm.
+            loop {
+                let last_time = harmed.load(Ordering::SeqCst);
+                let size = [1, 10, 1_000][drawn.len() % 3];
+                for run in wire.next(Ask::of(size).wait_ms(10_000)).runs() {
+                    assert!(drawn.last().is_none_or(|last| last.last() < run.first));
+                    drawn.push(run);
+                }
+                if last_time {
+                    return drawn;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        /// Lets the other thread end also when this one panics.
+        struct Done<'a>(&'a AtomicBool);
+        impl Drop for Done<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let done = Done(&harmed);
+        let outcome = harm();
+        drop(done);
+        (outcome, drawing.join().expect("the other connection is not disturbed"))
+    })
+}
+
+/// A stream of bytes that is a little like the protocol: frames, frames with a flipped bit, frames cut short, noise.
+fn rubbish(random: &mut Random) -> Vec<u8> {
+    let mut stream = Vec::new();
+    for _ in 0..random.below(6) {
+        let tag = random.next() as u16;
+        let count = random.pick(&[0, 1, 2, 77, 70_000, u32::MAX]);
+        let flags = random.pick(&[0, 0, 1, 2, 3, 4, 255]);
+        let length = random.below(40) as usize;
+        let mut piece = match random.below(6) {
+            0 => random.bytes(length),
+            1 => frame(random.next() as u8, flags, tag, &random.bytes(length)),
+            2 => wire::ping(tag, &random.bytes(length)),
+            3 => wire::info(tag),
+            _ => Ask::of(count).tag(tag).wait_ms(random.pick(&[0, 0, 5, 65_535])).flags(flags).bytes(),
+        };
+        match random.below(4) {
+            0 if !piece.is_empty() => {
+                let at = random.below(piece.len() as u64) as usize;
+                piece[at] ^= 1 << random.below(8);
+            }
+            1 => piece.truncate(random.below(piece.len() as u64 + 1) as usize),
+            _ => {}
+        }
+        stream.extend_from_slice(&piece);
+    }
+    stream
+}
+
+/// Sends a stream in pieces and reads to its end. Every reply is held against the protocol by the client; IDs are kept.
+fn send_rubbish(daemon: &Daemon, random: &mut Random, drawn: &mut Vec<Run>) {
+    let stream = rubbish(random);
+    let mut wire = daemon.connect();
+    let mut rest = &stream[..];
+    while !rest.is_empty() {
+        let (piece, later) = rest.split_at(1 + random.below(rest.len() as u64) as usize);
+        if wire.try_send(piece).is_err() {
+            // The server has closed after a length that it does not allow, as it may.
+            break;
+        }
+        rest = later;
+    }
+    match random.below(4) {
+        // Gone without a word.
+        0 => return,
+        _ => {
+            let _ = wire.tcp().shutdown(std::net::Shutdown::Write);
+        }
+    }
+    while let Ok(Some(reply)) = wire.try_reply() {
+        match reply {
+            Reply::Runs(_, runs) => drawn.extend(runs),
+            Reply::List(_, ids) => {
+                drawn.extend(ids.into_iter().map(|first| Run { first, count: 1, stride: 1 }))
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn any_bytes_are_answered_or_closed_and_disturb_nobody() {
+    let daemon = Setup::new().args(["--shards", "2", "--worker-id", "0-7"]).start();
+    let ((), mut drawn) = undisturbed(&daemon, || {
+        let all = Mutex::new(Vec::new());
+        thread::scope(|scope| {
+            for seed in 0..3 {
+                let (daemon, all) = (&daemon, &all);
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    let mut drawn = Vec::new();
+                    for _ in 0..1_500 {
+                        send_rubbish(daemon, &mut random, &mut drawn);
+                    }
+                    all.lock().expect("no panic").extend(drawn);
+                });
+            }
+        });
+        let all: Vec<Run> = all.into_inner().expect("no panic");
+        assert!(!all.is_empty());
+        // Also what was drawn amid rubbish is handed out once.
+        assert_distinct(all);
+    });
+    drawn.sort_unstable();
+    assert_distinct(drawn);
+    daemon.stop();
+}
+
+#[test]
+fn connections_that_come_and_go_leave_nothing_behind() {
+    let daemon = Setup::new().args(["--shards", "2"]).start();
+    daemon.connect().assert_open();
+    let files_at_rest = poll("a daemon at rest", || {
+        let files = daemon.open_files();
+        thread::sleep(Duration::from_millis(50));
+        (files == daemon.open_files()).then_some(files)
+    });
+    undisturbed(&daemon, || {
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let daemon = &daemon;
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    for _ in 0..750 {
+                        let mut wire = daemon.connect();
+                        let how = random.below(4);
+                        if how > 0 {
+                            let _ = wire.try_send(&Ask::of(3).bytes()[..5 * how as usize]);
+                        }
+                        if how == 2 {
+                            // Closed with a reset.
+                            let _ = socket2::SockRef::from(wire.tcp()).set_linger(Some(Duration::ZERO));
+                        }
+                    }
+                });
+            }
+        });
+    });
+    poll("the files of closed connections to be closed", || {
+        (daemon.open_files() <= files_at_rest).then_some(())
+    });
+    daemon.connect().assert_open();
+    daemon.stop();
+}
+
+#[test]
+fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
+    /// What the daemon may grow by, in KiB: the reply queue is 128 KiB, the rest is for threads and allocators.
+    const GROWTH_KIB: u64 = 24 * 1_024;
+    let limits = "[limits]\nmax_reply_queue = \"128KiB\"\nwrite_timeout = \"700ms\"\nmax_connections = 2\n";
+    let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
+    let mut observer = daemon.connect();
+    observer.next(Ask::of(100_000).flags(EXPLICIT));
+    let at_rest_kib = daemon.resident_kib();
+
+    let mut deaf = daemon.connect();
+    // Replies of 800 MB, in requests of 16 KB.
+    let requests: Vec<u8> =
+        (0..1_000).flat_map(|tag| Ask::of(100_000).tag(tag).flags(EXPLICIT).bytes()).collect();
+    deaf.send(&requests);
+    let mut highest_kib = 0;
+    poll("the end of a client that never reads", || {
+        highest_kib = highest_kib.max(daemon.resident_kib());
+        observer.assert_open();
+        // Its place is free once it is closed.
+        let mut next = daemon.connect();
+        next.send(&wire::ping(1, b""));
+        matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
+    });
+    println!("{at_rest_kib} KiB at rest, {highest_kib} KiB at most");
+    assert!(highest_kib <= at_rest_kib + GROWTH_KIB, "{at_rest_kib} KiB at rest grew to {highest_kib} KiB");
+    assert_eq!(observer.next(Ask::of(1_000)).id_count(), Some(1_000));
+}
+
+#[test]
+fn a_client_that_reads_slowly_gets_all_of_it() {
+    let limits = "[limits]\nmax_reply_queue = \"128KiB\"\n";
+    let daemon = Setup::configured(limits).args(["--worker-id", "0-63", "--shards", "1"]).start();
+    let mut wire = daemon.connect();
+    let mut writer = wire.writer();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            for tag in 0..60 {
+                writer.send(&Ask::of(100_000).tag(tag).wait_ms(10_000).flags(EXPLICIT).bytes());
+            }
+        });
+        let mut last = 0;
+        for tag in 0..60 {
+            let reply = wire.reply();
+            assert_eq!(reply.tag(), tag);
+            let ids = reply.ids();
+            assert_eq!(ids.len(), 100_000);
+            assert!(last < ids[0]);
+            last = ids[ids.len() - 1];
+        }
+    });
+}
+
+#[test]
+fn a_half_closed_client_gets_its_replies() {
+    let slow = "[[sources]]\nname = \"fast\"\nworker_ids = 1\n[[sources]]\nname = \"slow\"\nworker_ids = 1\n\
+                layout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z\"\n";
+    let daemon = Setup::configured(slow).start();
+    // What is answered at once, with half a frame behind it.
+    let mut wire = daemon.connect();
+    let requests: Vec<u8> = (0..200).flat_map(|tag| Ask::of(10).tag(tag).bytes()).collect();
+    wire.send(&requests);
+    wire.send(&requests[..10]);
+    wire.half_close();
+    for tag in 0..200 {
+        assert_eq!(wire.reply().tag(), tag);
+    }
+    wire.assert_closed();
+
+    // A reply much larger than any buffer, and a request that waits with others behind it.
+    let mut long = daemon.connect();
+    long.send(&Ask::of(1_000_000).wait_ms(10_000).flags(EXPLICIT).bytes());
+    long.half_close();
+    let mut waits = daemon.connect();
+    waits.send(
+        &[Ask::of(40).source(1).wait_ms(10_000).bytes(), Ask::of(3).tag(1).bytes(), wire::info(2)].concat(),
+    );
+    waits.half_close();
+    assert_eq!(waits.reply().id_count(), Some(40));
+    assert_eq!(waits.reply().id_count(), Some(3));
+    assert!(matches!(waits.reply(), Reply::Info(2, _)));
+    waits.assert_closed();
+    assert_eq!(long.reply().id_count(), Some(1_000_000));
+    long.assert_closed();
+}

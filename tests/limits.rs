@@ -1,0 +1,427 @@
+//! Every error code that can be provoked, and every limit: what a client does too much of, too slowly or not at all.
+//!
+//! Not here: `clock_behind` and `no_ceiling` need a clock that steps and storage that fails, which the tests of clock
+//! steps and of restarts bring about.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use support::wire::{
+    self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, SHUTTING_DOWN, TOO_BUSY, UNAUTHORIZED,
+    UNKNOWN_SOURCE, UNSUPPORTED, frame,
+};
+use support::{Ask, Daemon, Reply, Setup, Wire, poll};
+
+/// 16 IDs in each second: waits can be made with few IDs.
+const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
+/// 16 IDs in each tenth of a second.
+const TENTHS: &str = "time:38,worker:10,sequence:4;tick=100ms;epoch=2025-01-01T00:00:00Z";
+
+#[test]
+fn a_body_that_does_not_fit_its_kind_is_malformed_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let mut malformed = vec![
+        ("INFO with a body", frame(0x02, 0, 5, &[0])),
+        ("PING of 65 bytes", frame(0x03, 0, 5, &[0; 65])),
+        ("PING of the longest frame", frame(0x03, 0, 5, &[0; 1_020])),
+        ("AUTH without a token", frame(0x04, 0, 5, &[])),
+        ("AUTH of 513 bytes", frame(0x04, 0, 5, &[b't'; 513])),
+    ];
+    for length in [0, 4, 7, 9, 16, 1_020] {
+        malformed.push(("NEXT of another length", frame(0x01, 0, 5, &vec![1; length])));
+    }
+    for (what, request) in malformed {
+        let reply = wire.call(&request);
+        assert_eq!(reply.tag(), 5, "{what}");
+        assert_eq!(reply.error().0, MALFORMED, "{what}");
+        wire.assert_open();
+    }
+}
+
+#[test]
+fn flags_that_a_kind_does_not_define_are_malformed_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    let next = |flags| Ask::of(1).tag(6).flags(flags).bytes();
+    for bit in 2..8 {
+        wire.call(&next(1 << bit)).assert_error(6, MALFORMED);
+        wire.call(&next(1 << bit | EXPLICIT | PARTIAL)).assert_error(6, MALFORMED);
+    }
+    for (kind, body) in [(0x02, &b""[..]), (0x03, b"ping"), (0x04, b"token")] {
+        for bit in 0..8 {
+            wire.call(&frame(kind, 1 << bit, 6, body)).assert_error(6, MALFORMED);
+        }
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn a_length_out_of_range_is_malformed_with_tag_0_and_the_end() {
+    let daemon = Setup::new().start();
+    for length in [0_u32, 1, 3, 1_025, 65_536, 1 << 31, u32::MAX] {
+        for more in [0, 4, 100, 300_000] {
+            let mut wire = daemon.connect();
+            let mut bytes = wire::ping(1, b"before");
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.resize(bytes.len() + more, 0x01);
+            // The server may have closed before all is written; its error must arrive nevertheless.
+            let _ = wire.try_send(&bytes);
+            assert_eq!(wire.reply(), Reply::Pong(1, b"before".to_vec()));
+            let message = wire.reply().assert_error(0, MALFORMED);
+            assert!(message.contains(&length.to_string()) && message.contains("1024"), "{message}");
+            wire.assert_closed();
+        }
+    }
+    // The shortest and the longest that are allowed.
+    let mut wire = daemon.connect();
+    assert!(matches!(wire.call(&wire::info(2)), Reply::Info(2, _)));
+    wire.call(&frame(0x7E, 0, 3, &[0; 1_020])).assert_error(3, UNSUPPORTED);
+    wire.assert_open();
+}
+
+#[test]
+fn an_unknown_kind_is_unsupported_and_the_connection_goes_on() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    for kind in (0..=u8::MAX).filter(|kind| !(0x01..=0x04).contains(kind)) {
+        let tag = u16::from(kind) << 8 | 0x42;
+        wire.call(&frame(kind, kind, tag, &vec![kind; usize::from(kind)])).assert_error(tag, UNSUPPORTED);
+    }
+    wire.assert_open();
+}
+
+#[test]
+fn a_count_of_nothing_or_of_too_much_is_refused_with_the_limit() {
+    let daemon = Setup::configured("[limits]\nmax_count = 500").start();
+    let mut wire = daemon.connect();
+    for count in [0, 501, 1_000_000, u32::MAX] {
+        let message = wire.call(&Ask::of(count).tag(8).bytes()).assert_error(8, BAD_COUNT);
+        assert!(message.contains("500"), "{message}");
+        // Fewer are welcome, but the request itself is wrong.
+        wire.call(&Ask::of(count).tag(9).flags(PARTIAL).bytes()).assert_error(9, BAD_COUNT);
+    }
+    for count in [1, 500] {
+        assert_eq!(wire.next(Ask::of(count)).id_count(), Some(u64::from(count)));
+    }
+
+    let daemon = Setup::new().start();
+    let message = daemon.connect().call(&Ask::of(1_000_001).bytes()).assert_error(0, BAD_COUNT);
+    assert!(message.contains("1000000"), "{message}");
+}
+
+#[test]
+fn a_source_that_is_not_there_is_unknown() {
+    let sources = "[[sources]]\nname = \"a\"\nworker_ids = 1\n[[sources]]\nname = \"b\"\nworker_ids = 2\n";
+    let daemon = Setup::configured(sources).start();
+    let mut wire = daemon.connect();
+    for source in [2, 3, 255, 256, u16::MAX] {
+        let message = wire.call(&Ask::of(1).tag(4).source(source).bytes()).assert_error(4, UNKNOWN_SOURCE);
+        assert!(message.contains(&source.to_string()), "{message}");
+    }
+    for source in [0, 1] {
+        assert_eq!(wire.next(Ask::of(1).source(source)).id_count(), Some(1));
+    }
+}
+
+fn with_tokens(tokens: &str) -> Daemon {
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), tokens).expect("the tokens are written");
+    // A relative path is taken from the configuration's directory.
+    setup.config("[auth]\ntoken_file = \"tokens\"").start()
+}
+
+#[test]
+fn a_token_of_the_file_opens_the_connection() {
+    let daemon = with_tokens("# who may draw\nfirst-token\n\n  second token  \n\u{1F511}\n");
+    for token in ["first-token", "second token", "\u{1F511}"] {
+        let mut wire = daemon.connect();
+        wire.assert_open();
+        assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
+        assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
+        assert!(matches!(wire.call(&wire::info(2)), Reply::Info(..)));
+        // Once more is no harm.
+        assert_eq!(wire.call(&wire::auth(3, token.as_bytes())), Reply::Ok(3));
+    }
+}
+
+#[test]
+fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
+    let daemon = with_tokens("first-token\nsecond-token\n");
+    let requests = [
+        ("NEXT first", Ask::of(1).tag(7).bytes()),
+        ("INFO first", wire::info(7)),
+        ("wrong", wire::auth(7, b"third-token")),
+        ("too short", wire::auth(7, b"first-toke")),
+        ("too long", wire::auth(7, b"first-token ")),
+        ("two of them", wire::auth(7, b"first-token\nsecond-token")),
+        ("zeros", wire::auth(7, &[0; 11])),
+        ("the longest", wire::auth(7, &[b'f'; 512])),
+    ];
+    for (what, request) in requests {
+        let mut wire = daemon.connect();
+        wire.assert_open();
+        // What stands behind it in the same write is not served either.
+        let mut bytes = request;
+        bytes.extend_from_slice(&wire::auth(8, b"first-token"));
+        bytes.extend_from_slice(&Ask::of(1).tag(9).bytes());
+        wire.send(&bytes);
+        let message = wire.reply().assert_error(7, UNAUTHORIZED);
+        assert!(!message.contains("first-token"), "{message}");
+        println!("{what}: {message}");
+        wire.assert_closed();
+    }
+    assert!(!daemon.said().contains("first-token"), "a token in the log");
+    // A second AUTH with a wrong token ends a connection that was open.
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
+    wire.call(&wire::auth(2, b"wrong")).assert_error(2, UNAUTHORIZED);
+    wire.assert_closed();
+}
+
+#[test]
+fn what_the_wait_can_never_give_is_refused_for_ever() {
+    let daemon = Setup::new().start();
+    let mut wire = daemon.connect();
+    // Without a wait: what the burst window and the current tick hold, and not one more.
+    let at_once = 11 * 4_096;
+    for (count, wait_ms) in [(at_once + 1, 0), (1_000_000, 0), (1_000_000, 100)] {
+        let (code, retry_after_ms, _) = wire.call(&Ask::of(count).wait_ms(wait_ms).bytes()).error();
+        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0), "{count} within {wait_ms} ms");
+    }
+
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    let mut wire = daemon.connect();
+    // The longest wait is the server's, whatever is asked: 10 s, a hundred ticks and the one that has begun.
+    for wait_ms in [10_000, 60_000, 65_534] {
+        let (code, retry_after_ms, _) = wire.call(&Ask::of(102 * 16 + 1).wait_ms(wait_ms).bytes()).error();
+        assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
+    }
+    // The default wait is a second: ten ticks and those that have begun.
+    let (code, retry_after_ms, _) = wire.call(&Ask::of(12 * 16 + 1).bytes()).error();
+    assert_eq!((code, retry_after_ms), (EXHAUSTED, 0));
+    assert_eq!(wire.next(Ask::of(9 * 16)).id_count(), Some(9 * 16));
+}
+
+#[test]
+fn what_comes_later_is_refused_with_the_time_when_it_does() {
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    let mut wire = daemon.connect();
+    let mut refusals = 0;
+    for _ in 0..10 {
+        let reply = wire.call(&Ask::of(16).wait_ms(0).bytes());
+        if reply.id_count() == Some(16) {
+            continue;
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert_eq!(code, EXHAUSTED, "{message}");
+        assert!((1..=200).contains(&retry_after_ms), "{retry_after_ms} ms for one tick of 100 ms");
+        refusals += 1;
+        thread::sleep(Duration::from_millis(retry_after_ms.into()));
+        // Nobody else asks, so that the time named must suffice.
+        assert_eq!(wire.next(Ask::of(16).wait_ms(0)).id_count(), Some(16), "after {retry_after_ms} ms");
+    }
+    assert!(refusals > 0);
+}
+
+#[test]
+fn a_refusal_comes_at_once_while_what_was_admitted_waits() {
+    let daemon = Setup::new().args(["--layout", SECONDS]).start();
+    let (mut first, mut second) = (daemon.connect(), daemon.connect());
+    // Wants at least four more ticks than have begun.
+    first.send(&[wire::ping(1, b""), Ask::of(100).tag(2).wait_ms(10_000).bytes()].concat());
+    assert_eq!(first.reply(), Reply::Pong(1, vec![]));
+    let (code, retry_after_ms, message) = second.call(&Ask::of(100).wait_ms(9_000).bytes()).error();
+    assert_eq!(code, EXHAUSTED, "{message}");
+    assert!((1_000..=9_000).contains(&retry_after_ms), "{retry_after_ms} ms");
+    assert!(!first.has_reply(), "the refused one waited for the admitted one");
+    // A single ID passes the large request.
+    assert_eq!(second.next(Ask::of(1).wait_ms(9_000)).id_count(), Some(1));
+    assert!(!first.has_reply(), "a single ID waited for a large request");
+    let reply = first.reply();
+    assert_eq!((reply.tag(), reply.id_count()), (2, Some(100)));
+}
+
+#[test]
+fn partial_gets_what_has_come_when_its_wait_ends() {
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    let count = daemon.connect().next(Ask::of(1_000).wait_ms(400).flags(PARTIAL)).id_count();
+    // Three whole ticks at least. No most: a daemon that is stopped at the end of the wait finds more when it goes on.
+    assert!(count.is_some_and(|count| (3 * 16..1_000).contains(&count)), "{count:?}");
+}
+
+#[test]
+fn a_client_that_goes_away_leaves_its_place_to_others() {
+    let daemon = Setup::new().args(["--layout", TENTHS]).start();
+    for _ in 0..5 {
+        let mut gone = daemon.connect();
+        gone.send(&[wire::ping(1, b""), Ask::of(32).wait_ms(10_000).bytes()].concat());
+        assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
+    }
+    assert_eq!(daemon.connect().next(Ask::of(16).wait_ms(10_000)).id_count(), Some(16));
+}
+
+/// Asks until the daemon has noticed that it is to stop.
+fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
+    poll("a refusal by a daemon that stops", || {
+        let reply = wire.call(&ask.bytes());
+        reply.id_count().is_none().then_some(reply)
+    })
+}
+
+const TWO_SOURCES: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+"#;
+
+#[test]
+fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
+    for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
+        let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
+        let mut daemon = Setup::configured(&toml).start();
+        let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
+        idle.assert_open();
+        silent.assert_open();
+        // More than the two ticks that may be had by the time of the signal.
+        waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
+        assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+        daemon.signal(signal);
+        let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
+        refusal.assert_error(3, SHUTTING_DOWN);
+        idle.assert_closed();
+        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
+        let reply = waiting.reply();
+        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
+        waiting.assert_closed();
+        silent.assert_closed();
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    }
+}
+
+#[test]
+fn what_has_arrived_before_the_stop_is_answered() {
+    for _ in 0..5 {
+        let mut daemon = Setup::new().args(["--shards", "2"]).start();
+        let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+        wires.iter_mut().for_each(Wire::assert_open);
+        let requests: Vec<u8> =
+            (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
+        wires.iter_mut().for_each(|wire| wire.send(&requests));
+        daemon.signal(Signal::TERM);
+        for wire in &mut wires {
+            for tag in 0..20 {
+                let reply = wire.reply();
+                assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
+            }
+            wire.assert_closed();
+        }
+        assert_eq!(daemon.wait(), Some(0));
+    }
+}
+
+#[test]
+fn a_stop_ends_within_its_timeout_whatever_waits() {
+    let toml = format!("[limits]\ndrain_timeout = \"100ms\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
+    let mut daemon = Setup::configured(&toml).start();
+    let mut waiting = daemon.connect();
+    // A minute's worth, and longer than any deadline here.
+    let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
+    waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
+    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").start();
+    let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
+    open.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..5 {
+        let mut turned_away = daemon.connect();
+        let _ = turned_away.try_send(&Ask::of(1).tag(1).bytes());
+        let (code, retry_after_ms, message) = {
+            let reply = turned_away.reply();
+            assert_eq!(reply.tag(), 0);
+            reply.error()
+        };
+        assert_eq!(code, TOO_BUSY);
+        assert!(retry_after_ms > 0 && message.contains('3'), "{message}");
+    }
+    open.iter_mut().for_each(Wire::assert_open);
+    open.pop();
+    poll("a place for the next connection", || {
+        let mut next = daemon.connect();
+        next.send(&wire::ping(1, b""));
+        matches!(next.try_reply(), Ok(Some(Reply::Pong(..)))).then_some(())
+    });
+}
+
+#[test]
+fn a_frame_that_is_never_finished_closes_its_connection_alone() {
+    let daemon = Setup::configured("[limits]\nframe_timeout = \"200ms\"").start();
+    let mut other = daemon.connect();
+    other.assert_open();
+    let request = wire::ping(1, &[0; 64]);
+    for size in [1, 3, 4, 7, 8, request.len() - 1] {
+        let mut wire = daemon.connect();
+        wire.send(&request);
+        wire.send(&request[..size]);
+        assert!(matches!(wire.reply(), Reply::Pong(..)));
+        wire.assert_closed();
+    }
+    // Neither does one that comes a byte at a time.
+    let mut wire = daemon.connect();
+    let slow = request.iter().all(|byte| {
+        thread::sleep(Duration::from_millis(20));
+        wire.try_send(&[*byte]).is_ok()
+    });
+    let end = wire.try_reply();
+    assert!(!slow || !matches!(end, Ok(Some(_))), "a frame that took 1.4 s was answered: {end:?}");
+    // The idle one is not touched.
+    other.assert_open();
+}
+
+/// Each write ends within a frame, so that the server never sees the end of one. No single frame takes long.
+#[test]
+fn the_time_of_a_frame_counts_from_its_own_first_byte() {
+    let daemon = Setup::configured("[limits]\nframe_timeout = \"2s\"").start();
+    let mut wire = daemon.connect();
+    let request = Ask::of(5_000).tag(1).wait_ms(1_000).bytes();
+    let (head, tail) = request.split_at(9);
+    wire.send(head);
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(3) {
+        thread::sleep(Duration::from_millis(50));
+        // Eight whole requests: 40,000 IDs, ten ticks, so that some of them may wait.
+        wire.send(&[tail, &request.repeat(7), head].concat());
+        for _ in 0..8 {
+            assert_eq!(wire.reply().id_count(), Some(5_000), "{:?} after the first byte", started.elapsed());
+        }
+    }
+}
+
+#[test]
+fn silence_is_allowed_unless_idle_timeout_is_set() {
+    let daemon = Setup::configured(&format!("{}{TWO_SOURCES}", "[limits]\nidle_timeout = \"1s\"\n")).start();
+    let mut never_spoke = daemon.connect();
+    let mut spoke = daemon.connect();
+    spoke.assert_open();
+    let mut waits = daemon.connect();
+    // Silent for longer than the timeout, but because the server has not answered yet.
+    waits.send(&Ask::of(64).source(1).wait_ms(10_000).bytes());
+    never_spoke.assert_closed();
+    spoke.assert_closed();
+    assert_eq!(waits.reply().id_count(), Some(64));
+    waits.assert_closed();
+}

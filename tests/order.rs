@@ -1,0 +1,166 @@
+//! Order: over the whole daemon with `order = "strict"`, on each connection without.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use support::wire::PARTIAL;
+use support::{Ask, Daemon, Random, Setup, Wire};
+
+const CONNECTIONS: u64 = 8;
+
+/// Asks on one connection. `highest` holds the highest ID of all replies that were received on any connection: what it
+/// holds before a request is sent was received before that request was sent.
+fn ask_after_others(daemon: &Daemon, seed: u64, requests: usize, sizes: &[u32], highest: &AtomicU64) {
+    let mut random = Random::seeded(seed);
+    let mut wire = daemon.connect();
+    for _ in 0..requests {
+        let ask = Ask::of(random.pick(sizes)).wait_ms(10_000);
+        let received_before = highest.load(Ordering::SeqCst);
+        let runs = wire.next(ask).runs();
+        assert!(
+            runs[0].first > received_before,
+            "{ask:?} got {} after {received_before} had been received",
+            runs[0].first
+        );
+        highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
+    }
+}
+
+fn strict_order_holds(shards: &str, requests: usize, sizes: &[u32]) {
+    let daemon = Setup::new().args(["--order", "strict", "--shards", shards]).start();
+    let highest = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let (daemon, highest) = (&daemon, &highest);
+            scope.spawn(move || ask_after_others(daemon, seed, requests, sizes, highest));
+        }
+    });
+    daemon.stop();
+}
+
+#[test]
+fn strict_order_holds_over_the_daemon_at_low_demand() {
+    strict_order_holds("4", 1_500, &[1, 1, 1, 2, 10]);
+}
+
+#[test]
+fn strict_order_holds_over_the_daemon_at_the_ceiling() {
+    strict_order_holds("4", 250, &[1, 1, 300, 4_096, 10_000]);
+}
+
+#[test]
+fn strict_order_holds_over_pipelined_requests() {
+    let daemon = Setup::new().args(["--order", "strict", "--shards", "3"]).start();
+    let highest = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let (daemon, highest) = (&daemon, &highest);
+            scope.spawn(move || {
+                let mut random = Random::seeded(seed);
+                let mut wire = daemon.connect();
+                for _ in 0..150 {
+                    let asks: Vec<Ask> = (0..8)
+                        .map(|tag| Ask::of(random.pick(&[1, 50, 2_000])).tag(tag).wait_ms(10_000))
+                        .collect();
+                    let mut above = highest.load(Ordering::SeqCst);
+                    wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
+                    for ask in asks {
+                        let runs = reply_to(&mut wire, ask);
+                        assert!(runs.0 > above, "{ask:?} got {} after {above}", runs.0);
+                        above = runs.1;
+                        highest.fetch_max(above, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+    });
+    daemon.stop();
+}
+
+/// The first and the last ID of the next reply, which is to be for `ask`.
+fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
+    let reply = wire.reply();
+    assert_eq!(reply.tag(), ask.tag);
+    let count = reply.id_count();
+    let is_partial = ask.flags & PARTIAL != 0 && count.is_some_and(|count| count < u64::from(ask.count));
+    assert!(count == Some(u64::from(ask.count)) || is_partial, "{ask:?} got {reply:?}");
+    let runs = reply.runs();
+    (runs[0].first, runs[runs.len() - 1].last())
+}
+
+/// Requests of all sizes and waits, many under way on each connection, far more in sum than the ceiling allows: most of
+/// them wait, some are refused, and on each connection IDs increase.
+#[test]
+fn each_connection_s_ids_increase_also_across_waits() {
+    const DEPTH: u16 = 16;
+    let daemon = Setup::new().args(["--order", "relaxed", "--shards", "2"]).start();
+    thread::scope(|scope| {
+        for seed in 0..CONNECTIONS {
+            let daemon = &daemon;
+            scope.spawn(move || {
+                let mut random = Random::seeded(seed);
+                let mut wire = daemon.connect();
+                let mut last = 0;
+                let mut granted = 0;
+                for _ in 0..60 {
+                    let asks: Vec<Ask> = (0..DEPTH)
+                        .map(|tag| {
+                            let wait_ms = random.pick(&[0, 1, 5, 10_000, 10_000]);
+                            let flags = random.pick(&[0, 0, PARTIAL]);
+                            let size = random.pick(&[1, 1, 17, 255, 257, 3_000, 20_000]);
+                            Ask::of(size).tag(tag).wait_ms(wait_ms).flags(flags)
+                        })
+                        .collect();
+                    wire.send(&asks.iter().flat_map(|ask| ask.bytes()).collect::<Vec<u8>>());
+                    for ask in asks {
+                        let reply = wire.reply();
+                        assert_eq!(reply.tag(), ask.tag);
+                        if reply.id_count().is_none() {
+                            reply.assert_error(ask.tag, support::wire::EXHAUSTED);
+                            continue;
+                        }
+                        granted += 1;
+                        let runs = reply.runs();
+                        assert!(runs[0].first > last, "{ask:?} got {} after {last}", runs[0].first);
+                        last = runs[runs.len() - 1].last();
+                    }
+                }
+                assert!(granted > 0);
+            });
+        }
+    });
+    daemon.stop();
+}
+
+/// A small layout makes every request wait: what waits and what is served at once follow each other closely.
+#[test]
+fn order_holds_where_every_tick_is_scarce() {
+    let layout = "time:38,worker:10,sequence:4;tick=10ms;epoch=2025-01-01T00:00:00Z";
+    for order in ["strict", "relaxed"] {
+        let daemon = Setup::new().args(["--layout", layout, "--order", order, "--shards", "2"]).start();
+        let highest = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for seed in 0..4 {
+                let (daemon, highest) = (&daemon, &highest);
+                scope.spawn(move || {
+                    let mut random = Random::seeded(seed);
+                    let mut wire = daemon.connect();
+                    let mut last = 0;
+                    for _ in 0..60 {
+                        let ask = Ask::of(random.pick(&[1, 1, 3, 16, 40])).wait_ms(10_000);
+                        let others = if order == "strict" { highest.load(Ordering::SeqCst) } else { 0 };
+                        let runs = wire.next(ask).runs();
+                        assert!(runs[0].first > last.max(others), "{order}: {ask:?} got {}", runs[0].first);
+                        last = runs[runs.len() - 1].last();
+                        highest.fetch_max(last, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        daemon.stop();
+    }
+}

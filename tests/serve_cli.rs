@@ -1,0 +1,311 @@
+//! `snowbank serve` as its user sees it: what it refuses to start with, what it says where, which setting wins, how it
+//! ends.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+use support::daemon::mode;
+use support::ids::twitter_worker;
+use support::{Address, Ask, Reply, Setup, Wire, wire};
+
+/// Options that the daemon must refuse, and what its one line must hold: the value found, and what is allowed.
+#[track_caller]
+fn refuses(options: &[&str], parts: &[&str]) {
+    Setup::bare().args(options).end().assert_refusal(parts);
+}
+
+#[test]
+fn an_address_that_is_taken_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    refuses(&["--listen", &address], &[&address, "in use", "choose another port"]);
+    // One taken among several is enough.
+    refuses(&["--listen", "127.0.0.1:0", "--listen", &address], &[&address]);
+}
+
+#[test]
+fn an_address_that_is_none_or_cannot_be_resolved_is_refused() {
+    refuses(
+        &["--listen", "no.such.host.invalid:7660", "--worker-id", "1"],
+        &["no.such.host.invalid:7660", "resolve"],
+    );
+    refuses(&["--listen", "127.0.0.1:65536"], &["--listen", "65536", "65535"]);
+    refuses(&["--listen", "127.0.0.1"], &["127.0.0.1", "port is missing"]);
+    refuses(&["--listen", "tcp://127.0.0.1:0"], &["tcp://127.0.0.1:0"]);
+    // An address of documentation (RFC 5737), which no machine has.
+    refuses(&["--listen", "192.0.2.7:0", "--worker-id", "1"], &["192.0.2.7:0", "does not have that address"]);
+    refuses(&["--listen", "unix:/no/such/directory/socket"], &["/no/such/directory/socket", "directory"]);
+}
+
+#[test]
+fn listening_beyond_loopback_without_a_worker_id_is_refused() {
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.7:7660", "some.host:7660"] {
+        refuses(&["--listen", address], &[address, "worker_ids", "loopback"]);
+    }
+    // Also where others of the listeners are local.
+    refuses(&["--listen", "127.0.0.1:0", "--listen", "0.0.0.0:0"], &["0.0.0.0:0"]);
+}
+
+#[test]
+fn a_worker_id_out_of_range_is_refused() {
+    for (layout, worker, found, limit) in [
+        ("twitter", "1024", "1024", "1023"),
+        ("twitter", "1000-1024", "1024", "1023"),
+        ("clearing", "100", "100", "99"),
+        ("js53", "16", "16", "15"),
+        ("kubernetes", "16777216", "16777216", "16777215"),
+    ] {
+        refuses(&["--layout", layout, "--worker-id", worker], &["--worker-id", found, limit]);
+    }
+    for worker in ["-1", "one", "3-1", "1,,2", "18446744073709551616"] {
+        refuses(&[&format!("--worker-id={worker}")], &["--worker-id", worker]);
+    }
+}
+
+#[test]
+fn a_layout_that_does_not_fit_is_refused_with_one_that_does() {
+    // What the game servers wanted: 73 bits, and a tick that lasts 4.35 years.
+    let layout = "time:37,server:20,sequence:16";
+    refuses(&["--layout", layout], &["--layout", "73", "63", "4.35 years", "game"]);
+}
+
+#[test]
+fn layouts_that_are_none_that_ended_or_have_not_begun_are_refused() {
+    refuses(&["--layout", "baidu"], &["--layout", "2024", "ended"]);
+    refuses(&["--layout", "twiter"], &["twiter", "twitter"]);
+    refuses(&["--layout", "time:41,worker:10"], &["sequence"]);
+    refuses(
+        &["--layout", "time:41,worker:10,sequence:12;epoch=2999-01-01T00:00:00Z"],
+        &["2999-01-01", "epoch"],
+    );
+    refuses(&["--layout", "time:41,worker:10,sequence:12;tick=0ms"], &["tick"]);
+}
+
+#[test]
+fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
+    let setup = Setup::new();
+    let locks = setup.path("locks");
+    let state = setup.path("state");
+    let daemon = setup.args(["--worker-id", "4-6"]).option("--state-dir", state).start();
+    let other = |options: &[&str]| {
+        let setup = Setup::new().env("SNOWBANK_LOCK_DIR", &locks);
+        let state = setup.path("state of its own");
+        setup.option("--state-dir", &state).args(options)
+    };
+    let process = format!("process {}", daemon.id());
+    other(&["--worker-id", "5"]).end().assert_refusal(&["worker ID 5", "another daemon", &process]);
+    other(&["--worker-id", "0-4"]).end().assert_refusal(&["worker ID 4"]);
+    // The same IDs under another name.
+    let spelled = "time:41,datacenter:5,worker:5,sequence:12;epoch=2010-11-04T01:42:54.657Z";
+    other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal(&["worker ID 6"]);
+    let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
+    other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal(&["worker ID 6"]);
+    // Another worker ID, or another layout, is nobody's.
+    other(&["--worker-id", "7"]).start().stop();
+    other(&["--worker-id", "5", "--layout", "simple-2020"]).start().stop();
+    // Free again after a stop, and after a kill.
+    daemon.stop();
+    let mut daemon = other(&["--worker-id", "5"]).start();
+    daemon.kill();
+    other(&["--worker-id", "5"]).start().stop();
+}
+
+#[test]
+fn two_sources_of_one_file_must_not_share_a_worker_id() {
+    let toml = "[[sources]]\nname = \"a\"\nworker_ids = \"0-3\"\n[[sources]]\nname = \"b\"\nworker_ids = 3\n";
+    Setup::configured(toml).end().assert_refusal(&["worker 3", "\"a\"", "\"b\""]);
+}
+
+#[test]
+fn a_lock_directory_that_allows_no_locks_is_refused() {
+    let setup = Setup::new();
+    let file = setup.path("a-file");
+    std::fs::write(&file, "").expect("written");
+    let inside = file.join("locks");
+    setup.env("SNOWBANK_LOCK_DIR", &inside).end().assert_refusal(&["a-file/locks", "lock_dir"]);
+    // Root may write anywhere but in /proc.
+    Setup::new().args(["--lock-dir", "/proc/locks"]).end().assert_refusal(&["/proc/locks", "lock_dir"]);
+}
+
+#[test]
+fn a_configuration_that_cannot_be_read_or_is_wrong_is_refused() {
+    let setup = Setup::new();
+    let missing = setup.path("missing.toml");
+    setup.option("--config", &missing).end().assert_refusal(&["missing.toml"]);
+    let setup = Setup::new();
+    let directory = setup.path(".");
+    setup.option("--config", &directory).end().assert_refusal(&["directory"]);
+    for (toml, parts) in [
+        ("worker_ids = 1024\n", &["snowbank.toml:1", "worker_ids", "1024", "1023"][..]),
+        ("\n\norder = \"random\"\n", &["snowbank.toml:3", "order", "random", "strict"]),
+        ("shards = 0\n", &["shards", "0"]),
+        ("shards = [\n", &["snowbank.toml"]),
+        ("wroker_ids = 3\n", &["wroker_ids", "worker_ids"]),
+        ("[limits]\nmax_wait = 10\n", &["snowbank.toml:2", "limits.max_wait"]),
+        ("shards = 0\norder = 1\n", &["snowbank.toml:1", "1 more mistake"]),
+        ("[auth]\ntoken_file = \"nowhere\"\n", &["nowhere"]),
+    ] {
+        Setup::configured(toml).end().assert_refusal(parts);
+    }
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), "# nobody\n").expect("written");
+    setup.config("[auth]\ntoken_file = \"tokens\"").end().assert_refusal(&["tokens", "no token"]);
+    let setup = Setup::new();
+    std::fs::write(setup.path("snowbank.toml"), b"\xFF\xFE").expect("written");
+    let path = setup.path("snowbank.toml");
+    setup.option("--config", &path).end().assert_refusal(&["snowbank.toml"]);
+}
+
+#[test]
+fn options_with_wrong_values_are_refused() {
+    refuses(&["--shards", "0"], &["--shards", "0", "256"]);
+    refuses(&["--shards", "257"], &["--shards", "257", "256"]);
+    refuses(&["--order", "loose"], &["--order", "loose", "relaxed", "strict"]);
+    refuses(&["--state-dir", "/proc/state"], &["/proc/state"]);
+    refuses(&["--lisen", "127.0.0.1:0"], &["--lisen"]);
+    refuses(&["surplus"], &["surplus"]);
+    let ended = Setup::new().env("SNOWBANK_SHARDS", "many").end();
+    ended.assert_refusal(&["SNOWBANK_SHARDS", "many"]);
+}
+
+fn info(wire: &mut Wire) -> serde_json::Value {
+    match wire.call(&wire::info(0)) {
+        Reply::Info(_, text) => serde_json::from_str(&text).expect("JSON"),
+        other => panic!("expected INFO, found {other:?}"),
+    }
+}
+
+/// The order and the worker IDs that a daemon tells.
+fn told(setup: Setup) -> (String, Vec<u64>) {
+    let daemon = setup.start();
+    let info = info(&mut daemon.connect());
+    let order = info["order"].as_str().expect("a text").to_owned();
+    let workers = info["sources"][0]["worker_ids"].as_array().expect("an array");
+    (order, workers.iter().map(|id| id.as_u64().expect("a number")).collect())
+}
+
+#[test]
+fn options_beat_variables_and_these_beat_the_file() {
+    let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
+    assert_eq!(told(file()), ("strict".into(), vec![1]));
+    let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_ID", "2-3");
+    assert_eq!(told(variables()), ("relaxed".into(), vec![2, 3]));
+    assert_eq!(told(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
+    assert_eq!(told(variables().args(["--order", "strict", "--worker-id", "5"])), ("strict".into(), vec![5]));
+    // An empty variable is none.
+    assert_eq!(told(file().env("SNOWBANK_WORKER_ID", "")), ("strict".into(), vec![1]));
+}
+
+#[test]
+fn the_file_may_be_named_by_a_variable() {
+    let setup = Setup::new();
+    let path = setup.path("named.toml");
+    std::fs::write(&path, "worker_ids = 9\n").expect("written");
+    assert_eq!(told(setup.env("SNOWBANK_CONFIG", path)).1, [9]);
+}
+
+#[test]
+fn listeners_are_replaced_not_joined() {
+    // Were the file's listener opened too, there would be one line more.
+    let file = "listen = [\"127.0.0.3:0\"]\n";
+    let hosts = |setup: Setup, count: usize| -> Vec<String> {
+        let daemon = setup.listeners(count).start();
+        let hosts = daemon.addresses.iter().map(|address| address.tcp().ip().to_string()).collect();
+        assert!(daemon.stop().is_empty(), "more listeners than were asked for");
+        hosts
+    };
+    assert_eq!(hosts(Setup::bare().config(file), 1), ["127.0.0.3"]);
+    let variable = || Setup::bare().config(file).env("SNOWBANK_LISTEN", "127.0.0.4:0,127.0.0.5:0");
+    assert_eq!(hosts(variable(), 2), ["127.0.0.4", "127.0.0.5"]);
+    let options = ["--listen", "127.0.0.6:0", "--listen", "127.0.0.7:0"];
+    assert_eq!(hosts(variable().args(options), 2), ["127.0.0.6", "127.0.0.7"]);
+}
+
+#[test]
+fn standard_output_carries_the_listeners_alone() {
+    let daemon = Setup::new().args(["--worker-id", "3"]).start();
+    assert!(matches!(&daemon.addresses[..], [Address::Tcp(address)] if address.port() != 0));
+    daemon.connect().next(Ask::of(10));
+    // What was chosen stands on standard error.
+    let said = daemon.said();
+    for part in ["127.0.0.1", "time:41,datacenter:5,worker:5,sequence:12", "worker 3", "relaxed"] {
+        assert!(said.contains(part), "{part:?} is not in:\n{said}");
+    }
+    assert!(!said.contains('\u{1B}'), "colours where there is no terminal");
+    assert!(daemon.stop().is_empty());
+}
+
+#[test]
+fn interrupt_and_terminate_end_it_with_0() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"30s\"\n").start();
+        // Idle connections do not hold it up.
+        let mut idle = daemon.connect();
+        idle.assert_open();
+        daemon.signal(signal);
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+        idle.assert_closed();
+    }
+}
+
+#[test]
+fn a_signal_right_after_the_listening_line_is_heeded() {
+    for _ in 0..20 {
+        Setup::new().start().stop();
+    }
+}
+
+#[test]
+fn a_second_signal_makes_no_other_end() {
+    let mut daemon = Setup::new().start();
+    daemon.signal(Signal::TERM);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn the_state_directory_is_made_for_the_daemon_s_user_alone() {
+    let setup = Setup::new();
+    let state = setup.path("var/lib/snowbank");
+    let daemon = setup.option("--state-dir", &state).start();
+    assert_eq!(mode(&state), 0o700);
+    daemon.stop();
+    // One that is there keeps its mode: it is its owner's choice.
+    let setup = Setup::new();
+    let state = setup.path("state");
+    std::fs::create_dir(&state).expect("made");
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o750)).expect("set");
+    let daemon = setup.option("--state-dir", &state).start();
+    assert_eq!(mode(&state), 0o750);
+    daemon.stop();
+}
+
+#[test]
+fn the_lock_directory_is_for_every_user_of_the_machine() {
+    let daemon = Setup::new().start();
+    let locks = daemon.path("locks");
+    assert_eq!(mode(&locks), 0o1777);
+    let files: Vec<_> =
+        std::fs::read_dir(&locks).expect("there").map(|entry| entry.expect("read").path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    assert_eq!(mode(&files[0]), 0o666);
+}
+
+#[test]
+fn without_an_option_it_serves_twitter_ids_of_worker_0_on_its_port() {
+    // Whoever holds the default port may be another daemon of this machine; then there is nothing to try.
+    if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
+        println!("127.0.0.1:7660 is taken ({error}): not tried");
+        return;
+    }
+    let daemon = Setup::bare().in_own_directory().start();
+    assert_eq!(daemon.addresses[0].to_string(), "127.0.0.1:7660");
+    let ids = daemon.connect().next(Ask::of(1_000)).ids();
+    assert!(ids.iter().all(|&id| twitter_worker(id) == 0));
+    assert!(daemon.stop().is_empty());
+}

@@ -1,0 +1,347 @@
+//! The real daemon, as a child process with its own directories and ports.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use super::wire::Wire;
+use super::{DEADLINE, poll};
+
+/// Where a daemon said that it listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl Address {
+    fn of_line(line: &str) -> Address {
+        let text =
+            line.strip_prefix("listening on ").unwrap_or_else(|| panic!("not a listening line: {line:?}"));
+        match text.strip_prefix("unix:") {
+            Some(path) => Address::Unix(path.into()),
+            None => Address::Tcp(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}"))),
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> SocketAddr {
+        match self {
+            Address::Tcp(address) => *address,
+            Address::Unix(path) => panic!("{} is no TCP address", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A command line, an environment and a configuration for a daemon.
+pub(crate) struct Setup {
+    command: Command,
+    directory: TempDir,
+    listeners: usize,
+}
+
+impl Setup {
+    /// `snowbank serve` without an option, but with directories of its own for locks and state.
+    pub(crate) fn bare() -> Setup {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("SNOWBANK_") {
+                command.env_remove(name);
+            }
+        }
+        command.arg("serve").env("SNOWBANK_LOCK_DIR", directory.path().join("locks"));
+        command.env("SNOWBANK_STATE_DIR", directory.path().join("state"));
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Setup { command, directory, listeners: 1 }
+    }
+
+    /// `snowbank serve` on a free loopback port.
+    pub(crate) fn new() -> Setup {
+        Setup::bare().args(["--listen", "127.0.0.1:0"])
+    }
+
+    /// A daemon on a free loopback port with this configuration.
+    pub(crate) fn configured(toml: &str) -> Setup {
+        Setup::new().config(toml)
+    }
+
+    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Setup {
+        self.command.args(args);
+        self
+    }
+
+    pub(crate) fn option(self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+        self.args([OsStr::new(name), value.as_ref()])
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The daemon's working directory is its own directory.
+    pub(crate) fn in_own_directory(mut self) -> Setup {
+        self.command.current_dir(self.directory.path());
+        self
+    }
+
+    /// Writes the configuration and names it with `--config`.
+    pub(crate) fn config(self, toml: &str) -> Setup {
+        let path = self.path("snowbank.toml");
+        std::fs::write(&path, toml).expect("the configuration is written");
+        self.option("--config", path)
+    }
+
+    /// How many `listening on` lines to wait for.
+    pub(crate) fn listeners(mut self, count: usize) -> Setup {
+        self.listeners = count;
+        self
+    }
+
+    /// A path in the daemon's own directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts the daemon and waits until it listens.
+    pub(crate) fn start(mut self) -> Daemon {
+        let mut child = self.command.spawn().expect("the daemon's program runs");
+        let stdout = Lines::of(child.stdout.take().expect("piped"));
+        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let mut daemon =
+            Daemon { child, status: None, addresses: Vec::new(), stdout, stderr, directory: self.directory };
+        for _ in 0..self.listeners {
+            let line = daemon.stdout.next().unwrap_or_else(|| {
+                let _ = daemon.child.kill();
+                panic!("the daemon does not listen; it says:\n{}", daemon.said())
+            });
+            daemon.addresses.push(Address::of_line(&line));
+        }
+        daemon
+    }
+
+    /// Starts the daemon, which is to end by itself, and waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        let mut child = self.command.spawn().expect("the daemon's program runs");
+        let stdout = Text::of(child.stdout.take().expect("piped"));
+        let stderr = Text::of(child.stderr.take().expect("piped"));
+        let status = wait(&mut child).unwrap_or_else(|| {
+            let _ = child.kill();
+            let _ = child.wait();
+            panic!("the daemon runs where it should have ended; it says:\n{}", stderr.so_far())
+        });
+        Ended { code: status.code(), stdout: stdout.whole(), stderr: stderr.whole() }
+    }
+}
+
+/// What a daemon that ended by itself has left.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    /// Checks that this is a refusal to start: exit code 2 and one line on standard error, which holds all of `parts`.
+    #[track_caller]
+    pub(crate) fn assert_refusal(&self, parts: &[&str]) {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        assert_eq!(self.stderr.lines().count(), 1, "one line, found:\n{}", self.stderr);
+        for part in parts {
+            assert!(self.stderr.contains(part), "{part:?} is not in {:?}", self.stderr);
+        }
+    }
+}
+
+/// A daemon that listens. Dropped, it is killed, and must not have panicked.
+pub(crate) struct Daemon {
+    child: Child,
+    status: Option<ExitStatus>,
+    pub(crate) addresses: Vec<Address>,
+    stdout: Lines,
+    stderr: Text,
+    directory: TempDir,
+}
+
+impl Daemon {
+    /// Connects to the first listener.
+    pub(crate) fn connect(&self) -> Wire {
+        Wire::connect(&self.addresses[0])
+    }
+
+    pub(crate) fn tcp(&self) -> SocketAddr {
+        self.addresses[0].tcp()
+    }
+
+    /// A path in the daemon's own directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Its process ID.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has said on standard error so far.
+    pub(crate) fn said(&self) -> String {
+        self.stderr.so_far()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the daemon can be sent a signal");
+    }
+
+    /// Waits for its end and gives its exit code; `None` if a signal ended it.
+    pub(crate) fn wait(&mut self) -> Option<i32> {
+        let status = wait(&mut self.child)
+            .unwrap_or_else(|| panic!("the daemon does not end; it says:\n{}", self.said()));
+        self.status = Some(status);
+        status.code()
+    }
+
+    /// Stops it as a service manager does, and gives what it wrote to standard output after the listening lines.
+    pub(crate) fn stop(mut self) -> Vec<String> {
+        self.signal(Signal::TERM);
+        assert_eq!(self.wait(), Some(0), "{}", self.said());
+        std::iter::from_fn(|| self.stdout.next()).collect()
+    }
+
+    /// Ends it as a power failure would.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("the daemon can be killed");
+        self.wait();
+    }
+
+    /// Its resident memory in KiB.
+    pub(crate) fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("/proc is there");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a process has memory");
+        line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+    }
+
+    /// How often its threads have gone to sleep so far.
+    pub(crate) fn voluntary_switches(&self) -> u64 {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
+        let of_task = |status: String| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.expect("Linux counts them").trim().parse().expect("a number")
+        };
+        tasks
+            // A thread may end between its listing and its reading.
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("status")).ok())
+            .map(of_task)
+            .sum()
+    }
+
+    /// How many files it has open, sockets among them.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("/proc is there").count()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        if self.status.is_none() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+        let said = self.stderr.whole();
+        if thread::panicking() {
+            eprintln!("the daemon said:\n{said}");
+        } else {
+            assert!(!said.contains("panicked"), "the daemon said:\n{said}");
+        }
+    }
+}
+
+fn wait(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = std::time::Instant::now() + DEADLINE;
+    while std::time::Instant::now() < deadline {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return Some(status);
+        }
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    None
+}
+
+/// Lines as they come.
+struct Lines(Mutex<Receiver<String>>);
+
+impl Lines {
+    fn of(from: impl Read + Send + 'static) -> Lines {
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Lines(Mutex::new(lines))
+    }
+
+    fn next(&self) -> Option<String> {
+        self.0.lock().expect("no reader panics").recv_timeout(DEADLINE).ok()
+    }
+}
+
+/// All that comes, collected by a thread so that the writer never waits.
+struct Text {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Text {
+    fn of(mut from: impl Read + Send + 'static) -> Text {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        let collected = Arc::clone(&bytes);
+        let reader = thread::spawn(move || {
+            let mut piece = [0; 4_096];
+            while let Ok(size @ 1..) = from.read(&mut piece) {
+                collected.lock().expect("no reader panics").extend_from_slice(&piece[..size]);
+            }
+        });
+        Text { bytes, reader: Some(reader) }
+    }
+
+    fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.bytes.lock().expect("no reader panics")).into_owned()
+    }
+
+    /// Waits for the writer's end, which has come already when its process is gone.
+    fn whole(&self) -> String {
+        if let Some(reader) = &self.reader {
+            poll("the end of a pipe", || reader.is_finished().then_some(()));
+        }
+        self.so_far()
+    }
+}
+
+/// The mode bits of a file.
+pub(crate) fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::symlink_metadata(path).expect("the file is there").permissions().mode() & 0o7777
+}

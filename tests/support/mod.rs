@@ -1,0 +1,63 @@
+//! What the black-box tests share: the real daemon as a child process, a client of its own for the wire, and the
+//! arithmetic of the layouts that they ask about. Nothing here uses the library: a mistake made on both sides of the
+//! wire would pass.
+//!
+//! Every wait has a deadline that is met only when something is wrong, [`DEADLINE`]; none of them is a measurement.
+
+#![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
+
+pub(crate) mod daemon;
+pub(crate) mod ids;
+pub(crate) mod wire;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub(crate) use daemon::{Address, Daemon, Setup};
+pub(crate) use wire::{Ask, Reply, Wire};
+
+/// How long anything may take that the tests wait for. Long enough for a machine that does much else meanwhile.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
+
+/// Asks `probe` until it answers, for what cannot be awaited.
+pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(answer) = probe() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "within {DEADLINE:?} not: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A small generator of random numbers, the same for the same seed (xorshift64*, Vigna 2014).
+pub(crate) struct Random(u64);
+
+impl Random {
+    /// The seed prints itself with the output of a test that fails.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        println!("random numbers of seed {seed}");
+        Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// From 0 to `end` - 1.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 16) % end
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| (self.next() >> 32) as u8).collect()
+    }
+}

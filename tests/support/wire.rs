@@ -1,0 +1,419 @@
+//! A client of protocol version 1, written from its description alone. It blocks, checks every frame that it reads against
+//! the description, and never reads without a deadline.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use super::DEADLINE;
+use super::daemon::Address;
+
+pub(crate) const EXPLICIT: u8 = 0x01;
+pub(crate) const PARTIAL: u8 = 0x02;
+
+pub(crate) const MALFORMED: u16 = 1;
+pub(crate) const UNSUPPORTED: u16 = 2;
+pub(crate) const BAD_COUNT: u16 = 3;
+pub(crate) const UNKNOWN_SOURCE: u16 = 4;
+pub(crate) const UNAUTHORIZED: u16 = 5;
+pub(crate) const EXHAUSTED: u16 = 6;
+pub(crate) const SHUTTING_DOWN: u16 = 9;
+pub(crate) const TOO_BUSY: u16 = 10;
+
+/// The largest `length` of a reply's frame.
+const REPLY_LENGTH_MAX: usize = 65_536;
+/// Kind, flags and tag, which `length` counts.
+const HEAD: usize = 4;
+
+/// One frame with any content.
+pub(crate) fn frame(kind: u8, flags: u8, tag: u16, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(8 + body.len());
+    bytes.extend_from_slice(&((HEAD + body.len()) as u32).to_le_bytes());
+    bytes.extend_from_slice(&[kind, flags]);
+    bytes.extend_from_slice(&tag.to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+pub(crate) fn info(tag: u16) -> Vec<u8> {
+    frame(0x02, 0, tag, &[])
+}
+
+pub(crate) fn ping(tag: u16, body: &[u8]) -> Vec<u8> {
+    frame(0x03, 0, tag, body)
+}
+
+pub(crate) fn auth(tag: u16, token: &[u8]) -> Vec<u8> {
+    frame(0x04, 0, tag, token)
+}
+
+/// A request for IDs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) tag: u16,
+    pub(crate) count: u32,
+    pub(crate) source: u16,
+    pub(crate) max_wait_ms: u16,
+    pub(crate) flags: u8,
+}
+
+impl Ask {
+    /// `count` IDs of source 0 with the server's default wait.
+    pub(crate) fn of(count: u32) -> Ask {
+        Ask { tag: 0, count, source: 0, max_wait_ms: 65_535, flags: 0 }
+    }
+
+    pub(crate) fn tag(self, tag: u16) -> Ask {
+        Ask { tag, ..self }
+    }
+
+    pub(crate) fn source(self, source: u16) -> Ask {
+        Ask { source, ..self }
+    }
+
+    pub(crate) fn wait_ms(self, max_wait_ms: u16) -> Ask {
+        Ask { max_wait_ms, ..self }
+    }
+
+    pub(crate) fn flags(self, flags: u8) -> Ask {
+        Ask { flags, ..self }
+    }
+
+    pub(crate) fn bytes(self) -> Vec<u8> {
+        let mut body = self.count.to_le_bytes().to_vec();
+        body.extend_from_slice(&self.source.to_le_bytes());
+        body.extend_from_slice(&self.max_wait_ms.to_le_bytes());
+        frame(0x01, self.flags, self.tag, &body)
+    }
+}
+
+/// IDs `first`, `first + stride` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Run {
+    pub(crate) first: u64,
+    pub(crate) count: u32,
+    pub(crate) stride: u32,
+}
+
+impl Run {
+    pub(crate) fn last(&self) -> u64 {
+        self.first + u64::from(self.count - 1) * u64::from(self.stride)
+    }
+
+    pub(crate) fn ids(self) -> impl Iterator<Item = u64> {
+        (0..u64::from(self.count)).map(move |index| self.first + index * u64::from(self.stride))
+    }
+}
+
+/// A whole reply, of however many frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Runs(u16, Vec<Run>),
+    List(u16, Vec<u64>),
+    Info(u16, String),
+    Pong(u16, Vec<u8>),
+    Ok(u16),
+    Error { tag: u16, code: u16, retry_after_ms: u32, message: String },
+}
+
+impl Reply {
+    pub(crate) fn tag(&self) -> u16 {
+        match self {
+            Reply::Runs(tag, _)
+            | Reply::List(tag, _)
+            | Reply::Info(tag, _)
+            | Reply::Pong(tag, _)
+            | Reply::Ok(tag)
+            | Reply::Error { tag, .. } => *tag,
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn runs(self) -> Vec<Run> {
+        match self {
+            Reply::Runs(_, runs) => runs,
+            other => panic!("expected runs, found {other:?}"),
+        }
+    }
+
+    /// All IDs, whichever the form.
+    #[track_caller]
+    pub(crate) fn ids(self) -> Vec<u64> {
+        match self {
+            Reply::Runs(_, runs) => runs.into_iter().flat_map(Run::ids).collect(),
+            Reply::List(_, ids) => ids,
+            other => panic!("expected IDs, found {other:?}"),
+        }
+    }
+
+    /// How many IDs; `None` if the reply is something else.
+    pub(crate) fn id_count(&self) -> Option<u64> {
+        match self {
+            Reply::Runs(_, runs) => Some(runs.iter().map(|run| u64::from(run.count)).sum()),
+            Reply::List(_, ids) => Some(ids.len() as u64),
+            _ => None,
+        }
+    }
+
+    /// The code, the time to wait in ms, and the message.
+    #[track_caller]
+    pub(crate) fn error(self) -> (u16, u32, String) {
+        match self {
+            Reply::Error { code, retry_after_ms, message, .. } => (code, retry_after_ms, message),
+            other => panic!("expected an error, found {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_error(self, tag: u16, code: u16) -> String {
+        assert_eq!(self.tag(), tag, "{self:?}");
+        let (found, _, message) = self.error();
+        assert_eq!(found, code, "{message}");
+        message
+    }
+}
+
+struct Frame {
+    kind: u8,
+    flags: u8,
+    tag: u16,
+    body: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    stream: Stream,
+    unread: Vec<u8>,
+}
+
+impl Wire {
+    pub(crate) fn connect(address: &Address) -> Wire {
+        Wire::try_connect(address).unwrap_or_else(|error| panic!("cannot connect to {address}: {error}"))
+    }
+
+    pub(crate) fn try_connect(address: &Address) -> io::Result<Wire> {
+        let stream = match address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, DEADLINE)?;
+                stream.set_nodelay(true)?;
+                stream.set_write_timeout(Some(DEADLINE))?;
+                Stream::Tcp(stream)
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_write_timeout(Some(DEADLINE))?;
+                Stream::Unix(stream)
+            }
+        };
+        let wire = Wire { stream, unread: Vec::new() };
+        wire.set_read_timeout(DEADLINE)?;
+        Ok(wire)
+    }
+
+    fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
+    pub(crate) fn tcp(&self) -> &TcpStream {
+        match &self.stream {
+            Stream::Tcp(stream) => stream,
+            Stream::Unix(_) => panic!("not a TCP connection"),
+        }
+    }
+
+    /// A second handle of the same connection, to write while the first reads.
+    pub(crate) fn writer(&self) -> Wire {
+        let stream = match &self.stream {
+            Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
+            Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+        };
+        Wire { stream: stream.expect("a socket can be cloned"), unread: Vec::new() }
+    }
+
+    #[track_caller]
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).unwrap_or_else(|error| panic!("cannot write: {error}"));
+    }
+
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    /// Says that nothing more will be written.
+    pub(crate) fn half_close(&self) {
+        let done = match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        };
+        done.unwrap_or_else(|error| panic!("cannot half-close: {error}"));
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        let mut piece = [0; 65_536];
+        let size = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(&mut piece),
+            Stream::Unix(stream) => stream.read(&mut piece),
+        }?;
+        self.unread.extend_from_slice(&piece[..size]);
+        Ok(size)
+    }
+
+    /// Whether a reply has come already, without waiting for one.
+    pub(crate) fn has_reply(&mut self) -> bool {
+        // The shortest wait that the system knows.
+        self.set_read_timeout(Duration::from_millis(1)).expect("a timeout can be set");
+        let _ = self.read();
+        self.set_read_timeout(DEADLINE).expect("a timeout can be set");
+        !self.unread.is_empty()
+    }
+
+    /// The next frame; `None` when the server has closed.
+    fn frame(&mut self) -> io::Result<Option<Frame>> {
+        loop {
+            if let Some((head, rest)) = self.unread.split_first_chunk::<4>() {
+                let length = u32::from_le_bytes(*head) as usize;
+                assert!((HEAD..=REPLY_LENGTH_MAX).contains(&length), "a reply's frame of length {length}");
+                if rest.len() >= length {
+                    let (kind, flags, tag) = (rest[0], rest[1], u16::from_le_bytes([rest[2], rest[3]]));
+                    let body = rest[HEAD..length].to_vec();
+                    self.unread.drain(..4 + length);
+                    return Ok(Some(Frame { kind, flags, tag, body }));
+                }
+            }
+            if self.read()? == 0 {
+                assert!(self.unread.is_empty(), "closed within a frame: {:?}", self.unread);
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next reply. `None` when the server has closed.
+    pub(crate) fn try_reply(&mut self) -> io::Result<Option<Reply>> {
+        let Some(Frame { kind, mut flags, tag, mut body }) = self.frame()? else {
+            return Ok(None);
+        };
+        let may_be_split = matches!(kind, 0x81..=0x83);
+        while flags != 0 {
+            assert!(flags == 0x01 && may_be_split, "flags {flags:#x} of kind {kind:#x}");
+            let next = self.frame()?.expect("a frame after MORE");
+            assert_eq!(
+                (next.kind, next.tag),
+                (kind, tag),
+                "only frames of the same kind and tag follow a MORE"
+            );
+            assert!(!next.body.is_empty(), "an empty frame after MORE");
+            flags = next.flags;
+            body.extend_from_slice(&next.body);
+        }
+        Ok(Some(reply(kind, tag, body)))
+    }
+
+    #[track_caller]
+    pub(crate) fn reply(&mut self) -> Reply {
+        match self.try_reply() {
+            Ok(Some(reply)) => reply,
+            Ok(None) => panic!("the server closed the connection"),
+            Err(error) => panic!("cannot read: {error}"),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn call(&mut self, request: &[u8]) -> Reply {
+        self.send(request);
+        self.reply()
+    }
+
+    /// Asks for IDs and checks that the reply is for this request and exact.
+    #[track_caller]
+    pub(crate) fn next(&mut self, ask: Ask) -> Reply {
+        let reply = self.call(&ask.bytes());
+        assert_eq!(reply.tag(), ask.tag);
+        if let Some(count) = reply.id_count() {
+            let enough =
+                count == u64::from(ask.count) || ask.flags & PARTIAL != 0 && count < u64::from(ask.count);
+            assert!(enough, "{count} IDs for {ask:?}");
+        }
+        reply
+    }
+
+    /// Checks that the connection still answers.
+    #[track_caller]
+    pub(crate) fn assert_open(&mut self) {
+        assert_eq!(self.call(&ping(0xBEEF, b"still there?")), Reply::Pong(0xBEEF, b"still there?".to_vec()));
+    }
+
+    /// Checks that the server closes in an orderly way, with nothing more to say.
+    #[track_caller]
+    pub(crate) fn assert_closed(&mut self) {
+        match self.try_reply() {
+            Ok(None) => {}
+            Ok(Some(reply)) => panic!("expected the end, found {reply:?}"),
+            Err(error) => panic!("expected the end, found {error}"),
+        }
+    }
+}
+
+/// Understands a whole reply, and checks it against the description.
+fn reply(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
+    match kind {
+        0x81 => Reply::Runs(tag, runs(&body)),
+        0x82 => {
+            assert!(!body.is_empty() && body.len().is_multiple_of(8), "a list of {} bytes", body.len());
+            let (ids, _) = body.as_chunks::<8>();
+            let ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
+            assert!(ids.is_sorted_by(|a, b| a < b), "a list that does not increase strictly");
+            Reply::List(tag, ids)
+        }
+        0x83 => Reply::Info(tag, String::from_utf8(body).expect("UTF-8")),
+        0x84 => Reply::Pong(tag, body),
+        0x85 => {
+            assert!(body.is_empty(), "OK with a body");
+            Reply::Ok(tag)
+        }
+        0xFF => {
+            let (head, message) = body.split_first_chunk::<8>().expect("an error has a head");
+            let message = String::from_utf8(message.to_vec()).expect("UTF-8");
+            assert!(
+                !message.is_empty() && message.lines().count() == 1,
+                "a message in one line: {message:?}"
+            );
+            let code = u16::from_le_bytes([head[0], head[1]]);
+            assert!((1..=10).contains(&code), "error code {code}: {message}");
+            assert_eq!(head[2..4], [0, 0], "reserved");
+            let retry_after_ms = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+            Reply::Error { tag, code, retry_after_ms, message }
+        }
+        _ => panic!("a reply of kind {kind:#x}"),
+    }
+}
+
+fn runs(body: &[u8]) -> Vec<Run> {
+    let (pieces, rest) = body.as_chunks::<16>();
+    assert!(rest.is_empty() && !pieces.is_empty(), "runs of {} bytes", body.len());
+    let mut runs: Vec<Run> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        let word = |at: usize| u32::from_le_bytes([piece[at], piece[at + 1], piece[at + 2], piece[at + 3]]);
+        let first = u64::from(word(0)) | u64::from(word(4)) << 32;
+        let run = Run { first, count: word(8), stride: word(12) };
+        assert!(run.count >= 1 && (run.stride >= 1 || run.count == 1), "{run:?}");
+        if let Some(before) = runs.last() {
+            assert!(before.last() < run.first, "{run:?} after {before:?}");
+        }
+        runs.push(run);
+    }
+    runs
+}
