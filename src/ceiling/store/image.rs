@@ -110,7 +110,7 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
     }
     let pages = bytes.len() / PAGE_BYTES;
     if pages < 2 {
-        return Err(corrupt(format_args!("it was cut off after {} bytes", bytes.len())));
+        return Err(corrupt(format_args!("it has {} bytes: the rest was cut off", bytes.len())));
     }
     // Every commit has two phases, so that what it marks as primary is whole, or the file was damaged.
     let flags = bytes[FLAGS_AT];
@@ -125,6 +125,19 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
     if library_format > LIBRARY_FORMAT {
         // Damage that looks like this is told apart by nothing; the message is right for the likelier cause.
         return Err(ImageError::Newer { found: format!("redb {library_format}"), known: FORMAT });
+    }
+    let geometry: [u32; 5] = std::array::from_fn(|index| {
+        let at = GEOMETRY_AT + index * size_of::<u32>();
+        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    });
+    // The page of the header, and those of the last region.
+    let pages_written = u64::from(geometry[4]) + 1;
+    if geometry[..4] != GEOMETRY[..4] {
+        return Err(corrupt("its header is damaged"));
+    }
+    if (pages as u64) < pages_written {
+        let (has, had) = (bytes.len(), pages_written * PAGE_BYTES as u64);
+        return Err(corrupt(format_args!("it has {has} bytes of {had}: the rest was cut off")));
     }
     bytes[FLAGS_AT] = RECOVERY_REQUIRED;
     for (index, value) in GEOMETRY.iter().enumerate() {
@@ -178,8 +191,9 @@ mod tests {
 
     /// The one thing that damage must never do is to go unnoticed: not as other records, not as a panic.
     fn check_damaged(damaged: Vec<u8>, written: &[Record], what: &str) -> bool {
-        let outcome = panic::catch_unwind(|| records(damaged)).unwrap_or_else(|_| panic!("a panic after {what}"));
-        match outcome {
+        let outcome =
+            panic::catch_unwind(|| records(damaged)).unwrap_or_else(|_| panic!("a panic after {what}"));
+        match &outcome {
             Ok(read) => assert_eq!(read, written, "after {what}"),
             Err(error) => assert!(!error.to_string().contains('\n'), "{error}"),
         }
@@ -191,9 +205,10 @@ mod tests {
         let (bytes, written) = state_file();
         let mut refused = 0;
         let used = bytes.iter().rposition(|&byte| byte != 0).unwrap();
+        println!("{} bytes, {used} used", bytes.len());
         let mut rng = fastrand::Rng::with_seed(5);
-        let header = 0..400;
-        for at in header.chain((0..2_000).map(|_| rng.usize(..=used))) {
+        let anywhere: Vec<usize> = (0..2_000).map(|_| rng.usize(..=used)).collect();
+        for at in (0..400).chain(anywhere) {
             let mut damaged = bytes.clone();
             damaged[at] ^= 1 << rng.u8(..8);
             refused += usize::from(check_damaged(damaged, &written, &format!("a changed bit at {at}")));
