@@ -109,7 +109,8 @@ impl Keeper {
         let now = self.wall.believe(reading);
         let uptime = now.boot.since(self.started);
         let looks = self.sources.iter_mut().enumerate();
-        let raises: Vec<_> = looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
+        let raises: Vec<_> =
+            looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
         let failure = self.raise(&raises).err();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
         Looked { clock, failure, some_wait }

@@ -163,7 +163,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               Empty, it is the first directory of $STATE_DIRECTORY, which systemd sets for a service, else \"snowbank\" \
               in $XDG_STATE_HOME or ~/.local/state: these outlast a boot and are writable where the daemon runs. \
               Several daemons of one user each need their own.",
-        read: |daemon, value| value.path().map(|path| daemon.state_dir = StateDirChoice::of_path(path)),
+        read: |daemon, value| value.path().map(|path| daemon.state_dir = path.into()),
     },
     Setting {
         section: Section::Top,

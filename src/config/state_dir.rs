@@ -30,6 +30,17 @@ pub enum StatePlace {
     Nowhere,
 }
 
+impl From<Option<PathBuf>> for StateDirChoice {
+    /// What was given as a path, if anything was: `none` is a word, `./none` a directory.
+    fn from(path: Option<PathBuf>) -> Self {
+        match path {
+            None => StateDirChoice::Default,
+            Some(path) if path.as_os_str() == Self::NONE => StateDirChoice::None,
+            Some(path) => StateDirChoice::At(path),
+        }
+    }
+}
+
 /// Nothing says where the state could be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -40,15 +51,7 @@ pub struct NoStateDir;
 
 impl StateDirChoice {
     /// The word for [`None`](StateDirChoice::None).
-    pub(super) const NONE: &str = "none";
-
-    pub(super) fn of_path(path: Option<PathBuf>) -> Self {
-        match path {
-            None => StateDirChoice::Default,
-            Some(path) if path == Path::new(Self::NONE) => StateDirChoice::None,
-            Some(path) => StateDirChoice::At(path),
-        }
-    }
+    const NONE: &str = "none";
 
     /// The directory itself: by default the first of `$STATE_DIRECTORY`, which systemd sets, else `snowbank` in the XDG
     /// state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable` reads the environment.

@@ -48,8 +48,7 @@ impl Found {
         };
         let directory = StateDir::lock(path)?;
         let mut records = directory.read()?;
-        let mut foreign = records.iter_mut().filter(|record| is_foreign(record, &here)).peekable();
-        if let Some(record) = foreign.peek() {
+        if let Some(record) = store::foreign(&records, &here) {
             let (path, source) = (path.display(), &record.name);
             if !state.adopt {
                 return Err(StartError::from(format!(
@@ -61,8 +60,8 @@ impl Found {
             tracing::warn!(
                 "adopting the state of another machine in {path}: its daemon must never run again with these worker IDs"
             );
+            records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
-        foreign.for_each(|record| record.machine.clone_from(&here.machine));
         Ok(Found { directory: Some(directory), records, owner, here })
     }
 
@@ -85,7 +84,11 @@ impl Found {
         let claimants: Vec<_> = sources
             .iter()
             .zip(numberings)
-            .map(|(source, numbering)| Claimant { name: &source.name, numbering, max_ahead: source.max_ahead })
+            .map(|(source, numbering)| Claimant {
+                name: &source.name,
+                numbering,
+                max_ahead: source.max_ahead,
+            })
             .collect();
         let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
         let first = |(claim, start): (usize, Option<Position>)| {
@@ -97,13 +100,17 @@ impl Found {
             None => Box::new(MemoryStore),
             Some(directory) => {
                 let sources = claimants.iter().zip(&starts);
-                let sources = sources.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
+                let sources =
+                    sources.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
                 Box::new(DiskStore::new(directory, sources, plan.retired, &self.owner, &self.here))
             }
         };
-        let mut kept: Vec<Kept> =
-            starts.iter().map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, now)).collect();
-        let ceilings: Vec<(usize, Position)> = kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
+        let mut kept: Vec<Kept> = starts
+            .iter()
+            .map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, now))
+            .collect();
+        let ceilings: Vec<(usize, Position)> =
+            kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
         store
             .raise(&ceilings, wall.carried_us())
             .map_err(|error| format!("cannot make the first ceilings durable: {error}"))?;
@@ -112,11 +119,6 @@ impl Found {
         }
         Ok(Granted { kept, starts, store })
     }
-}
-
-/// Whether another machine wrote the record. Where either does not know itself, nobody can tell.
-fn is_foreign(record: &Record, here: &Place) -> bool {
-    matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here)
 }
 
 /// Where a source starts of which nothing is stored: nothing says what an earlier process has used, so above the

@@ -57,7 +57,11 @@ impl Server {
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(settings: &Settings, tokens: Option<Tokens>, state: State<'_>) -> Result<Server, StartError> {
+    pub fn start(
+        settings: &Settings,
+        tokens: Option<Tokens>,
+        state: State<'_>,
+    ) -> Result<Server, StartError> {
         let found = Found::open(state)?;
         let numberings = number(&settings.sources)?;
         let locks = lock_all(settings, &numberings)?;

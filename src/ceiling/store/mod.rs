@@ -5,14 +5,17 @@
 //! - `directory`: the state directory and its lock.
 //! - `file`: making the state file, and raising it in place.
 //! - `image`: reading it without trusting it.
+//! - `moved`: taking it to another machine.
 
 mod directory;
 mod file;
 mod image;
+mod moved;
 mod plan;
 mod record;
 
 pub use directory::{StateDir, holder, read};
+pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan};
 pub use record::{Record, id_bound, position_from};
 
@@ -22,6 +25,12 @@ use self::file::StateFile;
 use super::identity::{Owner, Place};
 use super::{CeilingStore, StoreError, TakenOver};
 use crate::layout::{Numbering, Position};
+
+/// The record of another machine, if there is one among these. Where a machine does not know itself, nobody can tell.
+pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {
+    let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
+    records.iter().find(is_foreign)
+}
 
 /// Ceilings in a state directory.
 #[derive(Debug)]

@@ -85,6 +85,29 @@ impl Record {
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
         self.layout.space() == layout.space() && self.worker_ids.iter().any(|id| worker_ids.contains(id))
     }
+
+    /// Whether every ID that the other record bounds is bounded by this one, as high.
+    pub fn says_all_of(&self, other: &Record) -> bool {
+        self.layout.space() == other.layout.space()
+            && self.id_bound >= other.id_bound
+            && other.worker_ids.iter().all(|id| self.worker_ids.contains(id))
+    }
+
+    /// Checks that it holds together, as every record does that this program wrote.
+    ///
+    /// # Errors
+    /// In words, what contradicts what.
+    pub fn check(&self) -> Result<(), String> {
+        let numbering = self.numbering().map_err(|error| error.to_string())?;
+        if id_bound(&numbering, self.ceiling) == self.id_bound {
+            Ok(())
+        } else {
+            Err(format!(
+                "the ceiling {} of source {:?} is not ID {}",
+                self.ceiling.0, self.name, self.id_bound
+            ))
+        }
+    }
 }
 
 /// The lowest ID that may be handed out from `ceiling` on: all IDs of positions below it are lower, whatever their random
