@@ -7,7 +7,7 @@ use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
 use crate::layout::{Position, Run};
-use crate::source::{Bound, Source, Span, Window};
+use crate::source::{Source, Span, Window};
 
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
@@ -96,14 +96,10 @@ impl Lane {
             self.generation = generation;
             self.drop_blocks();
         }
-        match window.bound {
-            // Whatever was claimed ahead is now further ahead of the clock than it may be.
-            Bound::Standing(_) | Bound::Sealed => self.drop_blocks(),
-            _ if self.now.jumped => self.drop_blocks(),
-            Bound::Clock | Bound::Ceiling | Bound::Ended if self.current.position < window.floor => {
-                self.current.count = 0;
-            }
-            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
+        if window.is_shut() {
+            self.drop_blocks();
+        } else if self.current.position < window.floor {
+            self.current.count = 0;
         }
         window
     }
@@ -232,7 +228,7 @@ impl Lane {
     /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs. A block that does not lie above all that
     /// this shard has is dropped, never pushed back: its owner may have handed out higher ones already.
     fn steal(&mut self, window: &Window, wanted: u64) {
-        if self.order == Order::Strict || self.source.line().admitted_ids() != 0 {
+        if self.order == Order::Strict || window.is_shut() || self.source.line().admitted_ids() != 0 {
             return;
         }
         let siblings = (1..self.rings.len()).map(|step| (self.shard + step) % self.rings.len());

@@ -223,6 +223,16 @@ fn what_waited_is_handed_out_above_and_in_order() {
 }
 
 #[test]
+fn a_shut_window_shuts_siblings_rings_too() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let now = after_us(warm_up(&mut shards[0], 0));
+    let back = Now { wall: UnixMicros(now.wall.0 - 60 * SECOND_US), ..now };
+    assert_eq!(take(&mut shards[1], back, 1), Err(1));
+    assert_eq!(take(&mut shards[1], Now { jumped: true, ..now }, 1), Err(1));
+}
+
+#[test]
 fn nothing_is_handed_out_after_a_jump_until_the_keeper_has_looked() {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);

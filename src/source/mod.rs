@@ -17,14 +17,14 @@ use crossbeam::utils::CachePadded;
 use crate::ceiling::Grant;
 use crate::clock::{self, Now, Ride};
 use crate::layout::{Numbering, Position, Tick, UnixMicros};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use line::{Line, Passage};
 
 /// The cursor of a sealed source: above every position, so that each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
 
-/// With `on_step_back = "wait"`, a wall clock that is behind by less than this is waited for, not refused: two shards'
-/// readings differ by less, and a refusal for that would be false.
+/// Shards read the clock at their own moments. A reading older than another shard's by less than this is taken as if it
+/// were as new; half of it is the most by which that can raise the ride.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
 /// What the ID clock does when the wall clock falls behind IDs already handed out.
@@ -110,9 +110,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// The moment for which this window holds.
-    pub fn now(&self) -> Now {
-        self.now
+    /// Whether nothing may be handed out at this moment, not even what was claimed ahead.
+    pub fn is_shut(&self) -> bool {
+        self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)
     }
 }
 
@@ -142,6 +142,9 @@ pub struct Source {
     cursor: CachePadded<AtomicU64>,
     grant: Grant,
     ride: Ride,
+    /// The newest boot clock reading by which anything was claimed, to within [`READING_SKEW`]. An older one says nothing
+    /// about the clock having gone back: its thread was held up.
+    newest_boot_us: AtomicI64,
     line: Line,
 }
 
@@ -165,7 +168,8 @@ impl Source {
         }
         let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
         let cursor = CachePadded::new(AtomicU64::new(start.0));
-        Source { name, numbering, rules, cursor, grant, ride, line }
+        let newest_boot_us = AtomicI64::new(now.boot.0);
+        Source { name, numbering, rules, cursor, grant, ride, newest_boot_us, line }
     }
 
     /// Its name, by which clients ask for it.
@@ -232,8 +236,13 @@ impl Source {
         }
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         let by_clock = self.edge_at(id_time);
+        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
-            return self.window_behind(now);
+            return self.window_behind(now, newest_boot_us);
+        }
+        // Written once a millisecond at most, so that shards do not contend for it.
+        if now.boot.0.saturating_sub(newest_boot_us) >= clock::micros(READING_SKEW) {
+            self.newest_boot_us.fetch_max(now.boot.0, Ordering::Relaxed);
         }
         self.window_at(now, id_time, by_clock)
     }
@@ -262,11 +271,17 @@ impl Source {
     /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
     /// back.
     #[cold]
-    fn window_behind(&self, now: Now) -> Window {
+    fn window_behind(&self, now: Now, newest_boot_us: i64) -> Window {
         let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
         let Some(cursor) = self.cursor() else {
             return nothing(Bound::Sealed);
         };
+        let nothing_left =
+            Window { floor: cursor, edge: cursor, bound: Bound::Clock, id_time: now.wall, now };
+        if now.boot.0 < newest_boot_us {
+            // Not the clock is behind, but the thread that read it. Its next reading tells.
+            return nothing_left;
+        }
         let highest_used =
             self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
         let max_ahead = match self.rules.on_step_back {
@@ -280,11 +295,10 @@ impl Source {
         if id_time >= highest_used {
             return self.window_at(now, id_time, self.edge_at(id_time));
         }
-        let ready_in = clock::until(now, &self.ride, max_ahead, highest_used);
-        if self.rules.on_step_back == OnStepBack::Wait && ready_in < READING_SKEW {
-            return Window { floor: cursor, edge: cursor, bound: Bound::Clock, id_time, now };
+        match clock::until(now, &self.ride, max_ahead, highest_used) {
+            ready_in if ready_in < READING_SKEW => nothing_left,
+            ready_in => nothing(Bound::Standing(ready_in)),
         }
-        nothing(Bound::Standing(ready_in))
     }
 
     /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.

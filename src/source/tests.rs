@@ -188,10 +188,23 @@ fn on_step_back_wait_refuses_at_once() {
     source.claim(&window, 11 * 4_096, &mut rng()).expect("there is room");
     let back = Now { wall: UnixMicros(START.wall.0 - 5_000), ..after_ms(1) };
     assert_eq!(source.window(back).bound, Bound::Standing(Duration::from_millis(5)));
-    // Another shard's slightly older reading is no step back.
+    // A clock that is behind by no more than readings differ is waited for.
     let skewed = Now { wall: UnixMicros(START.wall.0 - 500), ..START };
     assert_eq!(source.window(skewed).bound, Bound::Clock);
     assert_eq!(source.left(&source.window(skewed)), 0);
+}
+
+#[test]
+fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
+    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
+        let source = source(TWITTER, Rules { on_step_back, ..RULES });
+        let an_hour_later = START.after(Duration::from_secs(3_600));
+        source.claim(&source.window(an_hour_later), 1, &mut rng()).expect("there is room");
+        let held_up = source.window(START);
+        assert_eq!((held_up.bound, source.left(&held_up)), (Bound::Clock, 0));
+        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "nothing to ride");
+        assert_eq!(source.window(an_hour_later).bound, Bound::Clock);
+    }
 }
 
 #[test]

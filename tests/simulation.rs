@@ -1,0 +1,476 @@
+//! A deterministic simulation of one daemon's life: the shipped source, shards, line, keeper and ID clock, on clocks that
+//! step, drift, freeze and are read late, over storage that fails at will and keeps or loses what it failed on, with crashes
+//! and stops at any point. Thousands of seeds run in a minute.
+//!
+//! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
+//! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError};
+use snowbank::clock::{BootMicros, Now, Reading, StepRule, Wall};
+use snowbank::keeper::{Keeper, Kept};
+use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::source::line::{Finished, Signals, Ticket, Wish};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+
+const MS: i64 = 1_000;
+const SECOND: i64 = 1_000 * MS;
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+const BURST_WINDOW: Duration = Duration::from_millis(10);
+const STEP_RULE: StepRule =
+    StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
+const SHARDS: usize = 3;
+const STEPS: usize = 400;
+
+/// What survives the process: the ceiling as the disk has it, and how reliable the disk is at the moment.
+#[derive(Debug, Default)]
+struct Disk {
+    ceiling: Option<Position>,
+    /// One in so many writes fails; 0: none.
+    fails_one_in: u32,
+    /// Of those that fail, whether the data reached the disk all the same is drawn.
+    rng: fastrand::Rng,
+}
+
+#[derive(Clone)]
+struct Store(Arc<Mutex<Disk>>);
+
+impl Store {
+    fn write(&self, ceiling: Position, may_sink: bool) -> Result<(), StoreError> {
+        let mut disk = self.0.lock().expect("no panic while locked");
+        let one_in = disk.fails_one_in;
+        let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
+        let reaches_disk = !fails || disk.rng.bool();
+        let current = disk.ceiling;
+        if reaches_disk && (may_sink || current.is_none_or(|current| ceiling >= current)) {
+            disk.ceiling = Some(ceiling);
+        }
+        if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) }
+    }
+}
+
+impl CeilingStore for Store {
+    fn raise(&mut self, _source: usize, ceiling: Position) -> Result<(), StoreError> {
+        self.write(ceiling, false)
+    }
+
+    fn trim(&mut self, _source: usize, cursor: Position) -> Result<(), StoreError> {
+        self.write(cursor, true)
+    }
+}
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+/// The machine's clocks: true time runs, the wall clock shows what it likes.
+struct Machine {
+    true_us: i64,
+    boot_at_us: i64,
+    wall_offset_us: i64,
+    /// The wall clock stands at this.
+    frozen: Option<i64>,
+}
+
+impl Machine {
+    fn wall(&self) -> i64 {
+        self.frozen.unwrap_or(self.true_us + self.wall_offset_us)
+    }
+
+    fn read(&self) -> Reading {
+        Reading { wall: UnixMicros(self.wall()), boot: BootMicros(self.true_us - self.boot_at_us) }
+    }
+
+    /// A reading that lost the processor for up to 2 ms between the clocks.
+    fn read_torn(&mut self, rng: &mut fastrand::Rng) -> Reading {
+        let boot = self.read().boot;
+        if rng.u8(..8) == 0 {
+            self.true_us += rng.i64(0..MS);
+        }
+        Reading { boot, ..self.read() }
+    }
+}
+
+/// One process.
+struct Daemon {
+    source: Arc<Source>,
+    wall: Arc<Wall>,
+    shards: Vec<Shard>,
+    keeper: Keeper,
+    /// The last ID of each shard's only connection, and of all in strict order.
+    last_ids: [u64; SHARDS],
+    last_of_all: u64,
+    /// Each shard's request that waits.
+    waiting: Vec<Option<Waiting>>,
+    /// A wake-up whose thread was paused after it had read the clock.
+    paused: Option<(usize, Now)>,
+}
+
+struct Waiting {
+    ticket: Ticket,
+    count: u64,
+    /// What it had before it waited.
+    runs: Vec<Run>,
+    /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
+    latest_us: i64,
+}
+
+struct World {
+    seed: u64,
+    rng: fastrand::Rng,
+    machine: Machine,
+    disk: Arc<Mutex<Disk>>,
+    numbering: Numbering,
+    rules: Rules,
+    order: Order,
+    daemon: Option<Daemon>,
+    /// Every position handed out by any process: from, to.
+    handed_out: BTreeMap<u64, u64>,
+    highest_wall_us: i64,
+    granted: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let layouts = ["twitter", "time:41,worker:5,sequence:=10", "time:39,sequence:8,machine:16;tick=10ms"];
+        let layout = Layout::resolve(layouts[rng.usize(..layouts.len())]).expect("a layout");
+        let workers: WorkerSet = ["0", "0-3", "1,5"][rng.usize(..3)].parse().expect("worker IDs");
+        let numbering = Numbering::new(layout, workers).expect("they exist");
+        let rules = Rules {
+            burst_window: if rng.u8(..4) == 0 { Duration::ZERO } else { BURST_WINDOW },
+            max_ahead: MAX_AHEAD,
+            on_step_back: if rng.bool() { OnStepBack::Ride } else { OnStepBack::Wait },
+            sequence_start: if rng.bool() { SequenceStart::Spread } else { SequenceStart::Zero },
+        };
+        let fails_one_in = [0, 0, 20, 5, 2][rng.usize(..5)];
+        let disk = Disk { fails_one_in, rng: rng.fork(), ..Disk::default() };
+        let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
+        World {
+            seed,
+            order: if rng.bool() { Order::Relaxed } else { Order::Strict },
+            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            disk: Arc::new(Mutex::new(disk)),
+            numbering,
+            rules,
+            daemon: None,
+            handed_out: BTreeMap::new(),
+            highest_wall_us: true_us,
+            granted: 0,
+            rng,
+        }
+    }
+
+    /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick.
+    fn start(&mut self) {
+        let reading = self.machine.read();
+        let wall = Arc::new(Wall::new(STEP_RULE, reading, None));
+        let now = wall.believe(reading);
+        let stored = self.disk.lock().expect("no panic while locked").ceiling;
+        let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
+        let start = stored.unwrap_or(above_now);
+        let tick = Duration::from_millis(self.numbering.layout().tick_ms());
+        let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead: MAX_AHEAD, tick };
+        let grant = Grant::new(Position(0));
+        let name = String::from("simulated");
+        let source = Arc::new(Source::new(name, self.numbering.clone(), self.rules, grant, start, now));
+        let mut store = Store(Arc::clone(&self.disk));
+        let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
+        let ceiling = kept.first_ceiling(now);
+        if store.raise(0, ceiling).is_err() {
+            // It does not start. The service manager tries again.
+            return;
+        }
+        kept.grant(ceiling);
+        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
+        let shard = |index| {
+            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
+            Shard::new(index, vec![lane], self.seed + index as u64)
+        };
+        self.daemon = Some(Daemon {
+            shards: (0..SHARDS).map(shard).collect(),
+            keeper: Keeper::new(vec![kept], Box::new(store), Arc::clone(&wall), reading),
+            source,
+            wall,
+            last_ids: [0; SHARDS],
+            last_of_all: 0,
+            waiting: (0..SHARDS).map(|_| None).collect(),
+            paused: None,
+        });
+    }
+
+    fn sleep(&mut self) {
+        self.machine.true_us += match self.rng.u8(..10) {
+            0..5 => self.rng.i64(0..200),
+            5..9 => self.rng.i64(0..3 * MS),
+            _ => self.rng.i64(0..2 * SECOND),
+        };
+        self.note_wall();
+    }
+
+    fn note_wall(&mut self) {
+        let wall_us = self.machine.wall();
+        self.highest_wall_us = self.highest_wall_us.max(wall_us);
+        for waiting in self.daemon.iter_mut().flat_map(|daemon| daemon.waiting.iter_mut().flatten()) {
+            waiting.latest_us = waiting.latest_us.max(wall_us);
+        }
+    }
+
+    /// The wall clock does something.
+    fn disturb_the_clock(&mut self) {
+        let sizes = [5 * MS, SECOND, 10 * SECOND, 59 * SECOND, 3_600 * SECOND];
+        let size = sizes[self.rng.usize(..sizes.len())];
+        match self.rng.u8(..8) {
+            0..3 => self.machine.wall_offset_us -= size,
+            3..5 => self.machine.wall_offset_us += size,
+            5 => self.machine.wall_offset_us = 0,
+            6 => self.machine.frozen = Some(self.machine.wall()),
+            _ => {
+                // It goes on from where it stood, or from where it should be.
+                if let Some(stood) = self.machine.frozen.take()
+                    && self.rng.bool()
+                {
+                    self.machine.wall_offset_us = stood - self.machine.true_us;
+                }
+            }
+        }
+        self.note_wall();
+    }
+
+    fn step(&mut self) {
+        self.sleep();
+        if self.daemon.is_none() {
+            self.start();
+            return;
+        }
+        match self.rng.u8(..100) {
+            0..60 => self.take(),
+            60..75 => self.advance(),
+            75..88 => self.keep(),
+            88..92 => self.pause(),
+            92..95 => self.disturb_the_clock(),
+            95..97 => self.daemon = None,
+            97 => self.stop(),
+            _ => {
+                let rates = [0, 20, 3];
+                let rate = rates[self.rng.usize(..3)];
+                self.disk.lock().expect("no panic while locked").fails_one_in = rate;
+            }
+        }
+    }
+
+    fn keep(&mut self) {
+        let reading = self.machine.read_torn(&mut self.rng);
+        if let Some(daemon) = &mut self.daemon {
+            daemon.keeper.look(reading);
+        }
+    }
+
+    /// A thread reads the clock and loses the processor; another wake-up of its shard comes no sooner than it goes on.
+    fn pause(&mut self) {
+        let reading = self.machine.read();
+        let index = self.rng.usize(..SHARDS);
+        if let Some(daemon) = &mut self.daemon
+            && daemon.paused.is_none()
+        {
+            daemon.paused = Some((index, daemon.wall.believe(reading)));
+        }
+    }
+
+    /// A clean stop, which may fail to trim.
+    fn stop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.keeper.seal_and_trim();
+        }
+    }
+
+    /// One wake-up of one shard: a few requests of its connection, until one has to wait.
+    fn take(&mut self) {
+        let reading = self.machine.read_torn(&mut self.rng);
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let (index, now) =
+            daemon.paused.take().unwrap_or_else(|| (self.rng.usize(..SHARDS), daemon.wall.believe(reading)));
+        daemon.shards[index].wake(now);
+        for _ in 0..self.rng.usize(1..4) {
+            self.take_once(index, now);
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.shards[index].top_up();
+        }
+    }
+
+    fn take_once(&mut self, index: usize, now: Now) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        if daemon.waiting[index].is_some() {
+            return;
+        }
+        let count = match self.rng.u8(..10) {
+            0..6 => self.rng.u64(1..4),
+            6..9 => self.rng.u64(1..500),
+            _ => self.rng.u64(1..60_000),
+        };
+        let ahead = self.rng.u64(..3);
+        let mut runs = Vec::new();
+        let (lane, rng) = daemon.shards[index].lane(0);
+        match lane.take(count, || ahead, rng, &mut runs) {
+            Ok(()) => {
+                assert_eq!(count_of(&runs), count, "seed {}", self.seed);
+                if self.order == Order::Strict {
+                    let last = daemon.last_of_all;
+                    assert!(
+                        runs[0].first > last,
+                        "seed {}: {runs:?} after {last} in strict order",
+                        self.seed
+                    );
+                }
+                self.hand_out(index, &runs, now.wall.0);
+            }
+            Err(missing) => {
+                let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
+                let wish = Wish { count: missing, due, partial: self.rng.bool(), shard: index };
+                let window = lane.window();
+                if let Ok(ticket) = lane.source().admit(&window, wish) {
+                    let latest_us = now.wall.0;
+                    daemon.waiting[index] = Some(Waiting { ticket, count, runs, latest_us });
+                }
+            }
+        }
+    }
+
+    /// A tick's wake-up: the line advances, and waits that are over are answered.
+    fn advance(&mut self) {
+        let reading = self.machine.read_torn(&mut self.rng);
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let now = daemon.wall.believe(reading);
+        daemon.source.advance(now, &mut self.rng, &Deaf);
+        for index in 0..SHARDS {
+            let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));
+            for each in finished {
+                self.finish(index, each);
+            }
+        }
+    }
+
+    fn finish(&mut self, index: usize, finished: Finished) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let Some(Waiting { ticket, count, mut runs, latest_us }) = daemon.waiting[index].take() else {
+            panic!("seed {}: finished without a wait", self.seed);
+        };
+        assert_eq!(ticket, finished.ticket);
+        let (lane, _) = daemon.shards[index].lane(0);
+        lane.hand_out_waited(&finished.spans, &mut runs);
+        let ids = count_of(&runs);
+        if finished.refusal.is_none() {
+            assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);
+            self.hand_out(index, &runs, latest_us);
+        }
+    }
+
+    /// Checks the promises on IDs that leave the daemon; `latest_us` is the highest wall time since they were asked for.
+    fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
+        let seed = self.seed;
+        let durable = self.disk.lock().expect("no panic while locked").ceiling.expect("stored before use");
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        // A sibling's block may have been claimed by a reading that is newer by as much as readings are torn.
+        let latest = latest_us + MAX_AHEAD.as_micros() as i64 + 2 * MS;
+        for run in runs {
+            assert!(
+                run.first > daemon.last_ids[index],
+                "seed {seed}: {run:?} on connection {index} goes back"
+            );
+            daemon.last_ids[index] = run.last();
+            let (from, to) = interval(&self.numbering, run);
+            assert!(to <= durable.0, "seed {seed}: {to} handed out, durable is {durable:?}");
+            let before = self.handed_out.range(..to).next_back();
+            assert!(
+                before.is_none_or(|(_, &end)| end <= from),
+                "seed {seed}: [{from}, {to}) again, after {before:?}"
+            );
+            self.handed_out.insert(from, to);
+            let start = self.numbering.start_of(self.numbering.tick_of(Position(to - 1)));
+            assert!(start.0 <= latest, "seed {seed}: {} us ahead", start.0 - latest_us);
+            self.granted += to - from;
+        }
+        if let Some(last) = runs.last() {
+            daemon.last_of_all = daemon.last_of_all.max(last.last());
+        }
+    }
+
+    /// The faults end: storage works, the wall clock shows the highest time that it ever showed and runs. Within `max_ahead`
+    /// twice over IDs must flow again.
+    fn recover(&mut self) {
+        self.disk.lock().expect("no panic while locked").fails_one_in = 0;
+        self.machine.frozen = None;
+        self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
+        if self.daemon.is_none() {
+            self.start();
+        }
+        let before = self.granted;
+        for _ in 0..200 {
+            self.machine.true_us += 400 * MS;
+            self.note_wall();
+            self.keep();
+            self.advance();
+            self.take();
+            if self.granted > before {
+                return;
+            }
+        }
+        panic!("seed {}: no ID within 80 s of good weather", self.seed);
+    }
+}
+
+fn count_of(runs: &[Run]) -> u64 {
+    runs.iter().map(|run| u64::from(run.count)).sum()
+}
+
+/// The positions of a run: from, to.
+fn interval(numbering: &Numbering, run: &Run) -> (u64, u64) {
+    let position = |id| numbering.position_of(id).expect("an ID of this source").0;
+    let (first, last) = (position(run.first), position(run.last()));
+    assert_eq!(last - first + 1, u64::from(run.count), "a run is consecutive positions");
+    (first, last + 1)
+}
+
+fn live(seed: u64) {
+    let mut world = World::new(seed);
+    world.start();
+    for _ in 0..STEPS {
+        world.step();
+    }
+    world.recover();
+}
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
+#[test]
+fn a_daemons_life_keeps_the_promises() {
+    if let Some(seed) = from_environment("SNOWBANK_SEED") {
+        return live(seed);
+    }
+    let seeds = from_environment("SNOWBANK_SEEDS").unwrap_or(3_000);
+    for seed in 0..seeds {
+        live(seed);
+    }
+}
