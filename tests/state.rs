@@ -246,7 +246,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
         disk.works();
         draw_until_served(&mut wire, &mut ids);
-        let said = daemon.said();
+        let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("raised again")));
         for line in ["cannot raise the ceilings", "ceilings are raised again"] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
         }
@@ -388,7 +388,8 @@ fn another_machines_state_is_adopted_only_when_told_so() {
 fn ahead(machine: &Machine, ahead_ms: u64) {
     let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
     machine.edit(|record| {
-        record["ceiling"] = (tick << 12).to_string().into();
+        let workers = if record["worker_ids"] == "0-3" { 4 } else { 1 };
+        record["ceiling"] = (tick * 4_096 * workers).to_string().into();
         record["id_bound"] = (tick << 22).to_string().into();
         record["clean"] = false.into();
     });
@@ -458,13 +459,18 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     }
     let short = "time:41,sequence:3";
     machine.setup().args(["--layout", short]).end().assert_refusal(&["never"]);
-    // IDs that are larger anyway: a layout with more digits.
-    let daemon = machine.setup().args(["--layout", "clearing"]).start();
+    // An earlier epoch: its IDs of today are larger anyway.
+    let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
+    let daemon = machine.setup().args(["--layout", earlier]).start();
     assert!(one(&mut daemon.connect()) > last);
     daemon.stop();
-    let daemon = machine.setup().args(["--layout", "clearing"]).start();
-    daemon.stop();
-    machine.setup().end().assert_refusal(&["source \"default\""]);
+    machine.setup().end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
+    // With a name of its own and a worker ID that nothing used, it is a source that may have been renamed and changed.
+    let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
+    machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
+    // Beside the one that it is not, it is its own.
+    let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
+    machine.setup().config(&both).start().stop();
 }
 
 #[test]

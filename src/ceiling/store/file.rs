@@ -73,8 +73,12 @@ impl StateFile {
             .map_err(|error| StoreError(format!("cannot write {}: {error}", unfinished.display())))?;
         backend.file.sync_all().map_err(|error| failed("sync", &unfinished, error))?;
         backend.enter(Phase::Kept);
-        fs::rename(&unfinished, &whole).map_err(|error| failed("rename", &unfinished, error))?;
-        renamed(id);
+        let outcome = fs::rename(&unfinished, &whole);
+        // Asked, not inferred: a rename may fail after it was done.
+        if fs::symlink_metadata(&whole).is_ok_and(|metadata| file_id(&metadata) == id) {
+            renamed(id);
+        }
+        outcome.map_err(|error| failed("rename", &unfinished, error))?;
         sync_directory(directory).map_err(|error| failed("sync", directory, error))?;
         Ok(file)
     }
