@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Server, State};
 
@@ -35,7 +35,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
         .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
-    let place = place_of_state(&settings)?;
+    let place = place_of_state(&settings).map_err(Failure::usage)?;
     allow_open_files();
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
@@ -98,8 +98,8 @@ fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros)
 }
 
 /// Where the environment of this process puts the state.
-pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, Failure> {
-    settings.state_dir.place(|name| std::env::var_os(name)).map_err(Failure::usage)
+pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
+    settings.state_dir.place(|name| std::env::var_os(name))
 }
 
 /// Raises the soft limit of open files to the hard one: each connection is one.

@@ -8,8 +8,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 
 use redb::{Database, StorageBackend};
 
@@ -26,6 +26,9 @@ const FILE_MODE: u32 = 0o600;
 /// The largest file that is read, in bytes: hundreds of times what the most sources need, and proof that the path does not
 /// name a disk.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// How much of the file's start is looked at for the traces of others: the header with both commit slots.
+const START_BYTES: usize = 320;
 
 /// Which file it is, whatever it is called.
 pub(in crate::ceiling) type FileId = (u64, u64);
@@ -68,7 +71,8 @@ impl StateFile {
         let id = file.metadata().map(|metadata| file_id(&metadata));
         let id = id.map_err(|error| failed("look at", &unfinished, error))?;
 
-        let backend = Arc::new(Backend { file, phase: AtomicU8::new(Phase::Making as u8) });
+        let phase = AtomicU8::new(Phase::Making as u8);
+        let backend = Arc::new(Backend { file, phase, start: Mutex::new(Vec::new()) });
         let file = Self::fill(Arc::clone(&backend), records)
             .map_err(|error| StoreError(format!("cannot write {}: {error}", unfinished.display())))?;
         backend.file.sync_all().map_err(|error| failed("sync", &unfinished, error))?;
@@ -112,6 +116,17 @@ impl StateFile {
         };
         let outcome: Result<(), redb::Error> = commit();
         outcome.map_err(|error| StoreError(error.to_string()))
+    }
+}
+
+impl StateFile {
+    /// Whether the file starts with what this process wrote there last. Every commit of anybody changes that. Where the
+    /// system does not say, nothing was touched.
+    pub(super) fn is_untouched(&self) -> bool {
+        let Ok(written) = self.backend.start.lock() else { return true };
+        let mut found = [0; START_BYTES];
+        let found = &mut found[..written.len()];
+        self.backend.file.read_exact_at(found, 0).map_or(true, |()| *found == **written)
     }
 }
 
@@ -174,6 +189,8 @@ enum Phase {
 struct Backend {
     file: File,
     phase: AtomicU8,
+    /// What was last written to the start, where the library marks the last commit.
+    start: Mutex<Vec<u8>>,
 }
 
 impl Backend {
@@ -214,6 +231,11 @@ impl StorageBackend for SharedBackend {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.0.check()?;
+        if offset == 0
+            && let Ok(mut start) = self.0.start.lock()
+        {
+            data[..data.len().min(START_BYTES)].clone_into(&mut start);
+        }
         self.0.file.write_all_at(data, offset)
     }
 }

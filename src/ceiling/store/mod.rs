@@ -154,9 +154,19 @@ impl CeilingStore for DiskStore {
 
     fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
-        match self.named {
-            Some(id) => super::lock::same_file(&file::path(self.directory.path()), id, "state file"),
-            None => Ok(()),
+        let path = file::path(self.directory.path());
+        if let Some(id) = self.named {
+            super::lock::same_file(&path, id, "state file")?;
+        }
+        match &self.file {
+            Some(file) if !file.is_untouched() => Err(TakenOver(format!(
+                "the state file {} was written by somebody else while this daemon had it",
+                path.display()
+            ))),
+            _ => Ok(()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
