@@ -38,6 +38,13 @@ pub(in crate::ceiling) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
+/// The file that was last given the name. Kept open, whatever became of it, so that its number is nobody else's.
+#[derive(Debug)]
+pub(super) struct NamedFile {
+    pub(super) id: FileId,
+    _open: Arc<Backend>,
+}
+
 /// A state file that is there under its name, all of it durable.
 #[derive(Debug)]
 pub(super) struct StateFile {
@@ -47,11 +54,11 @@ pub(super) struct StateFile {
 
 impl StateFile {
     /// Makes the file of these records, in place of the one that may be there. When this returns it is durable, name and
-    /// all. `renamed` is told which file has the name as soon as it has.
+    /// all. `renamed` is told which file has the name as soon as it has it.
     pub(super) fn create(
         directory: &Path,
         records: &[&Record],
-        renamed: &mut dyn FnMut(FileId),
+        renamed: &mut dyn FnMut(NamedFile),
     ) -> Result<StateFile, StoreError> {
         let unfinished = directory.join(UNFINISHED_NAME);
         let whole = directory.join(FILE_NAME);
@@ -80,7 +87,7 @@ impl StateFile {
         let outcome = fs::rename(&unfinished, &whole);
         // Asked, not inferred: a rename may fail after it was done.
         if fs::symlink_metadata(&whole).is_ok_and(|metadata| file_id(&metadata) == id) {
-            renamed(id);
+            renamed(NamedFile { id, _open: Arc::clone(&backend) });
         }
         outcome.map_err(|error| failed("rename", &unfinished, error))?;
         sync_directory(directory).map_err(|error| failed("sync", directory, error))?;

@@ -21,7 +21,7 @@ pub use record::{Record, id_bound, position_from};
 
 pub(super) use self::file::{FileId, file_id};
 
-use self::file::StateFile;
+use self::file::{NamedFile, StateFile};
 use super::identity::{Owner, Place};
 use super::{CeilingStore, StoreError, TakenOver};
 use crate::layout::{Numbering, Position};
@@ -43,7 +43,7 @@ pub struct DiskStore {
     /// The file in place; `None` after a failure, until it was made anew.
     file: Option<StateFile>,
     /// Which file was last given the name; `None` before the first.
-    named: Option<FileId>,
+    named: Option<NamedFile>,
 }
 
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl DiskStore {
             next.iter().find(|(of, _)| *of == index).map_or(&kept.record, |(_, record)| record)
         }));
         let named = &mut self.named;
-        StateFile::create(self.directory.path(), &records, &mut |id| *named = Some(id))
+        StateFile::create(self.directory.path(), &records, &mut |file| *named = Some(file))
     }
 
     /// After a failure: what does the file hold? A commit may have reached it although it failed, and the next must not
@@ -155,8 +155,8 @@ impl CeilingStore for DiskStore {
     fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
         let path = file::path(self.directory.path());
-        if let Some(id) = self.named {
-            super::lock::same_file(&path, id, "state file")?;
+        if let Some(named) = &self.named {
+            super::lock::same_file(&path, named.id, "state file")?;
         }
         match &self.file {
             Some(file) if !file.is_untouched() => Err(TakenOver(format!(

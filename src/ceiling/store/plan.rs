@@ -103,13 +103,8 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
         }
         starts.push(start(records, claimants, claimant, wall)?);
     }
-    let is_taken_over = |record: &&Record| {
-        let taken_over = |(claimant, start): (&Claimant<'_>, &Option<Position>)| {
-            start.is_some_and(|start| is_superseded(record, claimant, start))
-        };
-        !claimants.iter().zip(&starts).any(taken_over)
-    };
-    let retired = records.iter().filter(is_taken_over).cloned().collect();
+    let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
+    let retired = records.iter().filter(stays).cloned().collect();
     Ok(Plan { starts, retired })
 }
 
@@ -158,11 +153,11 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Whether the claimant's own record, whose ceiling will be at `start` or above, says all that this one does.
-fn is_superseded(record: &Record, claimant: &Claimant<'_>, start: Position) -> bool {
+/// Whether the claimant's own record says all that this one does. Its ceiling is not below this one's, because a record of
+/// the same IDs binds the claimant.
+fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     !record.released
         && record.layout.space() == numbering.layout().space()
         && record.worker_ids.iter().all(|id| numbering.workers().contains(id))
-        && record.id_bound <= id_bound(numbering, start)
 }
