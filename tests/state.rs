@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 use support::daemon::mode;
-use support::failing_disk::{EIO, ENOSPC, FailingDisk};
+use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
 use support::{Ask, DEADLINE, Daemon, Setup, Wire, poll};
@@ -194,6 +195,28 @@ fn kill_9_under_load_repeats_nothing() {
 }
 
 #[test]
+fn kill_9_within_a_write_leaves_a_whole_file() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let mut ids = BTreeSet::new();
+    for round in 0..12_u64 {
+        // Slow enough that most kills are between two of the calls that make up a commit.
+        disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
+        let mut daemon = disk.under(machine.setup().config("horizon = \"200ms\"")).start();
+        let mut wire = daemon.connect();
+        let deadline = Instant::now() + Duration::from_millis(1_000 + round * 13);
+        while Instant::now() < deadline {
+            let reply = wire.next(Ask::of(10).wait_ms(20));
+            if reply.id_count().is_some() {
+                assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
+            }
+        }
+        daemon.kill();
+        assert!(ids.last().is_some_and(|&last| last < machine.shown().bound), "round {round}");
+    }
+}
+
+#[test]
 fn files_and_directories_are_private() {
     let machine = Machine::new();
     let daemon = machine.start();
@@ -237,6 +260,8 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);
+        let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
+        let before = inode();
         disk.order(&orders);
         let message = draw_until_no_ceiling(&mut wire, &mut ids);
         assert!(message.contains("ceiling"), "{what}: {message}");
@@ -246,6 +271,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
         disk.works();
         draw_until_served(&mut wire, &mut ids);
+        assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
         let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("raised again")));
         for line in ["cannot raise the ceilings", "ceilings are raised again"] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
@@ -300,7 +326,7 @@ fn a_start_that_cannot_write_is_refused() {
     for (orders, reason) in [
         (format!("sync fail {EIO}"), "Input/output error"),
         (format!("write fail {ENOSPC}"), "No space left on device"),
-        (format!("open fail {EIO}"), "Input/output error"),
+        (format!("open fail {EROFS}"), "Read-only file system"),
     ] {
         let machine = Machine::new();
         let disk = machine.disk();

@@ -95,15 +95,9 @@ impl StateFile {
     }
 
     fn fill(backend: Arc<Backend>, records: &[&Record]) -> Result<StateFile, redb::Error> {
-        let database = Database::builder()
-            .set_cache_size(image::CACHE_BYTES)
-            .create_with_backend(SharedBackend(Arc::clone(&backend)))?;
+        let database = make_database(SharedBackend(Arc::clone(&backend)))?;
         let file = StateFile { database, backend };
-        let mut write = file.database.begin_write()?;
-        write.set_two_phase_commit(true);
-        write.open_table(META)?.insert(FORMAT_KEY, FORMAT.to_string().as_str())?;
-        insert(&write, records)?;
-        write.commit()?;
+        commit(&file.database, records)?;
         Ok(file)
     }
 
@@ -112,17 +106,7 @@ impl StateFile {
     /// # Errors
     /// Nobody can say what the file holds now; it must be made anew.
     pub(super) fn replace(&self, records: &[&Record]) -> Result<(), StoreError> {
-        let commit = || {
-            let mut write = self.database.begin_write()?;
-            // Two phases: what the file marks as its last commit is whole, always, so that damage to it is not taken
-            // for a commit that a crash cut short.
-            write.set_two_phase_commit(true);
-            insert(&write, records)?;
-            write.commit()?;
-            Ok(())
-        };
-        let outcome: Result<(), redb::Error> = commit();
-        outcome.map_err(|error| StoreError(error.to_string()))
+        commit(&self.database, records).map_err(|error| StoreError(error.to_string()))
     }
 }
 
@@ -144,13 +128,33 @@ impl Drop for StateFile {
     }
 }
 
-fn insert(write: &redb::WriteTransaction, records: &[&Record]) -> Result<(), redb::Error> {
+/// An empty state file behind a backend, but for its format.
+pub(super) fn make_database(backend: impl StorageBackend) -> Result<Database, redb::Error> {
+    let database = Database::builder().set_cache_size(image::CACHE_BYTES).create_with_backend(backend)?;
+    let write = begin(&database)?;
+    write.open_table(META)?.insert(FORMAT_KEY, FORMAT.to_string().as_str())?;
+    write.commit()?;
+    Ok(database)
+}
+
+/// Replaces these records, all or none of them.
+pub(super) fn commit(database: &Database, records: &[&Record]) -> Result<(), redb::Error> {
+    let write = begin(database)?;
     let mut table = write.open_table(RECORDS)?;
     for record in records {
         let text = serde_json::to_string(record).map_err(io::Error::from)?;
         table.insert(record.key().as_str(), text.as_str())?;
     }
-    Ok(())
+    drop(table);
+    Ok(write.commit()?)
+}
+
+fn begin(database: &Database) -> Result<redb::WriteTransaction, redb::Error> {
+    let mut write = database.begin_write()?;
+    // Two phases, two syncs: what the file marks as its last commit is whole, always, so that damage to it is not taken
+    // for a commit that a crash cut short.
+    write.set_two_phase_commit(true);
+    Ok(write)
 }
 
 /// Makes the names in a directory durable.

@@ -152,7 +152,8 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
 
 #[cfg(test)]
 mod tests {
-    use std::panic;
+    use std::sync::{Arc, Mutex};
+    use std::{io, panic};
 
     use super::*;
     use crate::ceiling::store::file::{self, StateFile};
@@ -181,6 +182,108 @@ mod tests {
         drop(file);
         records.sort_by_key(Record::key);
         (file::read(directory.path()).unwrap().unwrap(), records)
+    }
+
+    /// What a process did to a file.
+    #[derive(Clone, Debug)]
+    enum Act {
+        Write(u64, Vec<u8>),
+        SetLen(u64),
+        Sync,
+    }
+
+    /// A file in memory that notes what is done to it.
+    #[derive(Clone, Debug, Default)]
+    struct Noted(Arc<InMemoryBackend>, Arc<Mutex<Vec<Act>>>);
+
+    impl StorageBackend for Noted {
+        fn len(&self) -> io::Result<u64> {
+            StorageBackend::len(&*self.0)
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            StorageBackend::read(&*self.0, offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.1.lock().unwrap().push(Act::SetLen(len));
+            self.0.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.1.lock().unwrap().push(Act::Sync);
+            Ok(())
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.1.lock().unwrap().push(Act::Write(offset, data.to_vec()));
+            StorageBackend::write(&*self.0, offset, data)
+        }
+    }
+
+    /// A disk writes whole sectors, in any order.
+    const SECTOR_BYTES: usize = 512;
+
+    fn apply(disk: &mut Vec<u8>, act: &Act, mut reaches_disk: impl FnMut() -> bool) {
+        match act {
+            Act::SetLen(len) if reaches_disk() => disk.resize(*len as usize, 0),
+            Act::SetLen(_) | Act::Sync => {}
+            Act::Write(offset, bytes) => {
+                for (index, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
+                    let at = *offset as usize + index * SECTOR_BYTES;
+                    if reaches_disk() {
+                        disk.resize(disk.len().max(at + sector.len()), 0);
+                        disk[at..at + sector.len()].copy_from_slice(sector);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The power fails at any moment, and of what was not synced any part is lost: the file has the last commit that was
+    /// acknowledged, or the one under way.
+    #[test]
+    fn a_power_failure_leaves_the_last_commit_or_the_next() {
+        let noted = Noted::default();
+        let database = file::make_database(noted.clone()).unwrap();
+        let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), "1".parse().unwrap()).unwrap();
+        let owner = Owner::new();
+        // By commit, how much had been done when it was acknowledged. Enough sources that a commit has several pages.
+        let mut acknowledged = Vec::new();
+        for commit in 1..12 {
+            let sources: Vec<Record> = (0..40)
+                .map(|source| {
+                    Record::new(
+                        &format!("s{source}"),
+                        &numbering,
+                        Position(commit),
+                        &owner,
+                        &Place::default(),
+                    )
+                })
+                .collect();
+            file::commit(&database, &sources.iter().collect::<Vec<_>>()).unwrap();
+            acknowledged.push((noted.1.lock().unwrap().len(), commit));
+        }
+        let acts = noted.1.lock().unwrap().clone();
+        let mut rng = fastrand::Rng::with_seed(3);
+        let first = acknowledged[0].0;
+        for end in (first..acts.len()).flat_map(|end| [end; 6]) {
+            let synced = acts[..end].iter().rposition(|act| matches!(act, Act::Sync)).unwrap();
+            let mut disk = Vec::new();
+            acts[..synced].iter().for_each(|act| apply(&mut disk, act, || true));
+            let one_in = rng.u32(1..4);
+            acts[synced..end].iter().for_each(|act| apply(&mut disk, act, || rng.u32(..=one_in) != 0));
+            let last = acknowledged.iter().rfind(|(at, _)| *at <= end).unwrap().1;
+            let found = records(disk).unwrap_or_else(|error| panic!("after {end} acts: {error}"));
+            let ceilings: Vec<u64> = found.iter().map(|record| record.ceiling.0).collect();
+            assert_eq!(ceilings.len(), 40);
+            assert!(
+                [last, last + 1].contains(&ceilings[0]),
+                "after {end} acts {ceilings:?}, acknowledged {last}"
+            );
+            assert!(ceilings.iter().all(|ceiling| *ceiling == ceilings[0]), "half a commit: {ceilings:?}");
+        }
     }
 
     #[test]

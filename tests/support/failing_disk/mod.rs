@@ -9,6 +9,8 @@ use super::Setup;
 
 /// No space left on device.
 pub(crate) const ENOSPC: i32 = 28;
+/// Read-only file system.
+pub(crate) const EROFS: i32 = 30;
 /// Input/output error.
 pub(crate) const EIO: i32 = 5;
 
