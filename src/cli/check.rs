@@ -34,12 +34,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     match config::load_with_tokens(Some((path, &text)), &arguments.overrides, cores, now) {
         Ok((settings, _tokens)) => {
-            let place = place_of_state(&settings).map_err(Failure::no)?;
             writeln!(out, "{}: no mistakes", path.display())?;
             for line in settings.summary() {
                 writeln!(out, "{line}")?;
             }
-            writeln!(out, "{place}")?;
+            // The environment is that of this command; the daemon's may say more.
+            match place_of_state(&settings) {
+                Ok(place) => writeln!(out, "{place}")?,
+                Err(error) => writeln!(out, "warning: {error}")?,
+            }
             for warning in settings.warnings(now) {
                 writeln!(out, "warning: {warning}")?;
             }
