@@ -9,6 +9,8 @@ use std::hash::Hasher;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use super::TakenOver;
 use super::store::{FileId, file_id};
@@ -20,8 +22,10 @@ const DIRECTORY_MODE: u32 = 0o1777;
 const FILE_MODE: u32 = 0o666;
 /// A holder's line is short; what is longer was not written here.
 const HOLDER_BYTES_MAX: u64 = 256;
-/// How often a lock is taken again whose file was removed at that moment. Nobody removes them as a habit.
-const ATTEMPTS: usize = 8;
+/// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
+const ATTEMPTS: usize = 5;
+/// How long until a lock is tried again that somebody has. Who only asks has it for microseconds.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The locks of a source's worker IDs, held until this is dropped.
 #[derive(Debug)]
@@ -110,11 +114,18 @@ pub(super) struct LockedFile {
 impl LockedFile {
     /// Locks the file, which is made with this mode if it is missing, and writes into it who holds what.
     pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, LockError> {
-        for _ in 0..ATTEMPTS {
+        let mut refusal = LockError::Unusable(io::Error::other("somebody keeps removing it"));
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
             let mut file = open(path, mode).map_err(LockError::Unusable)?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(LockError::Held { holder: holder(&file) }),
+                Err(TryLockError::WouldBlock) => {
+                    refusal = LockError::Held { holder: holder(&file) };
+                    continue;
+                }
                 Err(TryLockError::Error(error)) => return Err(LockError::Unusable(error)),
             }
             let id = file_id(&file.metadata().map_err(LockError::Unusable)?);
@@ -125,7 +136,7 @@ impl LockedFile {
                 return Ok(locked);
             }
         }
-        Err(LockError::Unusable(io::Error::other("somebody keeps removing it")))
+        Err(refusal)
     }
 
     /// Whether the name still leads to the file that is locked.

@@ -41,6 +41,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
+    server.notes().iter().for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {

@@ -29,6 +29,7 @@ pub(super) struct Found {
     records: Vec<Record>,
     owner: Owner,
     here: Place,
+    notes: Vec<String>,
 }
 
 /// Sources under their first ceilings.
@@ -37,6 +38,8 @@ pub(super) struct Granted {
     /// The first position of each, by its index.
     pub(super) starts: Vec<(usize, Position)>,
     pub(super) store: Box<dyn CeilingStore>,
+    /// What the operator should know of it, once the daemon has started.
+    pub(super) notes: Vec<String>,
 }
 
 impl Found {
@@ -44,8 +47,9 @@ impl Found {
     pub(super) fn open(state: State<'_>) -> Result<Found, StartError> {
         let (owner, here) = (Owner::new(), Place::here());
         let Some(path) = state.directory else {
-            return Ok(Found { directory: None, records: Vec::new(), owner, here });
+            return Ok(Found { directory: None, records: Vec::new(), owner, here, notes: Vec::new() });
         };
+        let mut notes = Vec::new();
         let directory = StateDir::lock(path)?;
         let mut records = directory.read()?;
         if let Some(record) = store::foreign(&records, &here) {
@@ -57,12 +61,12 @@ impl Found {
                      choose another --state-dir"
                 )));
             }
-            tracing::warn!(
-                "adopting the state of another machine in {path}: its daemon must never run again with these worker IDs"
-            );
+            notes.push(format!(
+                "adopted the state of another machine in {path}: its daemon must never run again with these worker IDs"
+            ));
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
-        Ok(Found { directory: Some(directory), records, owner, here })
+        Ok(Found { directory: Some(directory), records, owner, here, notes })
     }
 
     /// Wall − boot as the last owner believed it, if it ran in this boot of the machine. Microseconds.
@@ -91,6 +95,11 @@ impl Found {
             })
             .collect();
         let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
+        let mut notes = self.notes;
+        if self.directory.is_some() {
+            let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
+            notes.extend(fresh.map(|(_, source)| not_covered(source)));
+        }
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
         };
@@ -117,8 +126,17 @@ impl Found {
         for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
             kept.grant(ceiling);
         }
-        Ok(Granted { kept, starts, store })
+        Ok(Granted { kept, starts, store, notes })
     }
+}
+
+/// What a start without a stored ceiling cannot know.
+fn not_covered(source: &SourceSettings) -> String {
+    format!(
+        "source {:?}: no ceiling is stored yet, so it starts above now by first_start_guard; not covered is what its \
+         worker IDs handed out elsewhere, or before with a clock that was ahead",
+        source.name
+    )
 }
 
 /// Where a source starts of which nothing is stored: nothing says what an earlier process has used, so above the

@@ -49,6 +49,7 @@ pub struct Server {
     shards: Vec<Shard>,
     keeper: Keeper,
     max_connections: usize,
+    notes: Vec<String>,
     _locks: Vec<WorkerLocks>,
 }
 
@@ -69,7 +70,8 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store } = found.grant(&settings.sources, &numberings, now, &wall)?;
+        let Granted { kept, starts, mut store, notes } =
+            found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
         let info_json = describe(settings, &sources)?;
         let shards = make_shards(settings, &sources, now);
@@ -89,7 +91,12 @@ impl Server {
         let all_drained = Barrier::new(shards.len());
         let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, _locks: locks })
+        Ok(Server { listeners, common, shards, keeper, max_connections, notes, _locks: locks })
+    }
+
+    /// What the operator should know of how it started, a line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -103,7 +110,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, _locks } = self;
+        let Server { listeners, common, shards, keeper, max_connections, notes: _, _locks } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
