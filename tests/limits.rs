@@ -10,10 +10,9 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
 use support::wire::{
-    self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, SHUTTING_DOWN, TOO_BUSY, UNAUTHORIZED,
-    UNKNOWN_SOURCE, UNSUPPORTED, frame,
+    self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE,
+    UNSUPPORTED, frame,
 };
 use support::{Ask, Daemon, Reply, Setup, Wire, poll};
 
@@ -213,9 +212,10 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     let mut wire = daemon.connect();
     let mut refusals = 0;
-    for _ in 0..10 {
-        let reply = wire.call(&Ask::of(16).wait_ms(0).bytes());
-        if reply.id_count() == Some(16) {
+    // Sizes that do and do not end with a tick.
+    for count in [16, 10, 10, 7, 16, 3, 15, 15, 1, 16, 11, 9, 9] {
+        let reply = wire.call(&Ask::of(count).wait_ms(0).bytes());
+        if reply.id_count() == Some(count.into()) {
             continue;
         }
         let (code, retry_after_ms, message) = reply.error();
@@ -224,7 +224,11 @@ fn what_comes_later_is_refused_with_the_time_when_it_does() {
         refusals += 1;
         thread::sleep(Duration::from_millis(retry_after_ms.into()));
         // Nobody else asks, so that the time named must suffice.
-        assert_eq!(wire.next(Ask::of(16).wait_ms(0)).id_count(), Some(16), "after {retry_after_ms} ms");
+        assert_eq!(
+            wire.next(Ask::of(count).wait_ms(0)).id_count(),
+            Some(count.into()),
+            "after {retry_after_ms} ms"
+        );
     }
     assert!(refusals > 0);
 }
@@ -256,7 +260,7 @@ fn partial_gets_what_has_come_when_its_wait_ends() {
 }
 
 #[test]
-fn a_client_that_goes_away_leaves_its_place_to_others() {
+fn clients_that_go_away_while_they_wait_do_not_hold_up_the_line_for_ever() {
     let daemon = Setup::new().args(["--layout", TENTHS]).start();
     for _ in 0..5 {
         let mut gone = daemon.connect();
@@ -264,14 +268,6 @@ fn a_client_that_goes_away_leaves_its_place_to_others() {
         assert_eq!(gone.reply(), Reply::Pong(1, vec![]));
     }
     assert_eq!(daemon.connect().next(Ask::of(16).wait_ms(10_000)).id_count(), Some(16));
-}
-
-/// Asks until the daemon has noticed that it is to stop.
-fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
-    poll("a refusal by a daemon that stops", || {
-        let reply = wire.call(&ask.bytes());
-        reply.id_count().is_none().then_some(reply)
-    })
 }
 
 const TWO_SOURCES: &str = r#"
@@ -283,64 +279,6 @@ name = "slow"
 layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
 worker_ids = 1
 "#;
-
-#[test]
-fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
-    for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
-        let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
-        let mut daemon = Setup::configured(&toml).start();
-        let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
-        idle.assert_open();
-        silent.assert_open();
-        // More than the two ticks that may be had by the time of the signal.
-        waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
-        assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
-        daemon.signal(signal);
-        let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
-        refusal.assert_error(3, SHUTTING_DOWN);
-        idle.assert_closed();
-        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
-        let reply = waiting.reply();
-        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
-        waiting.assert_closed();
-        silent.assert_closed();
-        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
-    }
-}
-
-#[test]
-fn what_has_arrived_before_the_stop_is_answered() {
-    for _ in 0..5 {
-        let mut daemon = Setup::new().args(["--shards", "2"]).start();
-        let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
-        wires.iter_mut().for_each(Wire::assert_open);
-        let requests: Vec<u8> =
-            (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
-        wires.iter_mut().for_each(|wire| wire.send(&requests));
-        daemon.signal(Signal::TERM);
-        for wire in &mut wires {
-            for tag in 0..20 {
-                let reply = wire.reply();
-                assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
-            }
-            wire.assert_closed();
-        }
-        assert_eq!(daemon.wait(), Some(0));
-    }
-}
-
-#[test]
-fn a_stop_ends_within_its_timeout_whatever_waits() {
-    let toml = format!("[limits]\ndrain_timeout = \"100ms\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
-    let mut daemon = Setup::configured(&toml).start();
-    let mut waiting = daemon.connect();
-    // A minute's worth, and longer than any deadline here.
-    let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
-    waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
-    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
-}
 
 #[test]
 fn one_connection_too_many_is_told_so() {

@@ -5,7 +5,6 @@
 mod support;
 
 use std::net::TcpListener;
-use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 
 use support::daemon::mode;
@@ -18,8 +17,9 @@ fn has_ipv6() -> bool {
 
 #[test]
 fn ids_come_over_every_listener_and_from_one_supply() {
-    let setup = Setup::bare();
-    let socket = setup.path("snowbank.sock");
+    // Outside the daemon's directory, which goes with it.
+    let home = tempfile::tempdir().expect("a directory");
+    let socket = home.path().join("snowbank.sock");
     let mut listen = vec!["127.0.0.1:0".to_owned(), "127.0.0.2:0".to_owned()];
     if has_ipv6() {
         listen.push("[::1]:0".to_owned());
@@ -28,7 +28,7 @@ fn ids_come_over_every_listener_and_from_one_supply() {
     }
     listen.push(format!("unix:{}", socket.display()));
     let options = listen.iter().flat_map(|address| ["--listen", address]);
-    let daemon = setup.args(options).args(["--order", "strict"]).listeners(listen.len()).start();
+    let daemon = Setup::bare().args(options).args(["--order", "strict"]).listeners(listen.len()).start();
     assert_eq!(daemon.addresses.last(), Some(&Address::Unix(socket.clone())));
     let mut last = 0;
     for (address, asked) in daemon.addresses.iter().zip(&listen) {
@@ -79,10 +79,10 @@ fn a_socket_file_has_the_mode_that_is_set() {
     for (toml, expected) in
         [("", 0o660), ("unix_mode = \"0600\"\n", 0o600), ("unix_mode = \"0666\"\n", 0o666)]
     {
-        let setup = Setup::bare();
-        let socket = setup.path("snowbank.sock");
+        let home = tempfile::tempdir().expect("a directory");
+        let socket = home.path().join("snowbank.sock");
         let toml = format!("{toml}listen = [\"unix:{}\"]\n", socket.display());
-        let daemon = setup.config(&toml).start();
+        let daemon = Setup::bare().config(&toml).start();
         assert_eq!(mode(&socket), expected);
         daemon.connect().assert_open();
         daemon.stop();
@@ -129,33 +129,21 @@ fn a_live_daemon_s_socket_survives_a_second_daemon() {
 
 #[test]
 fn a_file_that_is_no_socket_is_never_removed() {
-    let setup = Setup::bare();
-    let path = setup.path("precious");
-    std::fs::write(&path, "data").expect("written");
-    let (listen, keep) = (format!("unix:{}", path.display()), path.clone());
-    // The directory goes with the daemon: a copy in another one is what is looked at.
     let home = tempfile::tempdir().expect("a directory");
-    let kept = home.path().join("precious");
-    std::fs::copy(keep, &kept).expect("copied");
-    setup.args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
-    Setup::bare()
-        .args(["--listen", &format!("unix:{}", kept.display())])
-        .end()
-        .assert_refusal(&["no socket"]);
-    assert_eq!(std::fs::read_to_string(&kept).expect("still there"), "data");
-    assert!(!std::fs::metadata(&kept).expect("still there").file_type().is_socket());
+    let path = home.path().join("precious");
+    std::fs::write(&path, "data").expect("written");
+    let listen = format!("unix:{}", path.display());
+    Setup::bare().args(["--listen", &listen]).end().assert_refusal(&["precious", "no socket"]);
+    assert_eq!(std::fs::read_to_string(&path).expect("still there"), "data");
 }
 
 #[test]
 fn another_program_s_socket_at_the_same_path_is_not_removed_at_the_stop() {
-    let setup = Setup::bare();
-    let socket = setup.path("snowbank.sock");
     let home = tempfile::tempdir().expect("a directory");
-    let moved = home.path().join("snowbank.sock");
-    let daemon = setup.args(["--listen", &format!("unix:{}", moved.display())]).start();
-    assert!(!socket.exists());
-    std::fs::remove_file(&moved).expect("removed");
-    let _other = UnixListener::bind(&moved).expect("another socket");
+    let socket = home.path().join("snowbank.sock");
+    let daemon = Setup::bare().args(["--listen", &format!("unix:{}", socket.display())]).start();
+    std::fs::remove_file(&socket).expect("removed");
+    let _other = UnixListener::bind(&socket).expect("another socket");
     daemon.stop();
-    assert!(moved.exists());
+    assert!(socket.exists());
 }

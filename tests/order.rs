@@ -6,6 +6,7 @@ mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use support::wire::PARTIAL;
 use support::{Ask, Daemon, Random, Setup, Wire};
@@ -134,6 +135,41 @@ fn each_connection_s_ids_increase_also_across_waits() {
         }
     });
     daemon.stop();
+}
+
+/// What a shard has claimed ahead lies below what is claimed for a request that waits: after that request it must not be
+/// handed out any more, at least not on its connection.
+#[test]
+fn what_was_claimed_ahead_of_a_wait_is_not_handed_out_after_it() {
+    for shards in ["1", "2"] {
+        // 256 IDs in each ms and a second of them in reserve: there is much to claim ahead, and it stays fresh for long.
+        let setup = Setup::configured("burst_window = \"1s\"\n");
+        let daemon = setup.args(["--layout", "js53", "--shards", shards]).start();
+        let mut wire = daemon.connect();
+        let mut last = 0;
+        for _ in 0..10 {
+            // Demand that makes the shard claim ahead.
+            thread::sleep(Duration::from_millis(50));
+            for _ in 0..40 {
+                let (first, to) = call(&mut wire, Ask::of(50).wait_ms(10_000));
+                assert!(first > last, "{first} after {last}");
+                last = to;
+            }
+            // More than there can be at once, and single IDs behind it.
+            let asks = [20_000, 1, 1, 1].map(|count| Ask::of(count).wait_ms(10_000));
+            wire.send(&asks.map(Ask::bytes).concat());
+            for ask in asks {
+                let (first, to) = reply_to(&mut wire, ask);
+                assert!(first > last, "{ask:?} got {first} after {last}");
+                last = to;
+            }
+        }
+    }
+}
+
+fn call(wire: &mut Wire, ask: Ask) -> (u64, u64) {
+    wire.send(&ask.bytes());
+    reply_to(wire, ask)
 }
 
 /// A small layout makes every request wait: what waits and what is served at once follow each other closely.

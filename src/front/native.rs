@@ -23,6 +23,20 @@ impl Native {
         Native { authorized: facts.tokens.is_none() }
     }
 
+    /// Whether a NEXT can be taken to its source. All but the errors.
+    #[inline]
+    fn is_served(&self, next: &Next, facts: &Facts, draining: bool) -> bool {
+        self.authorized
+            && !draining
+            && (1..=facts.max_count).contains(&next.count)
+            && usize::from(next.source) < facts.sources
+    }
+
+    /// Answers what needs no IDs: everything but a NEXT that [`is_served`](Self::is_served). False if the connection is to
+    /// be closed after it.
+    // Kept out of the way of NEXT: inlined, it costs each pipelined request 30 ns.
+    #[cold]
+    #[inline(never)]
     fn answer(
         &mut self,
         request: Request<'_>,
@@ -30,14 +44,14 @@ impl Native {
         facts: &Facts,
         draining: bool,
         out: &mut Vec<u8>,
-    ) -> Outcome {
+    ) -> bool {
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(token) => {
                 if facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token)) {
                     let message = "the token is not one of the daemon's; check the client's token";
                     reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                    return Outcome::Close;
+                    return false;
                 }
                 self.authorized = true;
                 reply::encode_ok(out, tag);
@@ -45,49 +59,27 @@ impl Native {
             Request::Info | Request::Next(_) if !self.authorized => {
                 let message = "this daemon asks for a token; send AUTH first";
                 reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                return Outcome::Close;
+                return false;
             }
             Request::Info => reply::encode_info(out, tag, &facts.info_json),
             Request::Next(_) if draining => {
                 let message = "the daemon is stopping; ask another, or this one when it is back";
                 reply::encode_error(out, tag, ErrorCode::ShuttingDown, None, message);
-                return Outcome::Close;
+                return false;
             }
-            Request::Next(next) => return check(&next, tag, facts, out),
+            Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
+                let (found, most) = (next.count, facts.max_count);
+                let message = format!("found count {found}, allowed 1 to {most}; ask for a batch in parts");
+                reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
+            }
+            Request::Next(next) => {
+                let (found, last) = (next.source, facts.sources - 1);
+                let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
+                reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
+            }
         }
-        Outcome::Answered
+        true
     }
-}
-
-/// What became of one request.
-enum Outcome {
-    Answered,
-    Ids(Ask),
-    Close,
-}
-
-#[inline]
-fn check(next: &Next, tag: u16, facts: &Facts, out: &mut Vec<u8>) -> Outcome {
-    if next.count == 0 || next.count > facts.max_count {
-        let message =
-            format!("found count {}, allowed 1 to {}; ask for a batch in parts", next.count, facts.max_count);
-        reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
-        return Outcome::Answered;
-    }
-    let source = usize::from(next.source);
-    if source >= facts.sources {
-        let message =
-            format!("found source {source}, this daemon has 0 to {}; INFO lists them", facts.sources - 1);
-        reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
-        return Outcome::Answered;
-    }
-    Outcome::Ids(Ask {
-        source,
-        count: next.count.into(),
-        wait: next.wait.limit(),
-        partial: next.partial,
-        form: Form { tag, explicit: next.explicit },
-    })
 }
 
 impl Front for Native {
@@ -104,11 +96,20 @@ impl Front for Native {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
                 Step::Answered { consumed }
             }
+            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed }
+                if self.is_served(&next, facts, draining) =>
+            {
+                let form = Form { tag, explicit: next.explicit };
+                let (source, count) = (next.source.into(), next.count.into());
+                Step::Ids {
+                    consumed,
+                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial, form },
+                }
+            }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
                 match self.answer(request, tag, facts, draining, out) {
-                    Outcome::Answered => Step::Answered { consumed },
-                    Outcome::Ids(ask) => Step::Ids { consumed, ask },
-                    Outcome::Close => Step::Close,
+                    true => Step::Answered { consumed },
+                    false => Step::Close,
                 }
             }
         }

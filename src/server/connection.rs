@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
@@ -286,7 +287,10 @@ impl<F: Front> Connection<F> {
             Ok(ticket) => {
                 let (sender, finished) = oneshot::channel();
                 state.waiters.insert((ask.source, ticket), sender);
-                worker.common.bells.shards[worker.index].notify_one();
+                let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
+                if state.ticker_wakes_at.is_none_or(|at| event < at) {
+                    worker.common.bells.shards[worker.index].notify_one();
+                }
                 Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {

@@ -4,17 +4,24 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::worker::Worker;
 use crate::source::line::Finished;
 
 pub(super) async fn run(worker: Rc<Worker>) {
     let bell = &worker.common.bells.shards[worker.index];
+    let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        match advance(&worker) {
+        let next = advance(&worker);
+        let now = Instant::now();
+        worker.state.borrow_mut().ticker_wakes_at = next.map(|next| now + next);
+        match next {
             None => bell.notified().await,
             Some(next) => {
+                sleep.as_mut().reset(now + next);
                 tokio::select! {
-                    () = tokio::time::sleep(next) => {}
+                    () = &mut sleep => {}
                     () = bell.notified() => {}
                 }
             }

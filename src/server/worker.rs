@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
+use tokio::time::Instant;
 
 use super::accept::Admitted;
 use super::connection;
@@ -90,6 +91,8 @@ pub(super) struct State {
     pub(super) rng: fastrand::Rng,
     /// Who waits in a line, by source and ticket.
     pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
+    /// When the ticker wakes by itself; `None`: when its bell is rung.
+    pub(super) ticker_wakes_at: Option<Instant>,
     /// Wakes each connection when the stop begins.
     pub(super) wakers: Wakers,
 }
@@ -134,6 +137,7 @@ impl Worker {
             runs: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
             waiters: HashMap::new(),
+            ticker_wakes_at: None,
             wakers: Wakers::default(),
             shard,
         };

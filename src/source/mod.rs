@@ -110,6 +110,11 @@ pub struct Window {
 }
 
 impl Window {
+    /// The moment for which this window holds.
+    pub fn now(&self) -> Now {
+        self.now
+    }
+
     /// Whether nothing may be handed out at this moment, not even what was claimed ahead.
     pub fn is_shut(&self) -> bool {
         self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)

@@ -9,6 +9,7 @@
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod ids;
+pub(crate) mod reply;
 pub(crate) mod wire;
 
 use std::thread;

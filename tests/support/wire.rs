@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::DEADLINE;
 use super::daemon::Address;
+pub(crate) use super::reply::{Reply, Run};
 
 pub(crate) const EXPLICIT: u8 = 0x01;
 pub(crate) const PARTIAL: u8 = 0x02;
@@ -87,92 +88,6 @@ impl Ask {
         body.extend_from_slice(&self.source.to_le_bytes());
         body.extend_from_slice(&self.max_wait_ms.to_le_bytes());
         frame(0x01, self.flags, self.tag, &body)
-    }
-}
-
-/// IDs `first`, `first + stride` and so on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Run {
-    pub(crate) first: u64,
-    pub(crate) count: u32,
-    pub(crate) stride: u32,
-}
-
-impl Run {
-    pub(crate) fn last(&self) -> u64 {
-        self.first + u64::from(self.count - 1) * u64::from(self.stride)
-    }
-
-    pub(crate) fn ids(self) -> impl Iterator<Item = u64> {
-        (0..u64::from(self.count)).map(move |index| self.first + index * u64::from(self.stride))
-    }
-}
-
-/// A whole reply, of however many frames.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    Runs(u16, Vec<Run>),
-    List(u16, Vec<u64>),
-    Info(u16, String),
-    Pong(u16, Vec<u8>),
-    Ok(u16),
-    Error { tag: u16, code: u16, retry_after_ms: u32, message: String },
-}
-
-impl Reply {
-    pub(crate) fn tag(&self) -> u16 {
-        match self {
-            Reply::Runs(tag, _)
-            | Reply::List(tag, _)
-            | Reply::Info(tag, _)
-            | Reply::Pong(tag, _)
-            | Reply::Ok(tag)
-            | Reply::Error { tag, .. } => *tag,
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn runs(self) -> Vec<Run> {
-        match self {
-            Reply::Runs(_, runs) => runs,
-            other => panic!("expected runs, found {other:?}"),
-        }
-    }
-
-    /// All IDs, whichever the form.
-    #[track_caller]
-    pub(crate) fn ids(self) -> Vec<u64> {
-        match self {
-            Reply::Runs(_, runs) => runs.into_iter().flat_map(Run::ids).collect(),
-            Reply::List(_, ids) => ids,
-            other => panic!("expected IDs, found {other:?}"),
-        }
-    }
-
-    /// How many IDs; `None` if the reply is something else.
-    pub(crate) fn id_count(&self) -> Option<u64> {
-        match self {
-            Reply::Runs(_, runs) => Some(runs.iter().map(|run| u64::from(run.count)).sum()),
-            Reply::List(_, ids) => Some(ids.len() as u64),
-            _ => None,
-        }
-    }
-
-    /// The code, the time to wait in ms, and the message.
-    #[track_caller]
-    pub(crate) fn error(self) -> (u16, u32, String) {
-        match self {
-            Reply::Error { code, retry_after_ms, message, .. } => (code, retry_after_ms, message),
-            other => panic!("expected an error, found {other:?}"),
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn assert_error(self, tag: u16, code: u16) -> String {
-        assert_eq!(self.tag(), tag, "{self:?}");
-        let (found, _, message) = self.error();
-        assert_eq!(found, code, "{message}");
-        message
     }
 }
 
@@ -321,7 +236,7 @@ impl Wire {
             flags = next.flags;
             body.extend_from_slice(&next.body);
         }
-        Ok(Some(reply(kind, tag, body)))
+        Ok(Some(Reply::of(kind, tag, body)))
     }
 
     #[track_caller]
@@ -367,55 +282,4 @@ impl Wire {
             Err(error) => panic!("expected the end, found {error}"),
         }
     }
-}
-
-/// Understands a whole reply, and checks it against the description.
-fn reply(kind: u8, tag: u16, body: Vec<u8>) -> Reply {
-    match kind {
-        0x81 => Reply::Runs(tag, runs(&body)),
-        0x82 => {
-            assert!(!body.is_empty() && body.len().is_multiple_of(8), "a list of {} bytes", body.len());
-            let (ids, _) = body.as_chunks::<8>();
-            let ids: Vec<u64> = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
-            assert!(ids.is_sorted_by(|a, b| a < b), "a list that does not increase strictly");
-            Reply::List(tag, ids)
-        }
-        0x83 => Reply::Info(tag, String::from_utf8(body).expect("UTF-8")),
-        0x84 => Reply::Pong(tag, body),
-        0x85 => {
-            assert!(body.is_empty(), "OK with a body");
-            Reply::Ok(tag)
-        }
-        0xFF => {
-            let (head, message) = body.split_first_chunk::<8>().expect("an error has a head");
-            let message = String::from_utf8(message.to_vec()).expect("UTF-8");
-            assert!(
-                !message.is_empty() && message.lines().count() == 1,
-                "a message in one line: {message:?}"
-            );
-            let code = u16::from_le_bytes([head[0], head[1]]);
-            assert!((1..=10).contains(&code), "error code {code}: {message}");
-            assert_eq!(head[2..4], [0, 0], "reserved");
-            let retry_after_ms = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-            Reply::Error { tag, code, retry_after_ms, message }
-        }
-        _ => panic!("a reply of kind {kind:#x}"),
-    }
-}
-
-fn runs(body: &[u8]) -> Vec<Run> {
-    let (pieces, rest) = body.as_chunks::<16>();
-    assert!(rest.is_empty() && !pieces.is_empty(), "runs of {} bytes", body.len());
-    let mut runs: Vec<Run> = Vec::with_capacity(pieces.len());
-    for piece in pieces {
-        let word = |at: usize| u32::from_le_bytes([piece[at], piece[at + 1], piece[at + 2], piece[at + 3]]);
-        let first = u64::from(word(0)) | u64::from(word(4)) << 32;
-        let run = Run { first, count: word(8), stride: word(12) };
-        assert!(run.count >= 1 && (run.stride >= 1 || run.count == 1), "{run:?}");
-        if let Some(before) = runs.last() {
-            assert!(before.last() < run.first, "{run:?} after {before:?}");
-        }
-        runs.push(run);
-    }
-    runs
 }

@@ -1,0 +1,76 @@
+//! What the daemon does and holds when nobody asks.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::Effort;
+use crate::client::Client;
+use crate::process::Process;
+
+/// After a start or after the last request, until the daemon has nothing to do any more.
+const SETTLE: Duration = Duration::from_secs(2);
+/// The daemon's own limit of connections.
+const CONNECTIONS: u64 = 10_000;
+/// Descriptors for everything that is not a connection.
+const OTHER_FILES: u64 = 64;
+
+pub(crate) fn run(effort: Effort) -> io::Result<()> {
+    let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
+    println!("\n## Idle\n");
+    println!(
+        "Over {} s. Targets: one wake-up a second, 8 MiB resident, 1 KiB for each connection.",
+        stretch.as_secs_f64()
+    );
+    println!(
+        "Each connection has had one ID. Memory that no file backs is the heap and the threads' stacks.\n"
+    );
+    println!(
+        "| connections | wake-ups/s | CPU µs/s | resident KiB | no file behind KiB | bytes/connection |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|");
+
+    let daemon = Process::daemon(&["--worker-id", "0"])?;
+    thread::sleep(SETTLE);
+    let (_, before_kib) = row(&daemon, stretch, 0, None)?;
+
+    let files = getrlimit(Resource::Nofile);
+    // Where the limit cannot be raised, fewer connections have to do.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, maximum: files.maximum });
+    let allowed = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES);
+    let connections = CONNECTIONS.min(allowed);
+    let mut clients = Vec::new();
+    for _ in 0..connections {
+        let mut client = Client::connect(daemon.address())?;
+        client.take(1)?;
+        clients.push(client);
+    }
+    thread::sleep(SETTLE);
+    row(&daemon, stretch, connections, Some(before_kib))?;
+    drop(clients);
+    thread::sleep(SETTLE);
+    row(&daemon, stretch, 0, None)?;
+    Ok(())
+}
+
+/// Watches for a stretch; returns the daemon's memory.
+fn row(
+    daemon: &Process,
+    stretch: Duration,
+    connections: u64,
+    before_kib: Option<u64>,
+) -> io::Result<(u64, u64)> {
+    let (begin, wake_ups, cpu) = (Instant::now(), daemon.wake_ups()?, daemon.cpu()?);
+    thread::sleep(stretch);
+    let seconds = begin.elapsed().as_secs_f64();
+    let wake_ups = (daemon.wake_ups()? - wake_ups) as f64 / seconds;
+    let cpu_us = crate::micros(daemon.cpu()?.saturating_sub(cpu)) / seconds;
+    let (resident_kib, anonymous_kib) = daemon.memory_kib()?;
+    let each =
+        before_kib.map(|before| anonymous_kib.saturating_sub(before) as f64 * 1024.0 / connections as f64);
+    let each = each.map_or_else(|| String::from("–"), |bytes| format!("{bytes:.0}"));
+    println!("| {connections} | {wake_ups:.2} | {cpu_us:.0} | {resident_kib} | {anonymous_kib} | {each} |");
+    Ok((resident_kib, anonymous_kib))
+}

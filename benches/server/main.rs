@@ -1,0 +1,133 @@
+//! What the daemon costs and delivers, beside the least that any server on this machine costs.
+//!
+//! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of them in a minute, with
+//! figures that are good for a look. Every process it starts listens on loopback alone and ends with it. Nothing here
+//! judges a figure: it depends on the machine and on what else that machine does.
+//!
+//! - [`echo`]: the floor, a server that does nothing but move bytes.
+//! - [`process`]: servers as child processes, and what the kernel says of them.
+//! - [`load`]: the load generator: one thread, a closed loop on many connections.
+//! - [`client`]: a client with one request in flight.
+//! - [`cpu`], [`ceiling`], [`moments`], [`idle`], [`fairness`]: the tables.
+
+mod ceiling;
+mod client;
+mod cpu;
+mod echo;
+mod fairness;
+mod idle;
+mod load;
+mod moments;
+mod process;
+
+use std::io;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Measures the daemon and prints the figures as Markdown tables.
+#[derive(Debug, Parser)]
+#[command(bin_name = "cargo bench --bench server --")]
+struct Options {
+    /// Only this table (repeatable)
+    #[arg(long, value_enum)]
+    only: Vec<Table>,
+    /// Shorter stretches and fewer rounds
+    #[arg(long)]
+    quick: bool,
+    /// The length of each measured stretch, in seconds
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// How often each figure is taken; medians are printed
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// What `cargo bench` passes to every benchmark.
+    #[arg(long, hide = true)]
+    bench: bool,
+    #[command(subcommand)]
+    part: Option<Part>,
+}
+
+/// What this program does when it is its own child.
+#[derive(Debug, Subcommand)]
+enum Part {
+    /// The echo server.
+    #[command(hide = true)]
+    Echo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Table {
+    /// CPU per request beside the echo server's and Redis's
+    Cpu,
+    /// IDs per second with all that a layout allows
+    Ceiling,
+    /// A burst from rest
+    Burst,
+    /// Wake-ups and memory without requests
+    Idle,
+    /// From exec to the first ID
+    Start,
+    /// Large, streaming and single requests at once
+    Fairness,
+}
+
+/// How long and how often to measure.
+#[derive(Clone, Copy, Debug)]
+struct Effort {
+    quick: bool,
+    seconds: Option<f64>,
+    rounds: Option<usize>,
+}
+
+impl Effort {
+    /// The length of a stretch: as asked for, or what the table proposes.
+    fn stretch(self, proposed: Duration, quick: Duration) -> Duration {
+        let asked = self.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        asked.unwrap_or(if self.quick { quick } else { proposed })
+    }
+
+    /// The number of rounds: as asked for, or what the table proposes.
+    fn rounds(self, proposed: usize, quick: usize) -> usize {
+        self.rounds.unwrap_or(if self.quick { quick } else { proposed }).max(1)
+    }
+}
+
+fn main() -> io::Result<()> {
+    let options = Options::parse();
+    if let Some(Part::Echo) = options.part {
+        return echo::serve();
+    }
+    let effort = Effort { quick: options.quick, seconds: options.seconds, rounds: options.rounds };
+    let wants = |table| options.only.is_empty() || options.only.contains(&table);
+    if wants(Table::Cpu) {
+        cpu::run(effort)?;
+    }
+    if wants(Table::Ceiling) {
+        ceiling::run(effort)?;
+    }
+    if wants(Table::Burst) {
+        moments::burst(effort)?;
+    }
+    if wants(Table::Idle) {
+        idle::run(effort)?;
+    }
+    if wants(Table::Start) {
+        moments::start(effort)?;
+    }
+    if wants(Table::Fairness) {
+        fairness::run(effort)?;
+    }
+    Ok(())
+}
+
+/// The middle value; of an even number the lower of the two in the middle.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A duration in microseconds.
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}

@@ -1,0 +1,61 @@
+//! Figures of single moments: a burst from rest, and the start.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::client::Client;
+use crate::process::Process;
+use crate::{Effort, median};
+
+/// Longer than the burst window, so that its reserve is full again.
+const REST: Duration = Duration::from_millis(100);
+
+/// 40,000 IDs in one request after a rest.
+pub(crate) fn burst(effort: Effort) -> io::Result<()> {
+    println!("\n## A burst from rest\n");
+    println!(
+        "Layout `twitter`, worker ID 0, each request after {} ms of rest. Target: 2 ms.\n",
+        REST.as_millis()
+    );
+    println!("| order | IDs | median ms | longest ms | times |");
+    println!("|---|---:|---:|---:|---:|");
+    for order in ["relaxed", "strict"] {
+        let daemon = Process::daemon(&["--worker-id", "0", "--order", order])?;
+        let mut client = Client::connect(daemon.address())?;
+        for count in [1, 40_000] {
+            let mut times = Vec::new();
+            for _ in 0..effort.rounds(50, 10) {
+                thread::sleep(REST);
+                let begin = Instant::now();
+                client.take(count)?;
+                times.push(begin.elapsed().as_secs_f64() * 1e3);
+            }
+            print_times(&format!("| {order} | {count}"), times);
+        }
+    }
+    Ok(())
+}
+
+/// From exec to the first ID over TCP.
+pub(crate) fn start(effort: Effort) -> io::Result<()> {
+    println!("\n## Start\n");
+    println!("From before the fork to the first ID over TCP. Target: 10 ms.\n");
+    println!("| server | median ms | longest ms | times |");
+    println!("|---|---:|---:|---:|");
+    let mut times = Vec::new();
+    for _ in 0..effort.rounds(20, 5) {
+        let begin = Instant::now();
+        let daemon = Process::daemon(&["--worker-id", "0"])?;
+        Client::connect(daemon.address())?.take(1)?;
+        times.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    print_times("| snowbank", times);
+    Ok(())
+}
+
+fn print_times(row: &str, times: Vec<f64>) {
+    let longest = times.iter().copied().fold(0.0, f64::max);
+    let count = times.len();
+    println!("{row} | {:.3} | {longest:.3} | {count} |", median(times));
+}

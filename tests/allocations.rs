@@ -1,0 +1,106 @@
+//! A common request allocates nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowbank::ceiling::Grant;
+use snowbank::clock::{BootMicros, Now};
+use snowbank::front::{Facts, Front, Granted, Native, Step};
+use snowbank::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+use snowbank::protocol::{Next, Wait, request};
+use snowbank::shard::{Lane, Order, Ring, Shard};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+
+/// Requests in one wake-up.
+const DEEP: usize = 16;
+/// A hundred turns of one wake-up each: in relaxed order the ring is filled and emptied several times.
+const TURNS: usize = 100;
+
+const NOW: Now =
+    Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000), jumped: false };
+
+/// What a connection does in one turn: understand the requests, take their IDs, encode the replies.
+fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Facts, scratch: &mut Scratch) {
+    scratch.output.clear();
+    shard.wake(now);
+    let mut at = 0;
+    while let Step::Ids { consumed, ask } =
+        scratch.front.step(&input[at..], facts, false, &mut scratch.output)
+    {
+        at += consumed;
+        scratch.runs.clear();
+        let (lane, rng) = shard.lane(ask.source);
+        let ahead = || scratch.front.demand(&input[at..], ask.source, facts);
+        assert_eq!(lane.take(ask.count, ahead, rng, &mut scratch.runs), Ok(()));
+        let numbering = source.numbering();
+        let mut granted = Granted {
+            runs: &scratch.runs,
+            offset: 0,
+            random: numbering.random_parts(),
+            needs_list: numbering.needs_list(),
+        };
+        assert!(scratch.front.grant(&mut scratch.output, ask.form, &mut granted, rng));
+    }
+    assert_eq!(at, input.len(), "every request is answered");
+    shard.top_up();
+}
+
+/// What turns share.
+struct Scratch {
+    front: Native,
+    runs: Vec<snowbank::layout::Run>,
+    output: Vec<u8>,
+}
+
+fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
+    let layout = Layout::resolve(layout).unwrap();
+    let numbering = Numbering::new(layout, WorkerSet::single(0)).unwrap();
+    let rules = Rules {
+        burst_window: Duration::from_millis(10),
+        max_ahead: Duration::from_secs(10),
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Spread,
+    };
+    let start = numbering.first_of(numbering.tick_at(NOW.wall));
+    let grant = Grant::new(numbering.end());
+    let source = Arc::new(Source::new(String::from("default"), numbering, rules, grant, start, NOW));
+    let rings = [Ring::default()].into_iter().collect();
+    let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
+    let mut shard = Shard::new(0, vec![lane], 1);
+    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: None };
+    let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
+    let mut input = Vec::new();
+    let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
+    (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));
+
+    // Buffers find their size in the first turns. Half of what the layout yields is asked for, so that nobody waits.
+    let ids = u64::from(count) * DEEP as u64;
+    let pause =
+        Duration::from_secs_f64(2.0 * ids as f64 / source.numbering().layout().ids_per_second() as f64);
+    let mut now = NOW.after(Duration::from_millis(20));
+    let mut some_turns = || {
+        for _ in 0..TURNS {
+            turn(&mut shard, &source, now, &input, &facts, &mut scratch);
+            now = now.after(pause);
+        }
+    };
+    some_turns();
+    let allocated = allocation_counter::measure(some_turns);
+    assert_eq!(allocated.count_total, 0, "{order:?}, {count} IDs: {allocated:?}");
+}
+
+#[test]
+fn a_common_request_allocates_nothing() {
+    for order in [Order::Relaxed, Order::Strict] {
+        turns_allocate_nothing(order, "twitter", 1);
+        turns_allocate_nothing(order, "twitter", 100);
+        turns_allocate_nothing(order, "twitter", 1_000);
+        turns_allocate_nothing(order, "clearing", 1);
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    let allocated = allocation_counter::measure(|| drop(std::hint::black_box(Box::new(7))));
+    assert_eq!(allocated.count_total, 1);
+}

@@ -1,0 +1,85 @@
+//! How a daemon ends that is told to: what has arrived is answered, what comes is refused, and not for ever.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use rustix::process::Signal;
+use support::wire::{self, SHUTTING_DOWN};
+use support::{Ask, Reply, Setup, Wire, poll};
+
+/// Asks until the daemon has noticed that it is to stop.
+fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
+    poll("a refusal by a daemon that stops", || {
+        let reply = wire.call(&ask.bytes());
+        reply.id_count().is_none().then_some(reply)
+    })
+}
+
+const TWO_SOURCES: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+"#;
+
+#[test]
+fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
+    for (signal, shards) in [(Signal::TERM, 1), (Signal::INT, 2)] {
+        let toml = format!("shards = {shards}\n[limits]\ndrain_timeout = \"60s\"\n{TWO_SOURCES}");
+        let mut daemon = Setup::configured(&toml).start();
+        let (mut waiting, mut idle, mut silent) = (daemon.connect(), daemon.connect(), daemon.connect());
+        idle.assert_open();
+        silent.assert_open();
+        // More than the two ticks that may be had by the time of the signal.
+        waiting.send(&[wire::ping(1, b""), Ask::of(64).tag(2).source(1).wait_ms(10_000).bytes()].concat());
+        assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+        daemon.signal(signal);
+        let refusal = ask_until_refused(&mut idle, Ask::of(1).tag(3));
+        refusal.assert_error(3, SHUTTING_DOWN);
+        idle.assert_closed();
+        assert!(Wire::try_connect(&daemon.addresses[0]).is_err(), "a daemon that stops accepts nothing");
+        let reply = waiting.reply();
+        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
+        waiting.assert_closed();
+        silent.assert_closed();
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    }
+}
+
+#[test]
+fn what_has_arrived_before_the_stop_is_answered() {
+    for _ in 0..5 {
+        let mut daemon = Setup::new().args(["--shards", "2"]).start();
+        let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+        wires.iter_mut().for_each(Wire::assert_open);
+        let requests: Vec<u8> =
+            (0..20).flat_map(|tag| Ask::of(100).tag(tag).wait_ms(10_000).bytes()).collect();
+        wires.iter_mut().for_each(|wire| wire.send(&requests));
+        daemon.signal(Signal::TERM);
+        for wire in &mut wires {
+            for tag in 0..20 {
+                let reply = wire.reply();
+                assert_eq!((reply.tag(), reply.id_count()), (tag, Some(100)));
+            }
+            wire.assert_closed();
+        }
+        assert_eq!(daemon.wait(), Some(0));
+    }
+}
+
+#[test]
+fn a_stop_ends_within_its_timeout_whatever_waits() {
+    let toml = format!("[limits]\ndrain_timeout = \"100ms\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
+    let mut daemon = Setup::configured(&toml).start();
+    let mut waiting = daemon.connect();
+    // A minute's worth, and longer than any deadline here.
+    let ask = Ask::of(16 * 60).source(1).wait_ms(65_534);
+    waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
+    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+}
