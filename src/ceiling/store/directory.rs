@@ -1,15 +1,14 @@
 //! The state directory: made private, and locked by one process.
 
-use std::fs::{DirBuilder, File};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, FILE_NAME};
 use super::image::{self, ImageError};
 use super::record::Record;
 use crate::ceiling::TakenOver;
-use crate::ceiling::lock::{LockError, LockedFile};
+use crate::ceiling::lock::{LockError, LockedFile, make_with_parents};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The file whose lock is the directory's. The state file itself cannot be: it is replaced.
@@ -73,27 +72,34 @@ impl StateDir {
 
 /// What is stored in a directory, locked or not; empty if there is no state file.
 ///
-/// A file that its daemon raises this very moment is read again until a reading is whole.
+/// A file that its daemon raises this very moment is read again until two readings are the same: then neither is half of
+/// one commit and half of the next.
 ///
 /// # Errors
 /// In one line: the file cannot be read or trusted, and what to do.
 pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
-    /// A daemon raises about once a second, in milliseconds: the second reading is all but certainly whole.
-    const ATTEMPTS: usize = 5;
+    /// A daemon raises about once a second, in milliseconds, so two readings in a row are all but certainly the same.
+    const ATTEMPTS: usize = 10;
 
     let shown = directory.join(FILE_NAME);
     let shown = shown.display();
-    let mut outcome = Ok(Vec::new());
-    for _ in 0..ATTEMPTS {
-        let bytes = file::read(directory)
-            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))?;
-        let Some(bytes) = bytes else { return Ok(Vec::new()) };
-        outcome = image::records(bytes);
-        if !matches!(outcome, Err(ImageError::Corrupt(_))) {
+    let read = || {
+        file::read(directory)
+            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))
+    };
+    let mut bytes = read()?;
+    for attempt in 0.. {
+        let again = read()?;
+        if again == bytes {
             break;
         }
+        if attempt == ATTEMPTS {
+            return Err(format!("the state file {shown} never holds still; something keeps writing it"));
+        }
+        bytes = again;
     }
-    outcome.map_err(|error| match error {
+    let Some(bytes) = bytes else { return Ok(Vec::new()) };
+    image::records(bytes).map_err(|error| match error {
         ImageError::Corrupt(reason) => format!(
             "the state file {shown} is corrupt: {reason}; restore it, or, once the clock is right and \
              every ID handed out lies in the past, move it away: a start without it begins above now by \
@@ -105,21 +111,13 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
 
 /// Makes the directory with its parents, and makes their names durable.
 fn make(path: &Path) -> io::Result<()> {
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-        Ok(()) => match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            Some(parent) => file::sync_directory(parent),
-            None => file::sync_directory(Path::new(".")),
-        },
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) else {
-                return Err(error);
-            };
-            make(parent)?;
-            make(path)
-        }
-        Err(error) => Err(error),
-    }
+    make_with_parents(path, DIRECTORY_MODE, &|made| match made
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty())
+    {
+        Some(parent) => file::sync_directory(parent),
+        None => file::sync_directory(Path::new(".")),
+    })
 }
 
 /// Which process has the directory, as far as it says; `None` if none has.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -107,6 +108,32 @@ fn after_a_failure_the_file_is_made_anew_and_nothing_sinks() {
     fs::write(file::path(directory.path()), &theirs).unwrap();
     assert!(store.raise(&[(0, Position(950))], 0).unwrap_err().to_string().contains("replaced"));
     assert_eq!(fs::read(file::path(directory.path())).unwrap(), theirs);
+}
+
+#[test]
+fn a_file_is_read_whole_while_it_is_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(1));
+    store.raise(&[(0, Position(2))], 0).unwrap();
+    thread::scope(|scope| {
+        let raising = scope.spawn(|| {
+            for ceiling in 3..400 {
+                store.raise(&[(0, Position(ceiling))], 0).unwrap();
+                // About the pace of a daemon, next to that of a reader.
+                thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let (mut last, mut readings) = (Position(0), 0);
+        while !raising.is_finished() {
+            if let Ok(records) = read(directory.path()) {
+                assert!(records[0].ceiling >= last);
+                last = records[0].ceiling;
+                readings += 1;
+            }
+        }
+        assert!(readings > 10, "{readings} whole readings");
+    });
 }
 
 #[test]
