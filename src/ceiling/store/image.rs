@@ -5,7 +5,10 @@
 //! are, with a header that leaves nothing to believe. All pages are then reached through checksums, from the commit that
 //! was made durable last; an older commit is not gone back to, for its ceilings are lower.
 
-use redb::backends::InMemoryBackend;
+use std::io;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use super::record::Record;
@@ -71,11 +74,10 @@ fn corrupt(reason: impl std::fmt::Display) -> ImageError {
 /// The bytes are not those of a whole state file that this program can read.
 pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
     distrust_header(&mut bytes)?;
-    let backend = InMemoryBackend::new();
-    backend.set_len(bytes.len() as u64).and_then(|()| backend.write(0, &bytes)).map_err(corrupt)?;
-    drop(bytes);
+    let len = (2 * bytes.len()).max(PAGES_MIN * PAGE_BYTES) as u64;
+    let image = Image { bytes: RwLock::new(bytes), len: AtomicU64::new(len) };
     let database =
-        Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend).map_err(corrupt)?;
+        Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(image).map_err(corrupt)?;
     let read = database.begin_read().map_err(corrupt)?;
     check_format(&read)?;
     let table = read.open_table(RECORDS).map_err(corrupt)?;
@@ -91,6 +93,62 @@ pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
         records.push(record);
     }
     Ok(records)
+}
+
+/// A state file in memory, with zeros after its end.
+///
+/// A file that was being made shorter may name pages that are gone, as free: what they are read as matters to nobody,
+/// as long as they are there. A tree that leads to one fails its checksum.
+#[derive(Debug)]
+struct Image {
+    bytes: RwLock<Vec<u8>>,
+    /// With the zeros.
+    len: AtomicU64,
+}
+
+fn poisoned<T>(_: T) -> io::Error {
+    io::Error::other("another thread panicked")
+}
+
+impl StorageBackend for Image {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.len.load(Ordering::Relaxed))
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset.checked_add(out.len() as u64).is_none_or(|end| end > self.len.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let bytes = self.bytes.read().map_err(poisoned)?;
+        let there = usize::try_from(offset).ok().and_then(|offset| bytes.get(offset..)).unwrap_or_default();
+        let count = there.len().min(out.len());
+        out[..count].copy_from_slice(&there[..count]);
+        out[count..].fill(0);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut bytes = self.bytes.write().map_err(poisoned)?;
+        bytes.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        self.len.store(len, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let within = |end: &u64| *end <= self.len.load(Ordering::Relaxed);
+        let end = offset.checked_add(data.len() as u64).filter(within);
+        let end = end.and_then(|end| usize::try_from(end).ok()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let mut bytes = self.bytes.write().map_err(poisoned)?;
+        if bytes.len() < end {
+            bytes.resize(end, 0);
+        }
+        bytes[end - data.len()..end].copy_from_slice(data);
+        Ok(())
+    }
 }
 
 fn check_format(read: &redb::ReadTransaction) -> Result<(), ImageError> {
@@ -146,19 +204,18 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
         let at = GEOMETRY_AT + index * size_of::<u32>();
         bytes[at..at + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
     }
-    // A file of which a piece of a page is left was being made longer; what counts was whole before. One that was being
-    // made shorter may name pages that are gone, as free: what they are read as matters to nobody, as long as they
-    // are there. A tree that leads to one fails its checksum.
+    // A file of which a piece of a page is left was being made longer; what counts was whole before.
     bytes.truncate(pages * PAGE_BYTES);
-    bytes.resize((2 * pages).max(PAGES_MIN) * PAGE_BYTES, 0);
     bytes.copy_within(primary..primary + SLOT_BYTES, other);
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic;
     use std::sync::{Arc, Mutex};
-    use std::{io, panic};
+
+    use redb::backends::InMemoryBackend;
 
     use super::*;
     use crate::ceiling::store::file::{self, StateFile};
