@@ -6,8 +6,8 @@
 //! was made durable last; an older commit is not gone back to, for its ceilings are lower.
 
 use std::io;
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, RwLock};
 
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
@@ -75,7 +75,8 @@ fn corrupt(reason: impl std::fmt::Display) -> ImageError {
 pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
     distrust_header(&mut bytes)?;
     let len = (2 * bytes.len()).max(PAGES_MIN * PAGE_BYTES) as u64;
-    let image = Image { bytes: RwLock::new(bytes), len: AtomicU64::new(len) };
+    let is_read = Arc::new(AtomicBool::new(false));
+    let image = Image { bytes: RwLock::new(bytes), len: AtomicU64::new(len), is_read: Arc::clone(&is_read) };
     let database =
         Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(image).map_err(corrupt)?;
     let read = database.begin_read().map_err(corrupt)?;
@@ -92,6 +93,8 @@ pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
         }
         records.push(record);
     }
+    // What the library would write when it closes the image is of no use, and takes as much memory as an idle daemon.
+    is_read.store(true, Ordering::Relaxed);
     Ok(records)
 }
 
@@ -104,6 +107,8 @@ struct Image {
     bytes: RwLock<Vec<u8>>,
     /// With the zeros.
     len: AtomicU64,
+    /// Nothing more is to be written.
+    is_read: Arc<AtomicBool>,
 }
 
 fn poisoned<T>(_: T) -> io::Error {
@@ -139,6 +144,9 @@ impl StorageBackend for Image {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        if self.is_read.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the image has been read"));
+        }
         let within = |end: &u64| *end <= self.len.load(Ordering::Relaxed);
         let end = offset.checked_add(data.len() as u64).filter(within);
         let end = end.and_then(|end| usize::try_from(end).ok()).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -213,7 +221,7 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
 #[cfg(test)]
 mod tests {
     use std::panic;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use redb::backends::InMemoryBackend;
 
