@@ -73,7 +73,7 @@ impl Daemon {
     fn taker(&self) -> Taker {
         let index = self.shards_made.fetch_add(1, Ordering::Relaxed) % self.rings.len();
         let lane = Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), index, self.order, NOW);
-        Taker { shard: Shard::new(index, vec![lane], 1), now: NOW, runs: Vec::new() }
+        Taker { shard: Shard::new(index, vec![lane], 1, NOW), now: NOW, runs: Vec::new() }
     }
 }
 
@@ -128,18 +128,18 @@ mod take {
             .bench_refs(|taker| taker.hand_out(each));
     }
 
-    /// The quickest way to one ID: from the current block, without a list of runs.
-    #[divan::bench]
-    fn take_run(bencher: Bencher<'_, '_>) {
+    /// The quickest way to one ID: from the current block, without a list of runs; so many in a wake-up.
+    #[divan::bench(args = [64, 1_024])]
+    fn take_one(bencher: Bencher<'_, '_>, deep: u64) {
         let daemon = Daemon::new(Order::Relaxed);
         bencher.counter(ItemsCount::new(IDS)).with_inputs(|| daemon.taker()).bench_refs(|taker| {
-            for _ in 0..IDS / DEEP {
+            for _ in 0..IDS / deep {
                 taker.now = taker.now.after(BETWEEN);
                 taker.shard.wake(taker.now);
                 let (lane, rng) = taker.shard.lane(0);
-                for later in (0..DEEP).rev() {
-                    match lane.take_run(1) {
-                        Some(run) => drop(black_box(run)),
+                for later in (0..deep).rev() {
+                    match lane.take_one() {
+                        Some(id) => drop(black_box(id)),
                         None => {
                             taker.runs.clear();
                             assert_eq!(lane.take(1, || later, rng, &mut taker.runs), Ok(()));

@@ -54,7 +54,8 @@ impl Kept {
             self.used_at = now.boot;
         }
         let grant = self.source.grant();
-        let is_wanted = self.source.line().admitted_ids() > 0 || grant.ceiling() < self.durable;
+        let is_wanted =
+            grant.is_wanted() || self.source.line().admitted_ids() > 0 || grant.ceiling() < self.durable;
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }

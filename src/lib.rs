@@ -6,8 +6,24 @@
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
 //!          "when"   "how far"   "which positions"  │ shard: ring,  │   one per core
 //!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current block │
-//!                                                  └───────────────┘
+//!                                                 └───────────────┘
 //! ```
+//!
+//! - [`layout`]: how an ID is divided into fields; positions to IDs and back.
+//! - `clock`: the ID clock, a pure function of what the system's clocks show.
+//! - `ceiling`: how far a source may claim, and where that is kept.
+//! - `source`: the cursor, the only place where uniqueness is decided, and the line of requests that wait.
+//! - `shard`: one core's blocks and rings.
+//! - `keeper`: raises ceilings and watches the wall clock.
+//! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
+//! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
+//! - [`client`]: what an application links; buildable without all of the above but `layout` and `protocol`.
+//!
+//! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
+//! the current block, the ring, or by a claim of `source/mod.rs`; `front/native.rs` encodes them; `connection.rs` writes once
+//! for all requests of the turn. What has to wait goes by `source/line.rs` and `server/ticker.rs`.
+#![forbid(unsafe_code)]
+
 pub mod layout;
 
 #[cfg(feature = "client")]

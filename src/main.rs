@@ -1,5 +1,7 @@
 //! The `snowbank` program: the command line of the library beside it.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 #[global_allocator]

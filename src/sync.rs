@@ -44,6 +44,10 @@ impl<T> ArrayQueue<T> {
     pub(crate) fn pop(&self) -> Option<T> {
         lock(&self.items).pop_front()
     }
+
+    pub(crate) fn is_full(&self) -> bool {
+        lock(&self.items).len() == self.capacity
+    }
 }
 
 /// Locks, also after another thread panicked while it held the lock: what the locks here guard is valid between any

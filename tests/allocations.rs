@@ -33,13 +33,13 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         let ahead = || scratch.front.demand(&input[at..], ask.source, facts);
         assert_eq!(lane.take(ask.count, ahead, rng, &mut scratch.runs), Ok(()));
         let numbering = source.numbering();
-        let mut granted = Granted {
+        let granted = Granted {
             runs: &scratch.runs,
-            offset: 0,
+            more: false,
             random: numbering.random_parts(),
             needs_list: numbering.needs_list(),
         };
-        assert!(scratch.front.grant(&mut scratch.output, ask.form, &mut granted, rng));
+        scratch.front.grant(&mut scratch.output, ask.form, &granted, rng);
     }
     assert_eq!(at, input.len(), "every request is answered");
     shard.top_up();
@@ -66,7 +66,7 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let source = Arc::new(Source::new(String::from("default"), numbering, rules, grant, start, NOW));
     let rings = [Ring::default()].into_iter().collect();
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
-    let mut shard = Shard::new(0, vec![lane], 1);
+    let mut shard = Shard::new(0, vec![lane], 1, NOW);
     let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: None };
     let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();

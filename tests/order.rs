@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use support::wire::PARTIAL;
+use support::wire::{EXPLICIT, PARTIAL};
 use support::{Ask, Daemon, Random, Setup, Wire};
 
 const CONNECTIONS: u64 = 8;
@@ -198,5 +198,27 @@ fn order_holds_where_every_tick_is_scarce() {
             }
         });
         daemon.stop();
+    }
+}
+
+#[test]
+fn strict_order_survives_a_connection_that_dies_while_it_is_answered() {
+    let toml = "order = \"strict\"\nshards = 2\nburst_window = \"5s\"";
+    let daemon = Setup::configured(toml).option("--listen", "unix:lives.sock").in_own_directory().start();
+    let (mut one, mut other) = (daemon.connect(), daemon.connect());
+    let mut highest = 0;
+    for _ in 0..20 {
+        // More than the queue of replies holds, to a client that is gone when they come.
+        let mut dying = daemon.connect();
+        let requests: Vec<u8> =
+            (0..3).flat_map(|tag| Ask::of(14_000).tag(tag).flags(EXPLICIT).bytes()).collect();
+        dying.send(&requests);
+        drop(dying);
+        for wire in [&mut one, &mut other] {
+            for run in wire.next(Ask::of(1)).runs() {
+                assert!(run.first > highest, "{} after {highest}", run.first);
+                highest = run.first;
+            }
+        }
     }
 }

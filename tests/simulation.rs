@@ -196,7 +196,7 @@ impl World {
         let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
             let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
-            Shard::new(index, vec![lane], self.seed + index as u64)
+            Shard::new(index, vec![lane], self.seed + index as u64, now)
         };
         self.daemon = Some(Daemon {
             shards: (0..SHARDS).map(shard).collect(),

@@ -73,7 +73,7 @@ fn what_has_arrived_before_the_stop_is_answered() {
 
 #[test]
 fn a_stop_ends_within_its_timeout_whatever_waits() {
-    let toml = format!("[limits]\ndrain_timeout = \"100ms\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
+    let toml = format!("[limits]\ndrain_timeout = \"2s\"\nmax_wait = \"1h\"\n{TWO_SOURCES}");
     let mut daemon = Setup::configured(&toml).start();
     let mut waiting = daemon.connect();
     // A minute's worth, and longer than any deadline here.
@@ -81,5 +81,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
     daemon.signal(Signal::TERM);
+    // It is told, rather than left with a connection that ends.
+    waiting.reply().assert_error(0, SHUTTING_DOWN);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }

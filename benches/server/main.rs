@@ -8,8 +8,9 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`cpu`], [`ceiling`], [`moments`], [`idle`], [`fairness`]: the tables.
+//! - [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`]: the tables.
 
+mod buffer;
 mod ceiling;
 mod client;
 mod cpu;
@@ -70,6 +71,8 @@ enum Table {
     Start,
     /// Large, streaming and single requests at once
     Fairness,
+    /// One ID from the client's buffer
+    Buffer,
 }
 
 /// How long and how often to measure.
@@ -117,6 +120,9 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Fairness) {
         fairness::run(effort)?;
+    }
+    if wants(Table::Buffer) {
+        buffer::run(effort)?;
     }
     Ok(())
 }

@@ -75,26 +75,12 @@ fn unusable(path: &Path, error: &io::Error) -> String {
 }
 
 fn make_directory(directory: &Path) -> io::Result<()> {
-    // The process's umask takes bits away that other users' daemons need.
-    let made = |directory: &Path| fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE));
-    make_with_parents(directory, DIRECTORY_MODE, &made)
-}
-
-/// Makes a directory and those above it that are missing; `made` is told of each.
-pub(super) fn make_with_parents(
-    directory: &Path,
-    mode: u32,
-    made: &dyn Fn(&Path) -> io::Result<()>,
-) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
+    if let Some(parent) = directory.parent() {
+        fs::create_dir_all(parent)?;
     }
-    if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_with_parents(parent, mode, made)?;
-    }
-    match DirBuilder::new().mode(mode).create(directory) {
-        Ok(()) => made(directory),
-        // Another daemon that starts was faster.
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+        // The process's umask has taken bits away that other users' daemons need.
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
     }

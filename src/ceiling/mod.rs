@@ -66,6 +66,11 @@ impl Grant {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether a claim has met the ceiling since it was raised last.
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) == 1
+    }
+
     /// Says that a claim met the ceiling. True the first time, when the keeper needs a nudge.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0

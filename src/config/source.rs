@@ -123,7 +123,8 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         doc: "How old an ID may be: unused ticks of this window answer bursts at once, and IDs of different \
               connections are out of order by at most as much. \"0\": the current tick alone. At most max_ahead.\n\
               Ten milliseconds hold 40,000 IDs of the twitter layout, and are less than clocks of different machines \
-              are apart anyway.",
+              are apart anyway. With ticks of 1ms, less than 3ms loses ticks at full load, because a thread can be \
+              woken too late for them: about half at \"0\", and no more than that half is promised to requests that wait.",
         read: |source, value| {
             value.duration(Duration::ZERO..=TWO_DAYS).map(|duration| source.burst_window = Some(duration))
         },

@@ -79,42 +79,53 @@ pub trait Front {
     /// How many IDs of that source the messages in `bytes` ask for, as far as a quick look tells.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// Encodes IDs granted, one frame at a time. True when it was the last.
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &mut Granted<'_>, rng: &mut fastrand::Rng) -> bool;
+    /// What one frame of a reply holds.
+    fn frame_limit(&self, form: Form, needs_list: bool) -> FrameLimit;
+
+    /// Encodes one frame of IDs granted; they are within [`frame_limit`](Front::frame_limit).
+    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng);
 
     /// Encodes a refusal; `source` is the name of what was asked for.
     fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str);
 }
 
-/// IDs on their way to a client: runs, and how far they are encoded.
+/// The most that one frame holds, of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimit {
+    /// Runs.
+    pub runs: usize,
+    /// IDs.
+    pub ids: u64,
+}
+
+impl FrameLimit {
+    /// Whether all of these fit one frame.
+    #[inline]
+    pub fn fits(&self, runs: &[Run]) -> bool {
+        runs.len() <= self.runs
+            && (self.ids == u64::MAX || runs.iter().map(|run| u64::from(run.count)).sum::<u64>() <= self.ids)
+    }
+}
+
+/// IDs of one frame on their way to a client.
 #[derive(Debug)]
 pub struct Granted<'a> {
     /// The runs, increasing.
     pub runs: &'a [Run],
-    /// How many IDs of the first run are encoded already.
-    pub offset: u32,
     /// Random fields: each ID gets a draw of each, (size, weight).
     pub random: &'a [(u64, u64)],
     /// Whether the wire's runs cannot say these IDs.
     pub needs_list: bool,
+    /// Whether another frame of the reply follows.
+    pub more: bool,
 }
 
 impl Granted<'_> {
-    /// How many IDs are not encoded yet.
-    pub fn left(&self) -> u64 {
-        self.runs.iter().map(|run| u64::from(run.count)).sum::<u64>() - u64::from(self.offset)
-    }
-
-    /// The next ID, with its random fields drawn.
-    #[inline]
-    pub fn next_id(&mut self, rng: &mut fastrand::Rng) -> Option<u64> {
-        let run = self.runs.first()?;
-        let id = run.first + u64::from(self.offset) * run.stride;
-        self.offset += 1;
-        if self.offset == run.count {
-            self.offset = 0;
-            self.runs = &self.runs[1..];
-        }
-        Some(self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight))
+    /// The IDs, with their random fields drawn.
+    pub fn ids(&self, rng: &mut fastrand::Rng) -> impl Iterator<Item = u64> {
+        let draw = |id, rng: &mut fastrand::Rng| {
+            self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight)
+        };
+        self.runs.iter().flat_map(Run::ids).map(move |id| draw(id, rng))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, Front, Granted, Step};
+use super::{Ask, Facts, Form, FrameLimit, Front, Granted, Step};
 use crate::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use crate::protocol::{ErrorCode, Next, Parsed, Request, request};
 use crate::source::line::Refusal;
@@ -133,29 +133,28 @@ impl Front for Native {
     }
 
     #[inline]
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &mut Granted<'_>, rng: &mut fastrand::Rng) -> bool {
-        if form.explicit || ids.needs_list {
-            return grant_list(out, form, ids, rng);
+    fn frame_limit(&self, form: Form, needs_list: bool) -> FrameLimit {
+        if form.explicit || needs_list {
+            FrameLimit { runs: usize::MAX, ids: IDS_PER_FRAME as u64 }
+        } else {
+            FrameLimit { runs: RUNS_PER_FRAME, ids: u64::MAX }
         }
-        let (now, later) = ids.runs.split_at(ids.runs.len().min(RUNS_PER_FRAME));
-        let encoded = reply::encode_runs_frame(out, form.tag, now, !later.is_empty());
-        debug_assert_eq!(encoded, Ok(()), "runs of a layout that needs no list fit the wire");
-        ids.runs = later;
-        later.is_empty()
+    }
+
+    #[inline]
+    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng) {
+        let encoded = if form.explicit || ids.needs_list {
+            reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
+        } else {
+            reply::encode_runs_frame(out, form.tag, ids.runs, ids.more)
+        };
+        debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
     }
 
     fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) {
         let (code, retry_after, message) = in_words(refusal, source);
         reply::encode_error(out, form.tag, code, retry_after, &message);
     }
-}
-
-fn grant_list(out: &mut Vec<u8>, form: Form, ids: &mut Granted<'_>, rng: &mut fastrand::Rng) -> bool {
-    let more = ids.left() > IDS_PER_FRAME as u64;
-    let frame = std::iter::from_fn(|| ids.next_id(rng)).take(IDS_PER_FRAME);
-    let encoded = reply::encode_list_frame(out, form.tag, frame, more);
-    debug_assert_eq!(encoded, Ok(()), "a grant has at least one ID");
-    !more
 }
 
 /// The code, the time and the words for a refusal.
@@ -185,7 +184,9 @@ fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, Str
         Refusal::NoCeiling => (
             ErrorCode::NoCeiling,
             Some(Duration::from_secs(1)),
-            format!("the ceiling of source {source} could not be made durable; check the daemon's storage"),
+            format!(
+                "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
+            ),
         ),
         Refusal::Ended => (
             ErrorCode::NoCeiling,

@@ -29,7 +29,7 @@ pub use field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
 pub use instant::{InstantError, Tick, UnixMicros};
 pub use numbering::Numbering;
 pub use preset::{PRESETS, Preset, find as find_preset};
-pub use run::{Position, Run};
+pub use run::{Position, Run, append_run};
 pub use toml::{EpochForm, FieldForm, LayoutForm, LayoutTable};
 pub use workers::{MAX_WORKER_IDS, WorkerSet};
 

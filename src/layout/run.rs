@@ -41,6 +41,14 @@ impl Run {
     }
 }
 
+/// Adds a run at the end of `runs`: to the last of them if it goes on where that ends.
+#[inline]
+pub fn append_run(runs: &mut Vec<Run>, run: Run) {
+    if !runs.last_mut().is_some_and(|last| last.try_append(run)) {
+        runs.push(run);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -105,7 +105,7 @@ async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) {
     };
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
-    // Fails only when the shard is gone, and then so is the daemon.
+    // Fails only when the daemon stops: a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, place }).await;
 }
 

@@ -15,6 +15,7 @@ use tokio::io::ReadBuf;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::backlog::Backlog;
 use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
@@ -53,23 +54,16 @@ struct Connection<F> {
     unwritten: Vec<u8>,
     /// When `unread` was read, its first byte if it is half a request: waits and `frame_timeout` count from there.
     read_at: BootMicros,
-    /// A reply too long to be encoded at once. Boxed, because hardly any connection ever has one.
+    /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
-}
-
-/// The rest of a long reply.
-struct Backlog {
-    ask: Ask,
-    runs: Vec<Run>,
-    /// Runs encoded already, and IDs of the run after them.
-    encoded_runs: usize,
-    encoded_ids: u32,
 }
 
 /// How a turn ended.
 enum Turn {
     /// All that was there is answered.
     Done,
+    /// All that was read is answered, and there is more to read: it filled the buffer.
+    Full,
     /// There is more to do as soon as the replies so far are written.
     Again,
     /// A request waits for IDs.
@@ -100,7 +94,12 @@ impl<F: Front> Connection<F> {
             }
             match turn {
                 Turn::Done => read = true,
-                Turn::Again => read = false,
+                // Others on this shard have their turn before a client that sends faster than it is answered, or has a
+                // long reply coming.
+                Turn::Full | Turn::Again => {
+                    read = matches!(turn, Turn::Full);
+                    tokio::task::yield_now().await;
+                }
                 Turn::Waits(waiting) => {
                     Box::pin(self.wait(waiting)).await;
                     read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
@@ -166,7 +165,10 @@ impl<F: Front> Connection<F> {
         let now = worker.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let turn = self.take(worker, state, &input[..end]);
+        let mut turn = self.take(worker, state, &input[..end]);
+        if matches!(turn, Turn::Done) && end == input.len() {
+            turn = Turn::Full;
+        }
         if kept > 0 && self.unread.len() == end {
             // Still the half request of before. What a whole one leaves behind has begun with this read.
             self.read_at = half_began;
@@ -191,20 +193,19 @@ impl<F: Front> Connection<F> {
 
     /// Writes what the turn has encoded, keeps what the socket does not take, and lets the shard claim ahead.
     fn end_turn(&mut self, state: &mut State, turn: Turn, cx: Option<&mut Context<'_>>) -> io::Result<Turn> {
-        if !state.output.is_empty() {
-            let written = match cx {
-                Some(cx) => match self.stream.poll_write(cx, &state.output) {
-                    Poll::Ready(written) => written,
-                    Poll::Pending => Ok(0),
-                },
-                None => Ok(0),
-            };
-            let kept = written.map(|written| self.unwritten.extend_from_slice(&state.output[written..]));
-            state.output.clear();
-            kept?;
+        let written = match cx {
+            Some(cx) if !state.output.is_empty() => match self.stream.poll_write(cx, &state.output) {
+                Poll::Ready(written) => written,
+                Poll::Pending => Ok(0),
+            },
+            _ => Ok(0),
+        };
+        if let Ok(written) = written {
+            self.unwritten.extend_from_slice(&state.output[written..]);
         }
+        state.output.clear();
         state.shard.top_up();
-        Ok(turn)
+        written.map(|_| turn)
     }
 
     /// Takes all requests in `bytes`, and keeps what is left of them.
@@ -304,26 +305,18 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Encodes the IDs in `state.runs`; what would overfill the queue becomes the backlog.
+    /// Encodes the IDs in `state.runs`, or makes them the backlog if they are more than a frame.
     #[inline]
     fn grant(&mut self, worker: &Worker, state: &mut State, ask: Ask) {
         let numbering = worker.common.sources[ask.source].numbering();
-        let mut granted = Granted {
-            runs: &state.runs,
-            offset: 0,
-            random: numbering.random_parts(),
-            needs_list: numbering.needs_list(),
-        };
-        loop {
-            if self.front.grant(&mut state.output, ask.form, &mut granted, &mut state.rng) {
-                return;
-            }
-            if self.is_queue_full(worker, &state.output) {
-                break;
-            }
+        let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
+        if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
+            let granted = Granted { runs: &state.runs, random, needs_list, more: false };
+            self.front.grant(&mut state.output, ask.form, &granted, &mut state.rng);
+        } else {
+            self.backlog = Some(Box::new(Backlog::new(ask, numbering, &state.runs)));
+            state.shrink();
         }
-        let (runs, encoded_ids) = (granted.runs.to_vec(), granted.offset);
-        self.backlog = Some(Box::new(Backlog { ask, runs, encoded_runs: 0, encoded_ids }));
     }
 
     /// Encodes more of the backlog while the queue has room. True when nothing of it is left.
@@ -331,20 +324,18 @@ impl<F: Front> Connection<F> {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
         };
+        let form = backlog.ask.form;
         let numbering = worker.common.sources[backlog.ask.source].numbering();
-        let mut granted = Granted {
-            runs: &backlog.runs[backlog.encoded_runs..],
-            offset: backlog.encoded_ids,
-            random: numbering.random_parts(),
-            needs_list: numbering.needs_list(),
-        };
+        let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
+        let limit = self.front.frame_limit(form, needs_list);
         while !self.is_queue_full(worker, &state.output) {
-            if self.front.grant(&mut state.output, backlog.ask.form, &mut granted, &mut state.rng) {
+            let more = backlog.next_frame(numbering, limit, &mut state.runs);
+            let granted = Granted { runs: &state.runs, random, needs_list, more };
+            self.front.grant(&mut state.output, form, &granted, &mut state.rng);
+            if !more {
                 return true;
             }
         }
-        backlog.encoded_ids = granted.offset;
-        backlog.encoded_runs = backlog.runs.len() - granted.runs.len();
         self.backlog = Some(backlog);
         false
     }

@@ -14,9 +14,11 @@
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `backlog`: the rest of a reply longer than a frame.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
+mod backlog;
 mod connection;
 mod grants;
 mod keeper;

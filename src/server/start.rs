@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
 
+use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
@@ -20,7 +21,7 @@ use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
-use crate::protocol::{self, Info, info};
+use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
 use crate::source::Source;
 
@@ -46,7 +47,7 @@ impl From<String> for StartError {
 pub struct Server {
     listeners: Vec<Listener>,
     common: Arc<Common>,
-    shards: Vec<Shard>,
+    shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     max_connections: usize,
     notes: Vec<String>,
@@ -73,9 +74,7 @@ impl Server {
         let Granted { kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let info_json = describe(settings, &sources)?;
-        let shards = make_shards(settings, &sources, now);
-        let listeners = listen_all(settings).inspect_err(|_| {
+        let (info_json, shards, listeners) = open(settings, &sources, now).inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -111,7 +110,7 @@ impl Server {
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Server { listeners, common, shards, keeper, max_connections, notes: _, _locks } = self;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
             let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
@@ -135,7 +134,7 @@ impl Server {
         let _ = stop_shards.send(true);
         let mut failed = None;
         for thread in threads {
-            if !matches!(thread.join(), Ok(Ok(()))) {
+            if thread.join().is_err() {
                 failed = Some(io::Error::other("a shard's thread failed"));
             }
         }
@@ -149,25 +148,45 @@ impl Server {
     }
 }
 
-type ShardThreads = Vec<JoinHandle<io::Result<()>>>;
+type ShardThreads = Vec<JoinHandle<()>>;
 
 fn spawn_shards(
     common: &Arc<Common>,
-    shards: Vec<Shard>,
+    shards: Vec<(Shard, Runtime)>,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
-    for shard in shards {
+    for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
         let (common, stopped) = (Arc::clone(common), stopped.clone());
         let name = format!("shard-{}", shard.index());
         let seed = fastrand::u64(..);
-        let run = move || worker::run(Worker::new(common, shard, seed), inbox, stopped);
+        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, stopped);
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads))
+}
+
+fn make_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        StartError(format!(
+            "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
+        ))
+    })
+}
+
+type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
+
+/// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
+/// listeners.
+fn open(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Result<Opened, StartError> {
+    let info_json = describe(settings, sources)?;
+    let shards = make_shards(settings, sources, now);
+    let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
+    let shards = shards.collect::<Result<_, StartError>>()?;
+    Ok((info_json, shards, listen_all(settings)?))
 }
 
 fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
@@ -190,7 +209,7 @@ fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Sh
         let lanes = sources.iter().zip(&rings).map(|(source, rings)| {
             Lane::new(Arc::clone(source), Arc::clone(rings), index, settings.order, now)
         });
-        Shard::new(index, lanes.collect(), fastrand::u64(..))
+        Shard::new(index, lanes.collect(), fastrand::u64(..), now)
     };
     (0..count).map(shard).collect()
 }
@@ -234,7 +253,14 @@ fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, Sta
         max_ahead_ms: millis(settings.max_ahead()),
         sources: sources.iter().enumerate().map(describe).collect(),
     };
-    Ok(info.to_json())
+    let json = info.to_json();
+    let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
+    if found > most as usize {
+        return Err(StartError(format!(
+            "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
+        )));
+    }
+    Ok(json)
 }
 
 /// Which daemon this is among a fleet: the machine's name, and a number that another start does not have.

@@ -2,13 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
+use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
@@ -129,6 +129,17 @@ impl Wakers {
     }
 }
 
+/// What a shard's buffer of runs keeps when a reply has needed more: enough for any reply of one frame.
+const KEPT_RUNS: usize = 4_096;
+
+impl State {
+    /// Gives back what one very long reply has needed.
+    pub(super) fn shrink(&mut self) {
+        self.runs.clear();
+        self.runs.shrink_to(KEPT_RUNS);
+    }
+}
+
 impl Worker {
     pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
         let state = State {
@@ -205,14 +216,14 @@ impl Drop for Member {
 
 /// Runs a shard's thread until the stop is complete. `stop` turns true when it begins.
 pub(super) fn run(
+    runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,
     mut stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+) {
     let worker = Rc::new(worker);
     let tasks = LocalSet::new();
-    tasks.block_on(&runtime, async {
+    tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
         loop {
             tokio::select! {
@@ -231,7 +242,6 @@ pub(super) fn run(
         }
         drain(&worker).await;
     });
-    Ok(())
 }
 
 fn open(worker: &Rc<Worker>, admitted: Admitted) {
@@ -252,14 +262,21 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
 async fn drain(worker: &Worker) {
     worker.draining.set(true);
     worker.state.borrow_mut().wakers.wake_all();
-    let timeout = worker.common.limits.drain_timeout.max(Duration::from_millis(1));
     let all_drained = async {
         while worker.undrained.get() > 0 {
             worker.drained.notified().await;
         }
         worker.common.all_drained.wait().await;
     };
-    let in_time = tokio::time::timeout(timeout, all_drained).await.is_ok();
+    tokio::pin!(all_drained);
+    let timeout = worker.common.limits.drain_timeout.max(Duration::from_millis(1));
+    // What still waits for IDs is refused early enough for the refusal to be taken.
+    let answer_within = timeout - timeout / 4;
+    if tokio::time::timeout(answer_within, &mut all_drained).await.is_ok() {
+        return;
+    }
+    refuse_waits(worker);
+    let in_time = tokio::time::timeout(timeout / 4, all_drained).await.is_ok();
     let left = worker.undrained.get();
     if !in_time && left > 0 {
         tracing::warn!(
@@ -267,5 +284,13 @@ async fn drain(worker: &Worker) {
             left,
             "connections had not taken their last replies; closed anyway"
         );
+    }
+}
+
+fn refuse_waits(worker: &Worker) {
+    let state = &mut *worker.state.borrow_mut();
+    for ((source, ticket), waiter) in state.waiters.drain() {
+        // Fails when the connection is gone.
+        let _ = waiter.send(worker.common.sources[source].refuse(ticket));
     }
 }

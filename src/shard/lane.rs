@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
-use crate::layout::{Position, Run};
+use crate::layout::{Position, Run, append_run};
 use crate::source::{Source, Span, Window};
 
 /// The rings of one source, one for each shard.
@@ -28,16 +28,21 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// Its position is that after the last ID handed out, also when it is used up.
+    /// The block that IDs are taken from. Its position is that after the last ID handed out, also when it is used up.
     current: Block,
+    /// IDs of the current block that are out of reach until this wake-up has looked whether they may be handed out. Kept
+    /// apart, so that the quickest way to an ID has one thing to check.
+    unchecked_ids: u32,
     /// What is left of this shard's last direct claim: above the current block, below the ring.
     rest: Span,
+    /// The position after the last block in the own ring.
+    ring_end: Position,
     /// What can be claimed in this wake-up. Computed when first wanted: most wake-ups want one source.
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs handed out since `demand_since`.
-    demand_ids: u64,
+    /// IDs that became the current block since `demand_since`: those handed out, and what is left of it.
+    drawn_ids: u64,
     demand_since: BootMicros,
 }
 
@@ -52,11 +57,13 @@ impl Lane {
             shard,
             order,
             current: Block::EMPTY,
+            unchecked_ids: 0,
             rest: NOTHING,
+            ring_end: Position(0),
             window: None,
             now,
             generation,
-            demand_ids: 0,
+            drawn_ids: 0,
             demand_since,
         }
     }
@@ -66,16 +73,15 @@ impl Lane {
         &self.source
     }
 
-    /// The moment of this wake-up.
-    pub fn now(&self) -> Now {
-        self.now
-    }
-
     /// Starts a wake-up.
     #[inline]
-    pub fn wake(&mut self, now: Now) {
+    pub(super) fn wake(&mut self, now: Now) {
         self.now = now;
         self.window = None;
+        if self.current.count > 0 {
+            self.unchecked_ids = self.current.count;
+            self.current.count = 0;
+        }
     }
 
     /// What can be claimed in this wake-up. Drops the current block if it has grown too old, or all blocks if the grant
@@ -91,24 +97,27 @@ impl Lane {
     fn look(&mut self) -> Window {
         let window = self.source.window(self.now);
         self.window = Some(window);
+        self.current.count = std::mem::take(&mut self.unchecked_ids);
         let generation = self.source.grant().generation();
-        if generation != self.generation {
+        if generation != self.generation || window.is_shut() {
             self.generation = generation;
             self.drop_blocks();
-        }
-        if window.is_shut() {
-            self.drop_blocks();
-        } else if self.current.position < window.floor {
-            self.current.count = 0;
+        } else if self.current.position() < window.floor {
+            self.drop_current();
         }
         window
     }
 
     /// Drops all that was claimed ahead. Those IDs are skipped.
     fn drop_blocks(&mut self) {
-        self.current.count = 0;
+        self.drop_current();
         self.rest = NOTHING;
         self.ring().clear();
+    }
+
+    fn drop_current(&mut self) {
+        self.drawn_ids = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        self.current.count = 0;
     }
 
     /// About how many IDs this shard has; siblings may take some of them away.
@@ -120,15 +129,11 @@ impl Lane {
         &self.rings[self.shard]
     }
 
-    /// Takes up to `most` IDs from the current block; `None` when it is used up. The quickest way to an ID.
+    /// Takes one ID from the current block; `None` when it is used up, or this wake-up has not looked at it yet:
+    /// [`take`](Lane::take) then. The quickest way to an ID.
     #[inline]
-    pub fn take_run(&mut self, most: u64) -> Option<Run> {
-        if self.window.is_none() {
-            self.look();
-        }
-        let run = self.current.take(most)?;
-        self.demand_ids += u64::from(run.count);
-        Some(run)
+    pub fn take_one(&mut self) -> Option<u64> {
+        self.current.take_one()
     }
 
     /// Takes exactly `count` IDs and appends them to `runs`, or says how many are missing that have to be waited for;
@@ -147,14 +152,10 @@ impl Lane {
         rng: &mut fastrand::Rng,
         runs: &mut Vec<Run>,
     ) -> Result<(), u64> {
-        if self.window.is_none() {
-            self.look();
-        }
-        if count <= u64::from(self.current.count) {
-            if let Some(run) = self.current.take(count) {
-                self.demand_ids += count;
-                append(runs, run);
-            }
+        if count <= u64::from(self.current.count)
+            && let Some(run) = self.current.take(count)
+        {
+            append_run(runs, run);
             return Ok(());
         }
         self.take_beyond_current(count, ahead, rng, runs)
@@ -193,25 +194,36 @@ impl Lane {
             match self.current.take(missing) {
                 Some(run) => {
                     missing -= u64::from(run.count);
-                    append(runs, run);
+                    append_run(runs, run);
                 }
                 None => match self.next_block(window) {
-                    Some(block) => self.current = block,
+                    Some(block) => self.draw(block),
                     None => break,
                 },
             }
         }
-        self.demand_ids += count - missing;
         missing
     }
 
-    /// The next block of the rest or the own ring that is neither too old nor below IDs already handed out.
+    fn draw(&mut self, block: Block) {
+        self.current = block;
+        self.drawn_ids += u64::from(block.count);
+    }
+
+    fn cut(&self, span: &mut Span, most: u64) -> Option<Block> {
+        Block::cut(self.source.numbering(), span, most, self.generation as u32)
+    }
+
+    /// The next block of the rest or the own ring that may be handed out.
     fn next_block(&mut self, window: &Window) -> Option<Block> {
-        let oldest = window.floor.max(self.current.position);
-        let too_old = oldest.0.saturating_sub(self.rest.from.0).min(self.rest.count);
-        self.rest = Span { from: Position(self.rest.from.0 + too_old), count: self.rest.count - too_old };
-        if let Some(block) = Block::cut(self.source.numbering(), &mut self.rest, u64::MAX) {
-            return Some(block);
+        let oldest = window.floor.max(self.current.position());
+        let mut rest = self.rest;
+        let too_old = oldest.0.saturating_sub(rest.from.0).min(rest.count);
+        rest = Span { from: Position(rest.from.0 + too_old), count: rest.count - too_old };
+        let block = self.cut(&mut rest, u64::MAX);
+        self.rest = rest;
+        if block.is_some() {
+            return block;
         }
         loop {
             let block = self.ring().pop()?;
@@ -221,8 +233,9 @@ impl Lane {
         }
     }
 
+    /// Whether a block is young enough, above what it is to follow, and of the grant that is held now.
     fn is_usable(&self, window: &Window, block: &Block, above: Position) -> bool {
-        block.position >= window.floor && block.position >= above
+        block.position() >= window.floor.max(above) && block.generation == self.generation as u32
     }
 
     /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs. A block that does not lie above all that
@@ -231,71 +244,67 @@ impl Lane {
         if self.order == Order::Strict || window.is_shut() || self.source.line().admitted_ids() != 0 {
             return;
         }
-        let siblings = (1..self.rings.len()).map(|step| (self.shard + step) % self.rings.len());
+        let (shard, shards) = (self.shard, self.rings.len());
+        let siblings = (1..shards).map(|step| (shard + step) % shards);
         let held: u64 = siblings.clone().map(|sibling| self.rings[sibling].ids()).sum();
         if held < wanted {
             return;
         }
-        let mut above = self.end();
         let mut missing = wanted;
         for sibling in siblings {
-            while missing > 0 {
+            while missing > 0 && !self.ring().is_full() {
                 let Some(block) = self.rings[sibling].pop() else {
                     break;
                 };
-                if self.is_usable(window, &block, above) && self.ring().push(block) {
-                    above = block.end();
+                if self.is_usable(window, &block, self.end()) {
                     missing = missing.saturating_sub(u64::from(block.count));
+                    self.push(block);
                 }
             }
         }
     }
 
-    /// The position above all that this shard has. Turns the ring once around, which keeps its order, as nobody else
-    /// pushes to it.
+    /// The position above all that this shard has.
     fn end(&self) -> Position {
-        let mut above = if self.rest.count == 0 { self.current.end() } else { self.rest.end() };
-        for _ in 0..RING_BLOCKS {
-            let Some(block) = self.ring().pop() else {
-                break;
-            };
-            above = above.max(block.end());
-            if !self.ring().push(block) {
-                break;
-            }
+        self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
+    }
+
+    /// Puts a block that lies above all that this shard has into the own ring. False when that is full.
+    fn push(&mut self, block: Block) -> bool {
+        let pushed = self.ring().push(block);
+        if pushed {
+            self.ring_end = block.end;
         }
-        above
+        pushed
     }
 
     /// Hands out the first `count` positions of a claim and keeps the rest.
-    fn hand_out_span(&mut self, span: Span, count: u64, runs: &mut Vec<Run>) {
-        self.current = Block::EMPTY;
-        self.rest = span;
+    fn hand_out_span(&mut self, mut span: Span, count: u64, runs: &mut Vec<Run>) {
+        self.drop_current();
         let mut missing = count;
         while missing > 0 {
-            let Some(block) = Block::cut(self.source.numbering(), &mut self.rest, u64::MAX) else {
+            let Some(block) = self.cut(&mut span, u64::MAX) else {
                 break;
             };
-            self.current = block;
+            self.draw(block);
             if let Some(run) = self.current.take(missing) {
                 missing -= u64::from(run.count);
-                append(runs, run);
+                append_run(runs, run);
             }
         }
-        self.demand_ids += count;
+        self.rest = span;
     }
 
     /// Hands out what was claimed for a request that waited. What this shard has and lies below it is not handed out any
     /// more: the request's connection may be the next to ask.
     pub fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
+        self.window();
         let (current, rest) = (self.current, self.rest);
-        let mut end = Position(0);
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
-            end = span.end();
         }
         // Another connection of this shard was served above it meanwhile: go on from there.
-        if current.position >= end {
+        if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }
     }
@@ -303,7 +312,7 @@ impl Lane {
     /// Ends a wake-up. In strict order nothing is kept; otherwise claims ahead what the demand of late suggests: nothing
     /// for a lone request, at most this shard's share of a part of the burst window, and never while others wait or the
     /// edge is near.
-    pub fn top_up(&mut self, rng: &mut fastrand::Rng) {
+    pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         let Some(window) = self.window else {
             return;
         };
@@ -315,12 +324,13 @@ impl Lane {
         }
         let span_of_demand = self.source.rules().burst_window / AHEAD_SHARE;
         let elapsed = self.now.boot.since(self.demand_since);
-        if elapsed < span_of_demand / 2 && self.demand_ids < LEAST_AHEAD {
+        let handed_out = self.drawn_ids.saturating_sub(u64::from(self.current.count));
+        if elapsed < span_of_demand / 2 && handed_out < LEAST_AHEAD {
             return;
         }
-        let wanted = self.ahead_of_demand(span_of_demand, elapsed);
+        let wanted = self.ahead_of_demand(handed_out, span_of_demand, elapsed);
         if elapsed >= span_of_demand {
-            self.demand_ids = 0;
+            self.drawn_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
         if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.line().admitted_ids() != 0 {
@@ -338,27 +348,20 @@ impl Lane {
     /// Cuts a claim, which lies above all that this shard has, into blocks small enough for siblings to share.
     fn fill_ring(&mut self, mut span: Span) {
         let most = span.count.div_ceil(RING_BLOCKS as u64 / 4).max(LEAST_AHEAD);
-        while let Some(block) = Block::cut(self.source.numbering(), &mut span, most) {
-            if !self.ring().push(block) {
+        while let Some(block) = self.cut(&mut span, most) {
+            if !self.push(block) {
                 return;
             }
         }
     }
 
-    /// What this shard would hand out in `span` at its rate of late, at most its share.
-    fn ahead_of_demand(&self, span: Duration, elapsed: Duration) -> u64 {
+    /// What this shard would hand out in `span` if it went on as it did in `elapsed`; at most its share.
+    fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
         let span_us = micros(span).max(1) as u64;
         let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);
-        let wanted = self.demand_ids.saturating_mul(span_us) / elapsed_us;
+        let wanted = handed_out.saturating_mul(span_us) / elapsed_us;
         let tick_us = micros(self.source.tick()) as u64;
         let ids_in_span = self.source.numbering().ids_per_tick().saturating_mul(span_us) / tick_us;
         wanted.min(ids_in_span / self.rings.len() as u64)
-    }
-}
-
-#[inline]
-fn append(runs: &mut Vec<Run>, run: Run) {
-    if !runs.last_mut().is_some_and(|last| last.try_append(run)) {
-        runs.push(run);
     }
 }

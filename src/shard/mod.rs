@@ -42,13 +42,17 @@ impl Order {
 pub struct Shard {
     index: usize,
     lanes: Vec<Lane>,
+    /// Lanes that this wake-up has used: those alone have something to end.
+    used: Vec<usize>,
+    now: Now,
     rng: fastrand::Rng,
 }
 
 impl Shard {
     /// A shard with a lane for each source, in the order of their indices.
-    pub fn new(index: usize, lanes: Vec<Lane>, seed: u64) -> Self {
-        Shard { index, lanes, rng: fastrand::Rng::with_seed(seed) }
+    pub fn new(index: usize, lanes: Vec<Lane>, seed: u64, now: Now) -> Self {
+        let used = Vec::with_capacity(lanes.len());
+        Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
     }
 
     /// Which shard this is.
@@ -57,10 +61,10 @@ impl Shard {
     }
 
     /// Starts a wake-up: from here on claims go by `now`, and blocks that are too old by it are dropped.
+    #[inline]
     pub fn wake(&mut self, now: Now) {
-        for lane in &mut self.lanes {
-            lane.wake(now);
-        }
+        self.top_up();
+        self.now = now;
     }
 
     /// The lane of a source, with the randomness that its calls want.
@@ -69,13 +73,20 @@ impl Shard {
     /// If there is no such source: whoever accepts an index from outside checks it there.
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
-        (&mut self.lanes[source], &mut self.rng)
+        let lane = &mut self.lanes[source];
+        // Few sources, and mostly one: quicker than a mark on each lane.
+        if !self.used.contains(&source) {
+            lane.wake(self.now);
+            self.used.push(source);
+        }
+        (lane, &mut self.rng)
     }
 
     /// Ends a wake-up: claims ahead what the demand of late suggests. Off the request's path.
+    #[inline]
     pub fn top_up(&mut self) {
-        for lane in &mut self.lanes {
-            lane.top_up(&mut self.rng);
+        for source in self.used.drain(..) {
+            self.lanes[source].top_up(&mut self.rng);
         }
     }
 }

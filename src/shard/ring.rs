@@ -12,30 +12,31 @@ pub const RING_BLOCKS: usize = 64;
 /// Consecutive IDs of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The position of the first ID: positions of one block are consecutive too.
-    pub position: Position,
-    /// The first ID.
+    /// The position after the last: positions of one block are consecutive too.
+    pub end: Position,
+    /// The first ID that is left.
     pub first: u64,
     /// The distance between two IDs.
     pub stride: u64,
-    /// How many. Zero when used up; the position is then that after the last.
+    /// How many are left.
     pub count: u32,
+    /// The grant's generation under which it was claimed, cut to 32 bits: a block of an earlier one is not handed out.
+    pub generation: u32,
 }
 
 impl Block {
     /// A used-up block: nothing handed out so far.
-    pub const EMPTY: Block = Block { position: Position(0), first: 0, stride: 0, count: 0 };
+    pub const EMPTY: Block = Block { end: Position(0), first: 0, stride: 0, count: 0, generation: 0 };
 
     /// The block at the front of `span`, of at most `most` IDs; `None` when the span is used up. Moves the span on.
-    pub fn cut(numbering: &Numbering, span: &mut Span, most: u64) -> Option<Block> {
+    pub fn cut(numbering: &Numbering, span: &mut Span, most: u64, generation: u32) -> Option<Block> {
         if span.count == 0 {
             return None;
         }
         let run = numbering.run_at(span.from, span.count.min(most));
-        let block = Block { position: span.from, first: run.first, stride: run.stride, count: run.count };
         span.from = Position(span.from.0 + u64::from(run.count));
         span.count -= u64::from(run.count);
-        Some(block)
+        Some(Block { end: span.from, first: run.first, stride: run.stride, count: run.count, generation })
     }
 
     /// Takes up to `most` IDs off the front; `None` when there are none.
@@ -47,16 +48,25 @@ impl Block {
         let count = most.min(u64::from(self.count)) as u32;
         let run = Run { first: self.first, count, stride: self.stride };
         self.count -= count;
-        self.position.0 += u64::from(count);
         // The last step of a block may leave the ID space; the result is not used then.
         self.first = self.first.wrapping_add(u64::from(count).wrapping_mul(self.stride));
         Some(run)
     }
 
-    /// The position after its last.
+    /// Takes one ID; `None` when there is none.
     #[inline]
-    pub fn end(&self) -> Position {
-        Position(self.position.0 + u64::from(self.count))
+    pub fn take_one(&mut self) -> Option<u64> {
+        let count = self.count.checked_sub(1)?;
+        let id = self.first;
+        self.count = count;
+        self.first = id.wrapping_add(self.stride);
+        Some(id)
+    }
+
+    /// The position of the first ID that is left; that after the last when it is used up.
+    #[inline]
+    pub fn position(&self) -> Position {
+        Position(self.end.0 - u64::from(self.count))
     }
 }
 
@@ -91,6 +101,11 @@ impl Ring {
         let block = self.blocks.pop()?;
         self.ids.fetch_sub(u64::from(block.count), Ordering::Relaxed);
         Some(block)
+    }
+
+    /// Whether it has no room for a block.
+    pub fn is_full(&self) -> bool {
+        self.blocks.is_full()
     }
 
     /// About how many IDs are in it.

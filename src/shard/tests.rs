@@ -33,7 +33,7 @@ fn shards(source: &Arc<Source>, count: usize, order: Order) -> Vec<Shard> {
     let rings: Rings = (0..count).map(|_| Ring::default()).collect();
     let shard = |index| {
         let lane = Lane::new(Arc::clone(source), Arc::clone(&rings), index, order, START);
-        Shard::new(index, vec![lane], index as u64)
+        Shard::new(index, vec![lane], index as u64, START)
     };
     (0..count).map(shard).collect()
 }
@@ -171,6 +171,22 @@ fn blocks_older_than_the_burst_window_are_dropped() {
 }
 
 #[test]
+fn a_lost_grants_blocks_are_out_of_siblings_reach() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let now = after_us(warm_up(&mut shards[0], 0));
+    source.grant().revoke();
+    assert_eq!(take(&mut shards[1], now, 1), Err(1));
+    let cursor = source.cursor().expect("not sealed");
+    source.grant().raise(source.numbering().end());
+    let runs = take(&mut shards[1], now, 1).expect("granted anew");
+    assert!(
+        source.numbering().position_of(runs[0].first) >= Some(cursor),
+        "not what the lost grant had claimed"
+    );
+}
+
+#[test]
 fn a_lost_grant_takes_all_blocks_with_it() {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
@@ -260,10 +276,10 @@ proptest! {
         let mut span = Span { from: Position(from), count };
         let mut position = from;
         let mut last_id = None;
-        while let Some(mut block) = Block::cut(numbering, &mut span, most) {
-            prop_assert_eq!(block.position, Position(position));
+        while let Some(mut block) = Block::cut(numbering, &mut span, most, 0) {
+            prop_assert_eq!(block.position(), Position(position));
             prop_assert!(u64::from(block.count) <= most);
-            prop_assert_eq!(numbering.tick_of(block.position), numbering.tick_of(Position(block.end().0 - 1)));
+            prop_assert_eq!(numbering.tick_of(block.position()), numbering.tick_of(Position(block.end.0 - 1)));
             let half = block.take(u64::from(block.count / 2));
             for run in half.into_iter().filter(|run| run.count > 0).chain(block.take(u64::MAX)) {
                 prop_assert_eq!(run.first, numbering.id_at(Position(position)));

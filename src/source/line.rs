@@ -28,6 +28,10 @@ const PASSING_SHARE: u64 = 16;
 /// One part in so many of the rate is not promised to requests that are admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
+/// How late a tick's wake-up may come: timers have a grain of 1 ms, and then the thread has to get the processor. A tick's
+/// IDs can be claimed until the burst window after its end.
+const LATE_WAKE_UP: Duration = Duration::from_millis(4);
+
 /// Names a request that waits in one source's line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
@@ -69,6 +73,8 @@ pub struct Finished {
     pub spans: Vec<Span>,
     /// `None` if it got all it wanted, or some and that is welcome.
     pub refusal: Option<Refusal>,
+    /// The grant's generation under which they were claimed.
+    generation: u64,
 }
 
 /// How the line tells others what happened; called without its lock held.
@@ -84,6 +90,8 @@ struct Entry {
     ticket: Ticket,
     wish: Wish,
     spans: Vec<Span>,
+    /// The grant's generation under which `spans` were claimed.
+    generation: u64,
     /// Small requests may pass while `passed_ids` stays at or below this. Of no meaning for a small one.
     passing_limit: u64,
 }
@@ -115,6 +123,14 @@ pub(super) enum Passage {
     Closed,
 }
 
+/// What a request is admitted for.
+struct Promise {
+    /// The positions that it will have by its deadline.
+    count: u64,
+    /// By how many positions it could finish later and still be in time.
+    slack: u64,
+}
+
 /// The waiting requests of one source.
 #[derive(Debug)]
 pub struct Line {
@@ -131,13 +147,17 @@ pub struct Line {
     small_ids: u64,
     /// What large requests leave of a tick for small ones.
     left_for_small: u64,
+    /// Of so many ticks to come, one can be promised.
+    ticks_per_promise: u64,
 }
 
 impl Line {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
-        // Without a burst window what is left of a tick is lost with it.
-        let rolls_over = burst_window >= tick;
+        // What is left of a tick is claimed with the next wake-up, if that is not too late for it.
+        let rolls_over = burst_window >= LATE_WAKE_UP;
+        // Of ticks that a late wake-up may miss whole, about half are had; no more are promised.
+        let is_had = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
         Line {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
@@ -146,6 +166,7 @@ impl Line {
             passing_limit: AtomicU64::new(u64::MAX),
             small_ids,
             left_for_small: if rolls_over { small_ids } else { 0 },
+            ticks_per_promise: if is_had { 1 } else { 2 },
         }
     }
 
@@ -190,7 +211,13 @@ impl Line {
         lock(&self.queue)
     }
 
-    /// Takes `entry` out of the counts of what waits.
+    fn count(&self, ids: u64, small: bool) {
+        self.admitted.fetch_add(ids, Ordering::Relaxed);
+        if small {
+            self.admitted_small.fetch_add(ids, Ordering::Relaxed);
+        }
+    }
+
     fn uncount(&self, ids: u64, small: bool) {
         self.admitted.fetch_sub(ids, Ordering::Relaxed);
         if small {
@@ -222,39 +249,60 @@ impl Source {
         let small =
             wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
         let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
-        let slack = self.slack(window, &wish, before.load(Ordering::Relaxed))?;
+        let before_ids = before.load(Ordering::Relaxed);
+        // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
+        self.line.count(wish.count, small);
+        let promise = match self.promise(window, &wish, before_ids) {
+            Ok(promise) => promise,
+            Err(refusal) => {
+                self.line.uncount(wish.count, small);
+                return Err(refusal);
+            }
+        };
+        self.line.uncount(wish.count - promise.count, small);
         let ticket = Ticket(queue.next_ticket);
         queue.next_ticket += 1;
-        self.line.admitted.fetch_add(wish.count, Ordering::Relaxed);
-        let passing_limit = self.line.passed_ids.load(Ordering::Relaxed).saturating_add(slack);
-        let entry = Entry { ticket, wish, spans: Vec::new(), passing_limit };
+        let entry = Entry {
+            ticket,
+            wish: Wish { count: promise.count, ..wish },
+            spans: Vec::new(),
+            generation: self.grant.generation(),
+            passing_limit: self.line.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
+        };
         if small {
-            self.line.admitted_small.fetch_add(wish.count, Ordering::Relaxed);
             queue.small.push_back(entry);
         } else {
-            self.line.passing_limit.fetch_min(passing_limit, Ordering::Relaxed);
+            self.line.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
             queue.large.push_back(entry);
         }
         Ok(ticket)
     }
 
-    /// By how many positions the request could finish later and still be in time, behind `before` positions admitted
-    /// already.
-    fn slack(&self, window: &Window, wish: &Wish, before: u64) -> Result<u64, Refusal> {
-        let edge = self.edge_after(window.now, wish.due.since(window.now.boot)).0;
+    /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
+    /// what there will be of it.
+    fn promise(&self, window: &Window, wish: &Wish, before: u64) -> Result<Promise, Refusal> {
         let at_hand = self.edge_at(window.id_time).0;
-        let reserved = if before == 0 { 0 } else { edge.saturating_sub(at_hand) / RESERVED_SHARE };
+        let wait = wish.due.since(window.now.boot);
+        let to_come =
+            self.edge_after(window.now, wait).0.saturating_sub(at_hand) / self.line.ticks_per_promise;
+        let edge = at_hand.saturating_add(to_come);
+        let reserved = if before == 0 { 0 } else { to_come / RESERVED_SHARE };
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
         let turn = cursor.saturating_add(before);
         let finish = turn.saturating_add(wish.count);
-        if finish.saturating_add(reserved) <= edge || wish.partial && turn < edge {
-            return Ok(edge.saturating_sub(finish));
+        if finish.saturating_add(reserved) <= edge {
+            return Ok(Promise { count: wish.count, slack: edge - finish });
+        }
+        if wish.partial && turn < edge {
+            // One ID is all that it was promised: the rest may go to those that pass.
+            return Ok(Promise { count: wish.count.min(edge - turn), slack: edge - turn - 1 });
         }
         if wish.count > edge.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
         let short = finish.saturating_add(reserved) - edge;
-        Err(Refusal::Exhausted(Some(self.ticks_last(window, short.div_ceil(self.numbering.ids_per_tick())))))
+        let ticks = short.saturating_mul(self.line.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
+        Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
     }
 
     /// How long the next `ticks` ticks last: twice as long while the ID clock rides.
@@ -271,6 +319,7 @@ impl Source {
         let collected_before = queue.finished.len();
         self.feed_small(&window, &mut queue, rng);
         self.feed_large(&window, &mut queue, rng);
+        let meets_ceiling = window.bound == Bound::Ceiling && queue.waiting().next().is_some();
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
@@ -285,7 +334,7 @@ impl Source {
         for shard in shards {
             signals.finished(shard);
         }
-        if next.is_some() && window.bound == Bound::Ceiling && self.grant.want_more() {
+        if meets_ceiling && self.grant.want_more() {
             signals.ceiling_reached();
         }
         next
@@ -313,7 +362,8 @@ impl Source {
         }
     }
 
-    /// Claims for one request below `limit`; true when it has all it wants.
+    /// Claims for one request below `limit`; true when it has all it wants. What was claimed for it under a grant that was
+    /// lost is skipped, and claimed anew.
     fn feed(
         &self,
         window: &Window,
@@ -322,6 +372,13 @@ impl Source {
         small: bool,
         rng: &mut fastrand::Rng,
     ) -> bool {
+        let generation = self.grant.generation();
+        if entry.generation != generation {
+            let lost = entry.spans.drain(..).map(|span| span.count).sum();
+            self.line.count(lost, small);
+            entry.wish.count += lost;
+            entry.generation = generation;
+        }
         let Some(span) = self.claim_some(window, 1, entry.wish.count, limit, rng) else {
             return false;
         };
@@ -374,7 +431,23 @@ impl Source {
             std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
-        mine.into_iter().map(|(_, finished)| finished).collect()
+        let generation = self.grant.generation();
+        let of_this_grant = |(_, finished): (usize, Finished)| match finished.generation == generation {
+            true => finished,
+            false => Finished { spans: Vec::new(), refusal: Some(Refusal::NoCeiling), ..finished },
+        };
+        mine.into_iter().map(of_this_grant).collect()
+    }
+
+    /// Ends the wait of a request because the daemon stops. What was claimed for it is skipped.
+    pub fn refuse(&self, ticket: Ticket) -> Finished {
+        self.cancel(ticket);
+        Finished {
+            ticket,
+            spans: Vec::new(),
+            refusal: Some(Refusal::Sealed),
+            generation: self.grant.generation(),
+        }
     }
 
     /// Ends the wait of a request whose connection is gone. What was claimed for it is skipped.
@@ -395,6 +468,7 @@ impl Source {
 
 impl Entry {
     fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        (self.wish.shard, Finished { ticket: self.ticket, spans: self.spans, refusal })
+        let Entry { ticket, wish, spans, generation, .. } = self;
+        (wish.shard, Finished { ticket, spans, refusal, generation })
     }
 }

@@ -5,8 +5,9 @@
 //! and the ceiling allow at that moment. Requests that want more than the window holds wait in the source's
 //! [line](line), in order.
 //!
-//! Relaxed atomics suffice for the cursor: each claim is one read-modify-write of one atomic, and those are totally
-//! ordered. What a claim depends on besides, the durable ceiling, is read with acquire.
+//! For uniqueness relaxed atomics would do: each claim is one read-modify-write of one atomic, and those are totally ordered.
+//! A claim is a release, so that who finds the cursor ahead of his clock also sees by which reading it got there. What a
+//! claim depends on besides, the durable ceiling, is read with acquire.
 
 pub mod line;
 
@@ -147,8 +148,8 @@ pub struct Source {
     cursor: CachePadded<AtomicU64>,
     grant: Grant,
     ride: Ride,
-    /// The newest boot clock reading by which anything was claimed, to within [`READING_SKEW`]. An older one says nothing
-    /// about the clock having gone back: its thread was held up.
+    /// The newest boot clock reading that a window was made by, to within [`READING_SKEW`]. An older one says nothing about
+    /// the clock having gone back: its thread was held up.
     newest_boot_us: AtomicI64,
     line: Line,
 }
@@ -241,15 +242,21 @@ impl Source {
         }
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         let by_clock = self.edge_at(id_time);
-        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
-            return self.window_behind(now, newest_boot_us);
+            return self.window_behind(now);
         }
-        // Written once a millisecond at most, so that shards do not contend for it.
+        self.note_reading(now);
+        self.window_at(now, id_time, by_clock)
+    }
+
+    /// Remembers the newest reading by which positions may have been claimed. Written once a millisecond at most, so that
+    /// shards do not contend for it.
+    #[inline]
+    fn note_reading(&self, now: Now) {
+        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         if now.boot.0.saturating_sub(newest_boot_us) >= clock::micros(READING_SKEW) {
             self.newest_boot_us.fetch_max(now.boot.0, Ordering::Relaxed);
         }
-        self.window_at(now, id_time, by_clock)
     }
 
     /// The end of the ID clock's tick.
@@ -276,16 +283,21 @@ impl Source {
     /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
     /// back.
     #[cold]
-    fn window_behind(&self, now: Now, newest_boot_us: i64) -> Window {
+    fn window_behind(&self, now: Now) -> Window {
         let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
-        let Some(cursor) = self.cursor() else {
+        // Acquire: sees the reading by which the cursor got where it is.
+        let cursor = Position(self.cursor.load(Ordering::Acquire));
+        if cursor.0 == SEALED {
             return nothing(Bound::Sealed);
+        }
+        let nothing_left = || {
+            let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
+            let window = self.window_at(now, id_time, self.edge_at(id_time));
+            Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
         };
-        let nothing_left =
-            Window { floor: cursor, edge: cursor, bound: Bound::Clock, id_time: now.wall, now };
-        if now.boot.0 < newest_boot_us {
+        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
             // Not the clock is behind, but the thread that read it. Its next reading tells.
-            return nothing_left;
+            return nothing_left();
         }
         let highest_used =
             self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
@@ -298,10 +310,11 @@ impl Source {
         };
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         if id_time >= highest_used {
+            self.note_reading(now);
             return self.window_at(now, id_time, self.edge_at(id_time));
         }
         match clock::until(now, &self.ride, max_ahead, highest_used) {
-            ready_in if ready_in < READING_SKEW => nothing_left,
+            ready_in if ready_in < READING_SKEW => nothing_left(),
             ready_in => nothing(Bound::Standing(ready_in)),
         }
     }
@@ -380,7 +393,7 @@ impl Source {
             }
             // `from + count` is at most `limit`, so it neither overflows nor reaches SEALED.
             let next = from + count;
-            match self.cursor.compare_exchange_weak(cursor, next, Ordering::Relaxed, Ordering::Relaxed) {
+            match self.cursor.compare_exchange_weak(cursor, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(Span { from: Position(from), count }),
                 Err(current) => cursor = current,
             }

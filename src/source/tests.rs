@@ -417,6 +417,87 @@ fn a_ceiling_that_is_not_raised_is_no_ceiling() {
     assert_eq!(finished[0].3, Some(Refusal::NoCeiling));
 }
 
+#[test]
+fn a_request_that_does_not_wait_nudges_the_keeper_too() {
+    let numbering = numbering(TWITTER);
+    let ceiling = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 - SECOND_US)));
+    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
+    let heard = Heard::default();
+    source.admit(&source.window(START), wish(1, START, 0)).expect("the ceiling may rise at any moment");
+    source.advance(START, &mut rng(), &heard);
+    assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
+    assert_eq!(*heard.ceilings.borrow(), 1);
+    assert!(source.grant().is_wanted(), "for the keeper to see, though nobody waits any more");
+}
+
+#[test]
+fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
+    let source = source(SCARCE, RULES);
+    let mut rng = rng();
+    let hog = Wish { partial: true, ..wish(1_000_000, START, 1_000) };
+    let hog = source.admit(&source.window(START), hog).expect("some are welcome");
+    assert_eq!(source.line().admitted_ids(), 110 + 10_000, "what it can have, not what it wants");
+    let mut singles = 0;
+    for ms in 0..1_000 {
+        source.advance(after_ms(ms), &mut rng, &Heard::default());
+        let window = source.window(after_ms(ms));
+        singles += u64::from(source.claim(&window, 1, &mut rng).is_some());
+    }
+    assert!(singles > 900, "{singles} single IDs in 1,000 ticks");
+    source.advance(after_ms(1_000), &mut rng, &Heard::default());
+    let finished = source.collect(0);
+    assert_eq!((finished[0].ticket, finished[0].refusal), (hog, None));
+}
+
+#[test]
+fn what_waits_keeps_nothing_of_a_lost_grant() {
+    let source = source(TWITTER, RULES);
+    let mut rng = rng();
+    let heard = Heard::default();
+    source.admit(&source.window(START), wish(20 * 4_096, START, 1_000)).expect("to be had");
+    source.advance(START, &mut rng, &heard);
+    let used = source.cursor().expect("not sealed");
+    source.grant().revoke();
+    source.advance(after_ms(1), &mut rng, &heard);
+    source.grant().raise(source.numbering().end());
+    for ms in 2..30 {
+        source.advance(after_ms(ms), &mut rng, &heard);
+    }
+    let finished = source.collect(0);
+    assert_eq!(finished[0].refusal, None);
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed anew");
+    assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 20 * 4_096);
+    assert_eq!(source.line().admitted_ids(), 0);
+}
+
+#[test]
+fn what_was_ready_when_the_grant_was_lost_is_refused() {
+    let source = source(TWITTER, RULES);
+    source.admit(&source.window(START), wish(4_096, START, 1_000)).expect("to be had");
+    source.advance(START, &mut rng(), &Heard::default());
+    source.grant().revoke();
+    let finished = source.collect(0);
+    assert_eq!((finished[0].refusal, finished[0].spans.len()), (Some(Refusal::NoCeiling), 0));
+}
+
+#[test]
+fn without_a_burst_window_half_the_ticks_are_promised() {
+    let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
+    let window = source.window(START);
+    assert_eq!(source.admit(&window, wish(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
+    source.admit(&window, wish(50 * 4_096, START, 100)).expect("half of 100 ticks");
+}
+
+#[test]
+fn a_late_reading_is_told_when_not_never() {
+    let source = source(TWITTER, RULES);
+    let later = after_ms(9);
+    let window = source.window(later);
+    source.claim(&window, source.left(&window), &mut rng()).expect("all there is");
+    let late = source.window(START);
+    assert!(matches!(source.admit(&late, wish(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
+}
+
 /// One step of a random history.
 #[derive(Clone, Debug)]
 enum Step {

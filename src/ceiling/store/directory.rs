@@ -1,14 +1,15 @@
 //! The state directory: made private, and locked by one process.
 
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::file::{self, FILE_NAME};
 use super::image::{self, ImageError};
 use super::record::Record;
 use crate::ceiling::TakenOver;
-use crate::ceiling::lock::{LockError, LockedFile, make_with_parents};
+use crate::ceiling::lock::{LockError, LockedFile};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The file whose lock is the directory's. The state file itself cannot be: it is replaced.
@@ -109,15 +110,19 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
     })
 }
 
-/// Makes the directory with its parents, and makes their names durable.
+/// Makes the directory and those above it that are missing, and makes their names durable.
 fn make(path: &Path) -> io::Result<()> {
-    make_with_parents(path, DIRECTORY_MODE, &|made| match made
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty())
-    {
-        Some(parent) => file::sync_directory(parent),
-        None => file::sync_directory(Path::new(".")),
-    })
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make(parent)?;
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Ok(()) => file::sync_directory(parent),
+        // Another daemon that starts was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Which process has the directory, as far as it says; `None` if none has.
