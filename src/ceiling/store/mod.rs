@@ -144,6 +144,9 @@ impl CeilingStore for DiskStore {
     }
 
     fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        if self.is_recovering() {
+            self.read_back()?;
+        }
         let next = trims.iter().filter_map(|&(index, cursor)| {
             let (index, record) = self.record_at(index, cursor)?;
             Some((index, Record { clean: true, ..record }))
