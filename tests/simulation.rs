@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError};
+use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError, TakenOver};
 use snowbank::clock::{BootMicros, Now, Reading, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
@@ -54,12 +54,16 @@ impl Store {
 }
 
 impl CeilingStore for Store {
-    fn raise(&mut self, _source: usize, ceiling: Position) -> Result<(), StoreError> {
-        self.write(ceiling, false)
+    fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))
     }
 
-    fn trim(&mut self, _source: usize, cursor: Position) -> Result<(), StoreError> {
-        self.write(cursor, true)
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        trims.iter().try_for_each(|&(_, cursor)| self.write(cursor, true))
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        Ok(())
     }
 }
 
@@ -184,7 +188,7 @@ impl World {
         let mut store = Store(Arc::clone(&self.disk));
         let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
         let ceiling = kept.first_ceiling(now);
-        if store.raise(0, ceiling).is_err() {
+        if store.raise(&[(0, ceiling)], wall.carried_us()).is_err() {
             // It does not start. The service manager tries again.
             return;
         }

@@ -24,6 +24,7 @@ impl Process {
         let directory = tempfile::tempdir()?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--lock-dir"]).arg(directory.path()).args(options);
+        command.arg("--state-dir").arg(directory.path().join("state"));
         // What it says while it starts would stand between the tables.
         command.env("SNOWBANK_LOG", "error");
         Process::announced(command, directory)

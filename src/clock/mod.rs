@@ -106,6 +106,11 @@ impl Wall {
         }
     }
 
+    /// Believed wall − boot, in microseconds: what a start in the same boot of the machine is to remember.
+    pub fn carried_us(&self) -> i64 {
+        self.carried_us.load(Ordering::Relaxed)
+    }
+
     /// Judges a reading. Lock-free, and the same answer for the same reading until the keeper observes anew.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
