@@ -73,13 +73,17 @@ impl FakeClock {
         self.set(self.offset_ms() + by_ms)
     }
 
-    /// Stops the clock at a second that has just begun, and gives that second in Unix ms.
-    pub(crate) fn stop(&self) -> (Step, i64) {
-        let now_ms = unix_ms() as i64 + self.offset_ms();
-        let second = now_ms.div_euclid(1_000);
+    /// Stops the clock, which is as it was set, where its next second begins: the library's form for a clock that stands
+    /// knows whole seconds alone. Gives that instant in Unix ms.
+    pub(crate) fn stop(&self) -> (Step, f64) {
+        /// Early rather than late, so that this is hardly a step back.
+        const EARLY_MS: i64 = 2;
+        let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
+        let second = now_ms.div_euclid(1_000) + 1;
+        std::thread::sleep(Duration::from_millis((second * 1_000 - now_ms) as u64));
         let stands = jiff::Timestamp::from_second(second).expect("a second of this age");
         let step = self.write(&format!("{}\n", stands.strftime("%Y-%m-%d %H:%M:%S")));
-        (step, second * 1_000)
+        (step, second as f64 * 1e3)
     }
 
     pub(crate) fn offset_ms(&self) -> i64 {
