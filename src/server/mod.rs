@@ -19,6 +19,8 @@
 mod accept;
 mod backlog;
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod keeper;
 mod listen;
 mod start;
