@@ -165,7 +165,8 @@ impl Daemon {
             0 => 1,
             1 => 1 + choices.below(16),
             2 => 1 + choices.below(300),
-            _ => 1 + choices.below(60_000),
+            // Up to more than the default burst window holds.
+            _ => 1 + choices.below(16 * self.numbering.ids_per_tick()),
         };
         let (ahead, partial) = (choices.below(8), choices.bool());
         let above = self.highest_id;
