@@ -166,7 +166,10 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        StepWatch { highest: wall.believe(reading).wall, held_since: None }
+        // A remembered offset says how far time had come before the restart: a wall clock that has gone back since, and
+        // comes back, is believed at once.
+        let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
+        StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
 
     /// Looks once. The only writer of `wall`.

@@ -267,6 +267,7 @@ impl Drop for Daemon {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        super::faketime::sweep(self.child.id());
         let said = self.stderr.whole();
         if thread::panicking() {
             eprintln!("the daemon said:\n{said}");

@@ -8,9 +8,12 @@
 
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
+pub(crate) mod faketime;
 pub(crate) mod ids;
+pub(crate) mod machine;
 pub(crate) mod reply;
 pub(crate) mod wire;
+pub(crate) mod witness;
 
 use std::thread;
 use std::time::{Duration, Instant};
