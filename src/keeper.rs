@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::{CeilingRule, CeilingStore, StoreError};
+use crate::ceiling::{CeilingRule, CeilingStore, StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::layout::{Position, Tick};
 use crate::source::Source;
@@ -78,6 +78,8 @@ pub struct Looked {
     pub clock: Observed,
     /// Why ceilings that were to rise did not.
     pub failure: Option<StoreError>,
+    /// Why nothing is handed out any more.
+    pub taken_over: Option<TakenOver>,
     /// Whether requests wait that may have their turn now.
     pub some_wait: bool,
 }
@@ -89,13 +91,15 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
+    /// Set once another process may have the worker IDs or the state: nothing is claimed, raised or trimmed from then on.
+    taken_over: Option<TakenOver>,
 }
 
 impl Keeper {
     /// A keeper of sources whose first ceilings are granted. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<Kept>, store: Box<dyn CeilingStore>, wall: Arc<Wall>, started: Reading) -> Self {
         let watch = StepWatch::new(&wall, started);
-        Keeper { sources, store, wall, watch, started: started.boot }
+        Keeper { sources, store, wall, watch, started: started.boot, taken_over: None }
     }
 
     /// Looks once: about every second, and at once when a claim has met its ceiling.
@@ -104,6 +108,12 @@ impl Keeper {
             // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until the
             // ceilings are durable anew.
             self.sources.iter().for_each(|kept| kept.source.grant().revoke());
+        }
+        if self.taken_over.is_none() {
+            self.taken_over = self.store.still_ours().err();
+        }
+        if self.taken_over.is_some() {
+            self.sources.iter().for_each(|kept| kept.source.grant().lose());
         }
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.note_seen(reading);
@@ -114,12 +124,12 @@ impl Keeper {
             looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
         let failure = self.raise(&raises).err();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
-        Looked { clock, failure, some_wait }
+        Looked { clock, failure, taken_over: self.taken_over.clone(), some_wait }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.
     fn raise(&mut self, raises: &[(usize, Position)]) -> Result<(), StoreError> {
-        if raises.is_empty() {
+        if raises.is_empty() || self.taken_over.is_some() {
             return Ok(());
         }
         self.store.raise(raises, self.wall.carried_us())?;
@@ -136,6 +146,9 @@ impl Keeper {
     pub fn seal_and_trim(&mut self) -> Result<(), StoreError> {
         let sealed = self.sources.iter().enumerate();
         let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
+        if self.taken_over.is_some() {
+            return Ok(());
+        }
         self.store.trim(&trims)
     }
 }

@@ -29,6 +29,8 @@ pub struct Grant {
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
+    /// 1 once the worker IDs may be another process's: it never rises again.
+    lost: AtomicU64,
 }
 
 impl Grant {
@@ -38,6 +40,7 @@ impl Grant {
             ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
             generation: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -64,6 +67,17 @@ impl Grant {
     pub fn revoke(&self) {
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the grant away for good: another process may have the worker IDs.
+    pub fn lose(&self) {
+        self.lost.store(1, Ordering::Relaxed);
+        self.revoke();
+    }
+
+    /// Whether it was taken away for good.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) == 1
     }
 
     /// Whether a claim has met the ceiling since it was raised last.
@@ -149,6 +163,34 @@ pub trait CeilingStore: Send {
     /// # Errors
     /// When another could have taken it over.
     fn still_ours(&self) -> Result<(), TakenOver>;
+}
+
+/// A store together with the locks of the worker IDs that it keeps ceilings for.
+pub struct Held {
+    store: Box<dyn CeilingStore>,
+    locks: Vec<WorkerLocks>,
+}
+
+impl Held {
+    /// `store`, which is no longer ours when one of `locks` is not.
+    pub fn new(store: Box<dyn CeilingStore>, locks: Vec<WorkerLocks>) -> Self {
+        Held { store, locks }
+    }
+}
+
+impl CeilingStore for Held {
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.store.raise(raises, wall_minus_boot_us)
+    }
+
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        self.store.trim(trims)
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        self.locks.iter().try_for_each(WorkerLocks::still_ours)?;
+        self.store.still_ours()
+    }
 }
 
 /// Keeps no ceiling beyond the process's life. What is not covered then is said at start.

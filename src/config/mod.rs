@@ -14,6 +14,8 @@
 mod address;
 mod daemon;
 mod findings;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod mistake;
 mod overrides;
 mod reader;

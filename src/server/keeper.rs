@@ -35,11 +35,17 @@ pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>)
 struct Said {
     clock_is_odd: bool,
     storage_fails: bool,
+    taken_over: bool,
 }
 
 impl Said {
     fn tell(&mut self, looked: &Looked) {
         self.tell_of_clock(looked.clock);
+        if let Some(reason) = &looked.taken_over
+            && !std::mem::replace(&mut self.taken_over, true)
+        {
+            tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
+        }
         match &looked.failure {
             Some(error) if !self.storage_fails => {
                 tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");

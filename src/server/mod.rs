@@ -20,6 +20,8 @@
 mod accept;
 mod backlog;
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod grants;
 mod keeper;
 mod listen;

@@ -15,7 +15,7 @@ use super::grants::{Found, Granted, State};
 use super::keeper;
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
-use crate::ceiling::{WorkerLocks, lock_workers};
+use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
@@ -51,7 +51,6 @@ pub struct Server {
     keeper: Keeper,
     max_connections: usize,
     notes: Vec<String>,
-    _locks: Vec<WorkerLocks>,
 }
 
 impl Server {
@@ -85,12 +84,13 @@ impl Server {
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
+        let store = Box::new(Held::new(store, locks));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
         let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, notes, _locks: locks })
+        Ok(Server { listeners, common, shards, keeper, max_connections, notes })
     }
 
     /// What the operator should know of how it started, a line each.
@@ -109,7 +109,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, notes: _, _locks } = self;
+        let Server { listeners, common, shards, keeper, max_connections, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {

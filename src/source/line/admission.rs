@@ -27,6 +27,7 @@ impl Source {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
             Bound::Sealed => return Err(Refusal::Sealed),
+            Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
             Bound::Clock | Bound::Ceiling | Bound::Ended => {}
         }

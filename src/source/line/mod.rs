@@ -58,6 +58,8 @@ pub enum Refusal {
     ClockBehind(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
+    /// Another process may have the worker IDs: nothing is handed out any more.
+    Lost,
     /// The layout's life is over.
     Ended,
     /// The source was sealed: the daemon stops.
@@ -326,6 +328,7 @@ impl Source {
     fn refusal_at_deadline(&self, window: &Window) -> Refusal {
         match window.bound {
             Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
+            Bound::Ceiling if self.grant.is_lost() => Refusal::Lost,
             Bound::Ceiling => Refusal::NoCeiling,
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::Ended => Refusal::Ended,
