@@ -48,6 +48,7 @@ impl Kept {
 
     /// The ceiling to make durable now, if there is one to.
     fn look(&mut self, now: Now, uptime: Duration) -> Option<Position> {
+        self.source.end_ride(now);
         let cursor = self.source.cursor()?;
         if cursor != self.seen {
             self.seen = cursor;
