@@ -140,3 +140,6 @@ impl Keeper {
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,7 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 const MAX_AHEAD: Duration = Duration::from_secs(10);
+const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
@@ -36,12 +37,14 @@ struct Disk {
     rng: fastrand::Rng,
 }
 
-#[derive(Clone)]
-struct Store(Arc<Mutex<Disk>>);
+struct Store {
+    disk: Arc<Mutex<Disk>>,
+    source: Arc<Source>,
+}
 
 impl Store {
     fn write(&self, ceiling: Position, may_sink: bool) -> Result<(), StoreError> {
-        let mut disk = self.0.lock().expect("no panic while locked");
+        let mut disk = self.disk.lock().expect("no panic while locked");
         let one_in = disk.fails_one_in;
         let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
         let reaches_disk = !fails || disk.rng.bool();
@@ -59,6 +62,7 @@ impl CeilingStore for Store {
     }
 
     fn trim(&mut self, _source: usize, cursor: Position) -> Result<(), StoreError> {
+        assert_eq!(self.source.cursor(), None, "nothing may be claimed once a trim is tried");
         self.write(cursor, true)
     }
 }
@@ -177,11 +181,11 @@ impl World {
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
         let start = stored.unwrap_or(above_now);
         let tick = Duration::from_millis(self.numbering.layout().tick_ms());
-        let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead: MAX_AHEAD, tick };
+        let rule = CeilingRule { horizon: HORIZON, max_ahead: MAX_AHEAD, tick };
         let grant = Grant::new(Position(0));
         let name = String::from("simulated");
         let source = Arc::new(Source::new(name, self.numbering.clone(), self.rules, grant, start, now));
-        let mut store = Store(Arc::clone(&self.disk));
+        let mut store = Store { disk: Arc::clone(&self.disk), source: Arc::clone(&source) };
         let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
         let ceiling = kept.first_ceiling(now);
         if store.raise(0, ceiling).is_err() {
@@ -284,10 +288,18 @@ impl World {
         }
     }
 
-    /// A clean stop, which may fail to trim.
+    /// A clean stop, which may fail to trim. Nothing is handed out after it, not even what was claimed before.
     fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.keeper.seal_and_trim();
+            let now = daemon.wall.believe(self.machine.read());
+            for shard in &mut daemon.shards {
+                let mut runs = Vec::new();
+                shard.wake(now);
+                let (lane, rng) = shard.lane(0);
+                let taken = lane.take(1, || 0, rng, &mut runs);
+                assert_eq!(taken, Err(1), "seed {}: {runs:?} after the stop", self.seed);
+            }
         }
     }
 
@@ -334,6 +346,7 @@ impl World {
                         self.seed
                     );
                 }
+                self.check_age(&runs, now);
                 self.hand_out(index, &runs, now.wall.0);
             }
             Err(missing) => {
@@ -345,6 +358,16 @@ impl World {
                     daemon.waiting[index] = Some(Waiting { ticket, count, runs, latest_us });
                 }
             }
+        }
+    }
+
+    /// IDs that are handed out at once are not older than the burst window.
+    fn check_age(&self, runs: &[Run], now: Now) {
+        let oldest = now.wall.0 - self.rules.burst_window.as_micros() as i64;
+        let oldest = self.numbering.first_of(self.numbering.tick_at(UnixMicros(oldest)));
+        for run in runs {
+            let (from, _) = interval(&self.numbering, run);
+            assert!(from >= oldest.0, "seed {}: {run:?} is older than the burst window", self.seed);
         }
     }
 
@@ -462,6 +485,35 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
+/// A process that is killed again and again, after it has served for a while each time.
+fn crash_again_and_again(seed: u64) {
+    let mut world = World::new(seed);
+    world.disk.lock().expect("no panic while locked").fails_one_in = 0;
+    let uptime_us = (50 * MS).max(10 * MS * world.numbering.layout().tick_ms() as i64);
+    for _ in 0..200 {
+        world.start();
+        let killed_at_us = world.machine.true_us + uptime_us;
+        while world.machine.true_us < killed_at_us {
+            world.machine.true_us += MS;
+            world.note_wall();
+            world.take();
+            world.advance();
+            world.keep();
+        }
+        world.daemon = None;
+    }
+    let ceiling = world.disk.lock().expect("no panic while locked").ceiling.expect("stored before use");
+    let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
+    let most_us = HORIZON.as_micros() as i64 + SECOND;
+    assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
+    world.recover();
+}
+
+#[test]
+fn a_crash_loop_gains_less_than_the_wall_clock() {
+    (0..20).for_each(crash_again_and_again);
 }
 
 #[test]
