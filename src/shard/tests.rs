@@ -321,6 +321,24 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }
 
+#[test]
+fn what_a_sibling_takes_is_handed_out_once() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let now = after_us(warm_up(&mut shards[0], 0));
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut fastrand::Rng::with_seed(3)).expect("all that is left");
+    let taken = (1..10_000).rev().find_map(|count| take(&mut shards[1], now, count).ok());
+    let mut every: Vec<u64> = taken.expect("the sibling has some").iter().flat_map(Run::ids).collect();
+    while let Ok(runs) = take(&mut shards[0], now, 1) {
+        every.extend(runs.iter().flat_map(Run::ids));
+    }
+    let handed_out = every.len();
+    every.sort_unstable();
+    every.dedup();
+    assert_eq!(every.len(), handed_out, "an ID twice");
+}
+
 proptest! {
     /// Cutting a span gives its positions, in order, in blocks of one tick.
     #[test]

@@ -101,7 +101,7 @@ fn run(patches: &[Patch]) -> Result<(), String> {
     for test in tests {
         // A test that is red anyway proves nothing.
         match workshop.run(test)? {
-            Outcome::Green => println!("green  {test}, on the sources as they are"),
+            Outcome::Green => println!("{test}, on the sources as they are: {}", Outcome::Green),
             other => return Err(format!("{test}, on the sources as they are: {other}")),
         }
     }
@@ -110,8 +110,8 @@ fn run(patches: &[Patch]) -> Result<(), String> {
         let begun = Instant::now();
         let outcome = workshop.sabotage(patch)?;
         let seconds = begun.elapsed().as_secs();
-        println!("{outcome}  {}, by {} ({seconds} s)", patch.name, patch.caught_by);
-        if !matches!(outcome, Outcome::Red) {
+        println!("{}, by {}, {seconds} s: {outcome}", patch.name, patch.caught_by);
+        if !matches!(outcome, Outcome::Red(_)) {
             failures.push(format!("{}: {outcome}", patch.name));
         }
     }

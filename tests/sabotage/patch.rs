@@ -7,15 +7,15 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// One change to the shipped sources.
-pub struct Patch {
+pub(crate) struct Patch {
     /// The file's name without `.patch`.
-    pub name: String,
+    pub(crate) name: String,
     /// What is changed, in words.
-    pub change: String,
+    pub(crate) change: String,
     /// The number of the promise, and how it is broken.
-    pub breaks: String,
+    pub(crate) breaks: String,
     /// The test that must turn red.
-    pub caught_by: TestName,
+    pub(crate) caught_by: TestName,
     edits: Vec<Edit>,
 }
 
@@ -27,11 +27,11 @@ struct Edit {
 
 /// A test by its full name: `source::tests::…` of the library, or `tests/simulation.rs::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct TestName(String);
+pub(crate) struct TestName(String);
 
 /// How a test is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Suite<'a> {
+pub(crate) enum Suite<'a> {
     /// A unit test.
     Unit,
     /// A model of every interleaving.
@@ -42,7 +42,7 @@ pub enum Suite<'a> {
 
 impl Patch {
     /// Reads a patch file.
-    pub fn read(path: &Path) -> Result<Patch, String> {
+    pub(crate) fn read(path: &Path) -> Result<Patch, String> {
         let fault = |what: &str| format!("{}: {what}", path.display());
         let text = std::fs::read_to_string(path).map_err(|error| fault(&error.to_string()))?;
         let (head, diff) = text.split_once("\n\n").ok_or_else(|| fault("no empty line before the diff"))?;
@@ -60,7 +60,7 @@ impl Patch {
     }
 
     /// The files as the patch leaves them, by their paths below `root`. Nothing is written.
-    pub fn apply(&self, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
+    pub(crate) fn apply(&self, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
         let mut files: Vec<(PathBuf, String)> = Vec::new();
         for edit in &self.edits {
             let path = PathBuf::from(&edit.file);
@@ -118,7 +118,7 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
 
 impl TestName {
     /// How it is built.
-    pub fn suite(&self) -> Suite<'_> {
+    pub(crate) fn suite(&self) -> Suite<'_> {
         match self.0.strip_prefix("tests/").and_then(|rest| rest.split_once(".rs::")) {
             Some((file, _)) => Suite::Integration(file),
             None if self.0.contains("::models::") => Suite::Loom,
@@ -127,12 +127,12 @@ impl TestName {
     }
 
     /// Its name within its executable.
-    pub fn in_executable(&self) -> &str {
+    pub(crate) fn in_executable(&self) -> &str {
         self.0.split_once(".rs::").map_or(&self.0, |(_, name)| name)
     }
 
     /// Whether the sources have such a test, as far as a look at its file tells.
-    pub fn exists(&self, root: &Path) -> bool {
+    pub(crate) fn exists(&self, root: &Path) -> bool {
         let (modules, function) = self.0.rsplit_once("::").unwrap_or(("", &self.0));
         let module = modules.replace("::", "/");
         let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);

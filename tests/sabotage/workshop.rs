@@ -18,16 +18,16 @@ const POLL: Duration = Duration::from_millis(20);
 const NOT_COPIED: [&str; 3] = ["target", ".git", "proptest-regressions"];
 
 /// A copy of the sources with a target directory of its own, so that dependencies are built once.
-pub struct Workshop {
+pub(crate) struct Workshop {
     sources: PathBuf,
     copy: PathBuf,
     target: PathBuf,
 }
 
 /// What became of a test.
-pub enum Outcome {
-    /// It failed.
-    Red,
+pub(crate) enum Outcome {
+    /// It failed, with this first panic.
+    Red(String),
     /// It passed.
     Green,
     /// The sources do not compile; what the compiler says.
@@ -41,8 +41,8 @@ pub enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Red => f.write_str("red  "),
-            Outcome::Green => f.write_str("GREEN"),
+            Outcome::Red(said) => write!(f, "red ({said})"),
+            Outcome::Green => f.write_str("green"),
             Outcome::DoesNotCompile(said) => write!(f, "DOES NOT COMPILE\n{said}\n"),
             Outcome::NoSuchTest => f.write_str("NO SUCH TEST"),
             Outcome::Endless => write!(f, "DID NOT END within {} s", TEST_LIMIT.as_secs()),
@@ -52,7 +52,7 @@ impl fmt::Display for Outcome {
 
 impl Workshop {
     /// Copies the sources.
-    pub fn open(sources: &Path) -> Result<Workshop, String> {
+    pub(crate) fn open(sources: &Path) -> Result<Workshop, String> {
         let beside = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("sabotage");
         let workshop = Workshop {
             sources: sources.to_path_buf(),
@@ -64,7 +64,7 @@ impl Workshop {
     }
 
     /// Applies one patch, runs its test, and takes the patch back.
-    pub fn sabotage(&self, patch: &Patch) -> Result<Outcome, String> {
+    pub(crate) fn sabotage(&self, patch: &Patch) -> Result<Outcome, String> {
         let changed = patch.apply(&self.sources)?;
         let write = |path: &Path, text: &str| {
             fs::write(self.copy.join(path), text).map_err(|error| format!("{}: {error}", path.display()))
@@ -81,7 +81,7 @@ impl Workshop {
     }
 
     /// Builds and runs one test on the copy as it is.
-    pub fn run(&self, test: &TestName) -> Result<Outcome, String> {
+    pub(crate) fn run(&self, test: &TestName) -> Result<Outcome, String> {
         match self.build(test)? {
             Ok(executable) => self.execute(&executable, test.in_executable()),
             Err(said) => Ok(Outcome::DoesNotCompile(said)),
@@ -151,7 +151,12 @@ impl Workshop {
         if !said.contains("running 1 test") {
             return Ok(Outcome::NoSuchTest);
         }
-        Ok(if status.success() { Outcome::Green } else { Outcome::Red })
+        if status.success() {
+            return Ok(Outcome::Green);
+        }
+        let mut lines = said.lines().skip_while(|line| !line.contains("panicked at"));
+        let why = lines.nth(1).map_or_else(|| status.to_string(), str::to_owned);
+        Ok(Outcome::Red(why))
     }
 }
 
