@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::{CeilingRule, CeilingStore, StoreError};
+use crate::ceiling::{CeilingRule, CeilingStore, StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::layout::{Position, Tick};
 use crate::source::Source;
@@ -76,8 +76,10 @@ impl Kept {
 pub struct Looked {
     /// Of the wall clock.
     pub clock: Observed,
-    /// A ceiling that was to rise and did not: the source's name, and why.
-    pub failure: Option<(String, StoreError)>,
+    /// Why ceilings that were to rise did not.
+    pub failure: Option<StoreError>,
+    /// Why nothing is handed out any more.
+    pub taken_over: Option<TakenOver>,
     /// Whether requests wait that may have their turn now.
     pub some_wait: bool,
 }
@@ -89,13 +91,15 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
+    /// Set once another process may have the worker IDs or the state: nothing is claimed, raised or trimmed from then on.
+    taken_over: Option<TakenOver>,
 }
 
 impl Keeper {
     /// A keeper of sources whose first ceilings are granted. `started` is the reading with which `wall` began.
     pub fn new(sources: Vec<Kept>, store: Box<dyn CeilingStore>, wall: Arc<Wall>, started: Reading) -> Self {
         let watch = StepWatch::new(&wall, started);
-        Keeper { sources, store, wall, watch, started: started.boot }
+        Keeper { sources, store, wall, watch, started: started.boot, taken_over: None }
     }
 
     /// Looks once: about every second, and at once when a claim has met its ceiling.
@@ -105,39 +109,47 @@ impl Keeper {
             // ceilings are durable anew.
             self.sources.iter().for_each(|kept| kept.source.grant().revoke());
         }
+        if self.taken_over.is_none() {
+            self.taken_over = self.store.still_ours().err();
+        }
+        if self.taken_over.is_some() {
+            self.sources.iter().for_each(|kept| kept.source.grant().lose());
+        }
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.note_seen(reading);
         let now = self.wall.believe(reading);
         let uptime = now.boot.since(self.started);
-        let mut failure = None;
-        for (index, kept) in self.sources.iter_mut().enumerate() {
-            let Some(ceiling) = kept.look(now, uptime) else {
-                continue;
-            };
-            match self.store.raise(index, ceiling) {
-                Ok(()) => kept.grant(ceiling),
-                Err(error) => failure = Some((kept.source.name().to_owned(), error)),
-            }
-        }
+        let looks = self.sources.iter_mut().enumerate();
+        let raises: Vec<_> =
+            looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
+        let failure = self.raise(&raises).err();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
-        Looked { clock, failure, some_wait }
+        Looked { clock, failure, taken_over: self.taken_over.clone(), some_wait }
+    }
+
+    /// Raises ceilings, all in one sync, and grants what is durable then.
+    fn raise(&mut self, raises: &[(usize, Position)]) -> Result<(), StoreError> {
+        if raises.is_empty() || self.taken_over.is_some() {
+            return Ok(());
+        }
+        self.store.raise(raises, self.wall.carried_us())?;
+        for &(index, ceiling) in raises {
+            self.sources[index].grant(ceiling);
+        }
+        Ok(())
     }
 
     /// The end: no more claims, and the ceilings come down to what was claimed. Nothing is claimed after this began.
     ///
     /// # Errors
-    /// The sources whose ceiling could not be trimmed, and why: their next start rides from the old one.
-    pub fn seal_and_trim(&mut self) -> Result<(), Vec<(String, StoreError)>> {
-        let mut failures = Vec::new();
-        for (index, kept) in self.sources.iter().enumerate() {
-            let Some(cursor) = kept.source.seal() else {
-                continue;
-            };
-            if let Err(error) = self.store.trim(index, cursor) {
-                failures.push((kept.source.name().to_owned(), error));
-            }
+    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
+    pub fn seal_and_trim(&mut self) -> Result<(), StoreError> {
+        let sealed = self.sources.iter().enumerate();
+        let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
+        if self.taken_over.is_some() {
+            return Ok(());
         }
-        if failures.is_empty() { Ok(()) } else { Err(failures) }
+        self.store.trim(&trims)
     }
 }
 

@@ -37,14 +37,14 @@ fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<
 fn a_good_configuration_is_summed_up() {
     let text =
         "listen = [\"127.0.0.1:7661\"]\nshards = 2\n[[sources]]\nname = \"orders\"\nlayout = \"game\"\n";
-    let (code, out, err) = run(text, &[], &[]);
+    let (code, out, err) = run(text, &[], &[("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "/s")]);
     assert_eq!((code, &*err), (Some(0), ""));
     let lines: Vec<_> = out.lines().collect();
     assert_eq!(lines[0], "snowbank.toml: no mistakes");
     assert_eq!(lines[1], "listens on 127.0.0.1:7661; 2 shards, order relaxed, no token asked for");
     assert!(lines[2].starts_with("source 0 \"orders\": time:37,server:20,sequence:6;tick=20ms;"), "{out}");
     assert!(lines[2].contains("worker 0, 3,200 IDs/s until "), "{out}");
-    assert_eq!(lines[3], "no state_dir: nothing is kept over a restart");
+    assert_eq!(lines[3], "state in /s/snowbank (by $XDG_STATE_HOME)");
     assert_eq!(lines.len(), 4);
 }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError};
+use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError, TakenOver};
 use snowbank::clock::{BootMicros, Now, Reading, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
@@ -31,6 +31,10 @@ const STEPS: usize = 400;
 #[derive(Debug, Default)]
 struct Disk {
     ceiling: Option<Position>,
+    /// What the last process believed of wall − boot, if that was in this boot of the machine.
+    wall_minus_boot_us: Option<i64>,
+    /// Another daemon has taken it over: whoever writes to it now breaks that one's promises.
+    is_anothers: bool,
     /// One in so many writes fails; 0: none.
     fails_one_in: u32,
     /// Of those that fail, whether the data reached the disk all the same is drawn.
@@ -45,6 +49,7 @@ struct Store {
 impl Store {
     fn write(&self, ceiling: Position, may_sink: bool) -> Result<(), StoreError> {
         let mut disk = self.disk.lock().expect("no panic while locked");
+        assert!(!disk.is_anothers, "written though another daemon has it");
         let one_in = disk.fails_one_in;
         let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
         let reaches_disk = !fails || disk.rng.bool();
@@ -57,13 +62,21 @@ impl Store {
 }
 
 impl CeilingStore for Store {
-    fn raise(&mut self, _source: usize, ceiling: Position) -> Result<(), StoreError> {
-        self.write(ceiling, false)
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = Some(wall_minus_boot_us);
+        raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))
     }
 
-    fn trim(&mut self, _source: usize, cursor: Position) -> Result<(), StoreError> {
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
         assert_eq!(self.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        self.write(cursor, true)
+        trims.iter().try_for_each(|&(_, cursor)| self.write(cursor, true))
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        match self.disk.lock().expect("no panic while locked").is_anothers {
+            true => Err(TakenOver(String::from("another daemon has it"))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -175,9 +188,12 @@ impl World {
     /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let wall = Arc::new(Wall::new(STEP_RULE, reading, None));
+        let (stored, remembered_us) = {
+            let disk = self.disk.lock().expect("no panic while locked");
+            (disk.ceiling, disk.wall_minus_boot_us)
+        };
+        let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered_us));
         let now = wall.believe(reading);
-        let stored = self.disk.lock().expect("no panic while locked").ceiling;
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
         let start = stored.unwrap_or(above_now);
         let tick = Duration::from_millis(self.numbering.layout().tick_ms());
@@ -188,7 +204,7 @@ impl World {
         let mut store = Store { disk: Arc::clone(&self.disk), source: Arc::clone(&source) };
         let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
         let ceiling = kept.first_ceiling(now);
-        if store.raise(0, ceiling).is_err() {
+        if store.raise(&[(0, ceiling)], wall.carried_us()).is_err() {
             // It does not start. The service manager tries again.
             return;
         }
@@ -260,8 +276,14 @@ impl World {
             75..88 => self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),
-            95..97 => self.daemon = None,
-            97 => self.stop(),
+            95 => self.daemon = None,
+            96 => self.stop(),
+            97 => match self.rng.u8(..4) {
+                0 => self.reboot(),
+                1 => self.take_over(),
+                2 => self.stop(),
+                _ => self.daemon = None,
+            },
             _ => {
                 let rates = [0, 20, 3];
                 let rate = rates[self.rng.usize(..3)];
@@ -292,14 +314,39 @@ impl World {
     fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.keeper.seal_and_trim();
-            let now = daemon.wall.believe(self.machine.read());
-            for shard in &mut daemon.shards {
-                let mut runs = Vec::new();
-                shard.wake(now);
-                let (lane, rng) = shard.lane(0);
-                let taken = lane.take(1, || 0, rng, &mut runs);
-                assert_eq!(taken, Err(1), "seed {}: {runs:?} after the stop", self.seed);
-            }
+            self.expect_silence(&mut daemon);
+        }
+    }
+
+    /// Another daemon has the state: from the keeper's next look on nothing is handed out, nor written.
+    fn take_over(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            self.disk.lock().expect("no panic while locked").is_anothers = true;
+            let looked = daemon.keeper.look(self.machine.read());
+            assert!(looked.taken_over.is_some());
+            self.expect_silence(&mut daemon);
+            daemon.keeper.look(self.machine.read());
+            self.expect_silence(&mut daemon);
+            let _ = daemon.keeper.seal_and_trim();
+            self.disk.lock().expect("no panic while locked").is_anothers = false;
+        }
+    }
+
+    /// The machine starts anew: another boot, in which nothing of the old one's clocks is known.
+    fn reboot(&mut self) {
+        self.daemon = None;
+        self.machine.boot_at_us = self.machine.true_us;
+        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = None;
+    }
+
+    fn expect_silence(&self, daemon: &mut Daemon) {
+        let now = daemon.wall.believe(self.machine.read());
+        for shard in &mut daemon.shards {
+            let mut runs = Vec::new();
+            shard.wake(now);
+            let (lane, rng) = shard.lane(0);
+            let taken = lane.take(1, || 0, rng, &mut runs);
+            assert_eq!(taken, Err(1), "seed {}: {runs:?} after the end", self.seed);
         }
     }
 

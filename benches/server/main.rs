@@ -8,12 +8,13 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`]: the tables.
+//! - [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`], [`disk`]: the tables.
 
 mod buffer;
 mod ceiling;
 mod client;
 mod cpu;
+mod disk;
 mod echo;
 mod fairness;
 mod idle;
@@ -73,6 +74,8 @@ enum Table {
     Fairness,
     /// One ID from the client's buffer
     Buffer,
+    /// Single IDs while the disk is slow
+    Disk,
 }
 
 /// How long and how often to measure.
@@ -123,6 +126,9 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Buffer) {
         buffer::run(effort)?;
+    }
+    if wants(Table::Disk) {
+        disk::run(effort)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,14 +20,41 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The daemon, with the options given beside those that every daemon here has.
+    /// The daemon, with the options given beside those that every daemon here has, and a state directory of its own.
     pub(crate) fn daemon(options: &[&str]) -> io::Result<Process> {
         let directory = tempfile::tempdir()?;
+        let state = directory.path().join("state");
+        Process::start_daemon(options, &state, &[], directory)
+    }
+
+    /// The daemon on a state directory that outlasts it, with more in its environment.
+    pub(crate) fn daemon_with_state(
+        options: &[&str],
+        state: &Path,
+        environment: &[(&str, &Path)],
+    ) -> io::Result<Process> {
+        Process::start_daemon(options, state, environment, tempfile::tempdir()?)
+    }
+
+    fn start_daemon(
+        options: &[&str],
+        state: &Path,
+        environment: &[(&str, &Path)],
+        directory: TempDir,
+    ) -> io::Result<Process> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--lock-dir"]).arg(directory.path()).args(options);
+        command.arg("--state-dir").arg(state).envs(environment.iter().copied());
         // What it says while it starts would stand between the tables.
         command.env("SNOWBANK_LOG", "error");
         Process::announced(command, directory)
+    }
+
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) -> io::Result<()> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        self.child.wait().map(drop)
     }
 
     /// The echo server: this program once more.

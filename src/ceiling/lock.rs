@@ -1,14 +1,19 @@
 //! A worker ID of a layout is held once per machine, whatever the state directories: one locked file for each.
 //!
 //! The locks are advisory (`flock`), held by the open file, and gone with the process however it ends. The files stay:
-//! removing one that another process is about to lock would give the worker ID to both.
+//! removing one that another process is about to lock would give the worker ID to both. Where somebody else removes one,
+//! its holder finds out ([`still_ours`](WorkerLocks::still_ours)).
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::hash::Hasher;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
+use super::TakenOver;
+use super::store::{FileId, file_id};
 use crate::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
@@ -17,11 +22,25 @@ const DIRECTORY_MODE: u32 = 0o1777;
 const FILE_MODE: u32 = 0o666;
 /// A holder's line is short; what is longer was not written here.
 const HOLDER_BYTES_MAX: u64 = 256;
+/// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
+const ATTEMPTS: usize = 5;
+/// How long until a lock is tried again that somebody has. Who only asks has it for microseconds.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The locks of a source's worker IDs, held until this is dropped.
 #[derive(Debug)]
 pub struct WorkerLocks {
-    _files: Vec<File>,
+    files: Vec<LockedFile>,
+}
+
+impl WorkerLocks {
+    /// Whether all of them are still this process's.
+    ///
+    /// # Errors
+    /// When another could hold a worker ID: a lock's file was removed or replaced.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.files.iter().try_for_each(LockedFile::still_ours)
+    }
 }
 
 /// Locks all worker IDs of a numbering.
@@ -34,22 +53,17 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
     let space = numbering.layout().space();
     let files = numbering.workers().iter().map(|worker| {
         let path = directory.join(format!("{:016x}-{worker}.lock", fingerprint(&space)));
-        let mut file = open(&path).map_err(|error| unusable(&path, &error))?;
-        match file.try_lock() {
-            Ok(()) => {
-                describe(&mut file, worker, &space).map_err(|error| unusable(&path, &error))?;
-                Ok(file)
-            }
-            Err(TryLockError::WouldBlock) => Err(format!(
-                "worker ID {worker} of layout {} is held by another daemon of this machine{}; \
+        let what = format!("worker ID {worker}, {space}");
+        LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
+            LockError::Held { holder } => format!(
+                "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; \
                  give this one another worker ID, or stop that one",
                 numbering.layout(),
-                holder(&mut file),
-            )),
-            Err(TryLockError::Error(error)) => Err(unusable(&path, &error)),
-        }
+            ),
+            LockError::Unusable(error) => unusable(&path, &error),
+        })
     });
-    Ok(WorkerLocks { _files: files.collect::<Result<_, _>>()? })
+    Ok(WorkerLocks { files: files.collect::<Result<_, _>>()? })
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {
@@ -62,22 +76,97 @@ fn unusable(path: &Path, error: &io::Error) -> String {
 
 fn make_directory(directory: &Path) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
-        std::fs::create_dir_all(parent)?;
+        fs::create_dir_all(parent)?;
     }
     match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
         // The process's umask has taken bits away that other users' daemons need.
-        Ok(()) => std::fs::set_permissions(directory, std::fs::Permissions::from_mode(DIRECTORY_MODE)),
+        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+/// Why a file could not be locked.
+#[derive(Debug)]
+pub(super) enum LockError {
+    /// Another process has it.
+    Held {
+        /// ` (process 123)`, or empty.
+        holder: String,
+    },
+    /// The system does not let this one.
+    Unusable(io::Error),
+}
+
+/// A file that is locked until this is dropped, and says who locked it.
+#[derive(Debug)]
+pub(super) struct LockedFile {
+    /// Holds the lock.
+    _file: File,
+    path: PathBuf,
+    id: FileId,
+}
+
+impl LockedFile {
+    /// Locks the file, which is made with this mode if it is missing, and writes into it who holds what.
+    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, LockError> {
+        let mut refusal = LockError::Unusable(io::Error::other("somebody keeps removing it"));
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            let mut file = open(path, mode).map_err(LockError::Unusable)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    refusal = LockError::Held { holder: holder(&file) };
+                    continue;
+                }
+                Err(TryLockError::Error(error)) => return Err(LockError::Unusable(error)),
+            }
+            let id = file_id(&file.metadata().map_err(LockError::Unusable)?);
+            describe(&mut file, what).map_err(LockError::Unusable)?;
+            let locked = LockedFile { _file: file, path: path.to_owned(), id };
+            // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
+            if locked.still_ours().is_ok() {
+                return Ok(locked);
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Whether the name still leads to the file that is locked.
+    pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
+        same_file(&self.path, self.id, "lock")
+    }
+
+    /// ` (process 123)` if a process has the lock; `None` if none has.
+    pub(super) fn holder_of(file: &File) -> Option<String> {
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(holder(file)),
+            // Dropping the file gives the lock back.
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
+    }
+}
+
+/// Whether a name still leads to the file that it once led to. Where the system does not say, nothing was taken over.
+pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
+    let happened = match fs::symlink_metadata(path) {
+        Ok(metadata) if file_id(&metadata) == id => return Ok(()),
+        Ok(_) => "replaced",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
+        Err(_) => return Ok(()),
+    };
+    Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
+}
+
+fn open(path: &Path, mode: u32) -> io::Result<File> {
     let open = |create| {
         let mut options = OpenOptions::new();
         // A link that another user put into the shared directory is not followed.
         let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        options.read(true).write(true).create_new(create).mode(FILE_MODE).custom_flags(no_follow).open(path)
+        options.read(true).write(true).create_new(create).mode(mode).custom_flags(no_follow).open(path)
     };
     // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
     match open(false) {
@@ -86,7 +175,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
     match open(true) {
         Ok(file) => {
-            file.set_permissions(std::fs::Permissions::from_mode(FILE_MODE))?;
+            file.set_permissions(Permissions::from_mode(mode))?;
             Ok(file)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false),
@@ -95,13 +184,13 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Writes who holds the lock, for the message that another daemon gives.
-fn describe(file: &mut File, worker: u64, space: &str) -> io::Result<()> {
+fn describe(file: &mut File, what: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;
-    writeln!(file, "process {}, worker ID {worker}, {space}", std::process::id())
+    writeln!(file, "process {}, {what}", std::process::id())
 }
 
-fn holder(file: &mut File) -> String {
+fn holder(file: &File) -> String {
     let mut line = String::new();
     // The holder may be writing this very moment; then it is not named.
     let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut line);
@@ -129,5 +218,41 @@ impl Hasher for Fnv1a {
 
     fn finish(&self) -> u64 {
         self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::{Layout, WorkerSet};
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
+    }
+
+    fn only_lock(directory: &Path) -> PathBuf {
+        fs::read_dir(directory).unwrap().next().unwrap().unwrap().path()
+    }
+
+    #[test]
+    fn a_removed_or_replaced_lock_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let locks = lock_workers(directory.path(), &numbering()).unwrap();
+        assert_eq!(locks.still_ours(), Ok(()));
+        let path = only_lock(directory.path());
+        fs::remove_file(&path).unwrap();
+        let lost = locks.still_ours().unwrap_err();
+        assert!(lost.to_string().contains("was removed"), "{lost}");
+        let _other = lock_workers(directory.path(), &numbering()).unwrap();
+        let lost = locks.still_ours().unwrap_err();
+        assert!(lost.to_string().contains("was replaced"), "{lost}");
+    }
+
+    #[test]
+    fn a_held_lock_names_its_holder() {
+        let directory = tempfile::tempdir().unwrap();
+        let _locks = lock_workers(directory.path(), &numbering()).unwrap();
+        let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
+        assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
     }
 }

@@ -4,8 +4,11 @@
 //! below it is used. The daemon's keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
+mod identity;
 mod lock;
+pub mod store;
 
+pub use identity::{Owner, Place};
 pub use lock::{WorkerLocks, lock_workers};
 
 use std::fmt;
@@ -26,6 +29,8 @@ pub struct Grant {
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
+    /// 1 once the worker IDs may be another process's: it never rises again.
+    lost: AtomicU64,
 }
 
 impl Grant {
@@ -35,6 +40,7 @@ impl Grant {
             ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
             generation: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
         }
     }
 
@@ -61,6 +67,17 @@ impl Grant {
     pub fn revoke(&self) {
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the grant away for good: another process may have the worker IDs.
+    pub fn lose(&self) {
+        self.lost.store(1, Ordering::Relaxed);
+        self.revoke();
+    }
+
+    /// Whether it was taken away for good.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed) == 1
     }
 
     /// Whether a claim has met the ceiling since it was raised last.
@@ -111,19 +128,69 @@ impl fmt::Display for StoreError {
 
 impl std::error::Error for StoreError {}
 
+/// Another process may use the worker IDs or the state by now: nothing more may be handed out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenOver(pub String);
+
+impl fmt::Display for TakenOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for TakenOver {}
+
 /// Where ceilings live. Called by the keeper's thread alone, so it may block.
 pub trait CeilingStore: Send {
-    /// Makes `ceiling` durable for the source of this index. On success, and only then, positions below it may be used.
+    /// Makes the ceilings durable for the sources of these indices, all in one sync. On success, and only then, positions
+    /// below them may be used. A ceiling below the one that is stored leaves that one.
+    ///
+    /// `wall_minus_boot_us` is what the daemon believes of wall − boot now, in microseconds: a start in the same boot
+    /// recognises by it that the wall clock stepped meanwhile.
     ///
     /// # Errors
-    /// When it cannot be said that the ceiling is durable. The caller goes on under the old one and tries again.
-    fn raise(&mut self, source: usize, ceiling: Position) -> Result<(), StoreError>;
+    /// When it cannot be said that the ceilings are durable. The caller goes on under the old ones and tries again.
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError>;
 
-    /// Lowers the ceiling to the first position never claimed, at a clean stop. Nothing is claimed after it was tried.
+    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.
     ///
     /// # Errors
-    /// When it cannot be said that the lower ceiling is durable; then the old one may stand.
-    fn trim(&mut self, source: usize, cursor: Position) -> Result<(), StoreError>;
+    /// When it cannot be said that the lower ceilings are durable; then the old ones may stand.
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError>;
+
+    /// Whether what is stored is still this process's alone. Cheap: asked about once a second.
+    ///
+    /// # Errors
+    /// When another could have taken it over.
+    fn still_ours(&self) -> Result<(), TakenOver>;
+}
+
+/// A store together with the locks of the worker IDs that it keeps ceilings for.
+pub struct Held {
+    store: Box<dyn CeilingStore>,
+    locks: Vec<WorkerLocks>,
+}
+
+impl Held {
+    /// `store`, which is no longer ours when one of `locks` is not.
+    pub fn new(store: Box<dyn CeilingStore>, locks: Vec<WorkerLocks>) -> Self {
+        Held { store, locks }
+    }
+}
+
+impl CeilingStore for Held {
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.store.raise(raises, wall_minus_boot_us)
+    }
+
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        self.store.trim(trims)
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        self.locks.iter().try_for_each(WorkerLocks::still_ours)?;
+        self.store.still_ours()
+    }
 }
 
 /// Keeps no ceiling beyond the process's life. What is not covered then is said at start.
@@ -131,11 +198,15 @@ pub trait CeilingStore: Send {
 pub struct MemoryStore;
 
 impl CeilingStore for MemoryStore {
-    fn raise(&mut self, _source: usize, _ceiling: Position) -> Result<(), StoreError> {
+    fn raise(&mut self, _raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         Ok(())
     }
 
-    fn trim(&mut self, _source: usize, _cursor: Position) -> Result<(), StoreError> {
+    fn trim(&mut self, _trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
         Ok(())
     }
 }

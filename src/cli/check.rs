@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
+use super::serve::place_of_state;
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Overrides};
@@ -36,6 +37,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             writeln!(out, "{}: no mistakes", path.display())?;
             for line in settings.summary() {
                 writeln!(out, "{line}")?;
+            }
+            // The environment is that of this command; the daemon's may say more.
+            match place_of_state(&settings) {
+                Ok(place) => writeln!(out, "{place}")?,
+                Err(error) => writeln!(out, "warning: {error}")?,
             }
             for warning in settings.warnings(now) {
                 writeln!(out, "warning: {warning}")?;

@@ -7,6 +7,7 @@ mod next;
 mod ping;
 mod range;
 mod serve;
+mod state;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -38,6 +39,8 @@ enum Command {
     Check(check::Arguments),
     /// Ask a daemon whether it answers, and how fast.
     Ping(ping::Arguments),
+    /// Show what a daemon keeps over restarts, or move it to another machine.
+    State(state::Arguments),
 }
 
 /// Why a command did not do what was asked.
@@ -101,6 +104,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Layout(arguments) => layout::run(&arguments, out),
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
+        Command::State(arguments) => state::run(&arguments, out),
     }
 }
 

@@ -9,8 +9,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, Overrides, Settings};
-use crate::server::Server;
+use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::layout::UnixMicros;
+use crate::server::{Server, State};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
@@ -20,6 +21,10 @@ pub(super) struct Arguments {
     config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
+    /// Take over the state of another machine: for a disk or a machine's image that moved, once the daemon there has
+    /// stopped for good. Needed once; afterwards the state is this machine's
+    #[arg(long)]
+    adopt_state: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -30,10 +35,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
         .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let place = place_of_state(&settings).map_err(Failure::usage)?;
     allow_open_files();
-    let server = Server::start(&settings, tokens).map_err(Failure::usage)?;
+    let state = State { directory: place.path(), adopt: arguments.adopt_state };
+    let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
-    say_what_was_chosen(&settings, now);
+    say_what_was_chosen(&settings, &place, now);
+    server.notes().iter().for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {
@@ -77,16 +85,22 @@ fn log_to_standard_error() {
     let _ = subscriber.try_init();
 }
 
-fn say_what_was_chosen(settings: &Settings, now: crate::layout::UnixMicros) {
+fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     for line in settings.summary() {
         tracing::info!("{line}");
     }
     for warning in settings.warnings(now) {
         tracing::warn!("{warning}");
     }
-    tracing::warn!(
-        "no ceilings are kept: after a crash or a restart with the clock set back, uniqueness rests on the clock alone"
-    );
+    match place {
+        StatePlace::Kept { .. } => tracing::info!("{place}"),
+        StatePlace::Nowhere => tracing::warn!("{place}"),
+    }
+}
+
+/// Where the environment of this process puts the state.
+pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
+    settings.state_dir.place(|name| std::env::var_os(name))
 }
 
 /// Raises the soft limit of open files to the hard one: each connection is one.

@@ -106,6 +106,11 @@ impl Wall {
         }
     }
 
+    /// Believed wall − boot, in microseconds: what a start in the same boot of the machine is to remember.
+    pub fn carried_us(&self) -> i64 {
+        self.carried_us.load(Ordering::Relaxed)
+    }
+
     /// Judges a reading. Lock-free, and the same answer for the same reading until the keeper observes anew.
     #[inline]
     pub fn believe(&self, reading: Reading) -> Now {
@@ -161,7 +166,10 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        StepWatch { highest: wall.believe(reading).wall, held_since: None }
+        // A remembered offset says how far time had come before the restart: a wall clock that has gone back since, and
+        // comes back, is believed at once.
+        let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
+        StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
 
     /// Looks once. The only writer of `wall`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::address::Address;
 use super::setting::{Section, Setting};
+use super::state_dir::StateDirChoice;
 use crate::shard::Order;
 
 /// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
@@ -89,7 +90,7 @@ pub(super) struct Daemon {
     pub(super) order: Order,
     pub(super) limits: Limits,
     pub(super) clock: ClockSettings,
-    pub(super) state_dir: Option<PathBuf>,
+    pub(super) state_dir: StateDirChoice,
     pub(super) lock_dir: PathBuf,
     pub(super) token_file: Option<PathBuf>,
     pub(super) unix_mode: u32,
@@ -103,7 +104,7 @@ impl Default for Daemon {
             order: Order::default(),
             limits: Limits::default(),
             clock: ClockSettings::default(),
-            state_dir: None,
+            state_dir: StateDirChoice::Default,
             lock_dir: PathBuf::from("/run/lock/snowbank"),
             token_file: None,
             unix_mode: 0o660,
@@ -155,12 +156,14 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         section: Section::Top,
         key: "state_dir",
         default: r#""""#,
-        doc: "The directory that keeps what must outlast a restart, created with mode 0700 if it is missing. A \
+        doc: "The directory that keeps what must outlast a restart, above all the ceilings below which IDs may have \
+              been handed out: created with mode 0700 if it is missing, and used by one daemon at a time. A \
               relative path is taken from this file's directory, so that it is the same one whatever directory the \
-              daemon starts in.\n\
-              Empty, nothing is kept: the right place depends on how the daemon is run, and a guess that is \
-              wiped or not writable would be worse than none.",
-        read: |daemon, value| value.path().map(|path| daemon.state_dir = path),
+              daemon starts in. \"none\" keeps nothing: uniqueness over restarts then rests on the clock alone.\n\
+              Empty, it is the first directory of $STATE_DIRECTORY, which systemd sets for a service, else \"snowbank\" \
+              in $XDG_STATE_HOME or ~/.local/state: these outlast a boot and are writable where the daemon runs. \
+              Several daemons of one user each need their own.",
+        read: |daemon, value| value.path().map(|path| daemon.state_dir = path.into()),
     },
     Setting {
         section: Section::Top,

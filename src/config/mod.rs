@@ -14,6 +14,8 @@
 mod address;
 mod daemon;
 mod findings;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod mistake;
 mod overrides;
 mod reader;
@@ -21,6 +23,7 @@ mod reference;
 mod setting;
 mod settle;
 mod source;
+mod state_dir;
 mod summary;
 mod tokens;
 mod units;
@@ -38,6 +41,7 @@ pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides};
 pub use reference::reference;
 pub use source::{SOURCES_MAX, SourceSettings};
+pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 
 use crate::layout::UnixMicros;
@@ -61,8 +65,8 @@ pub struct Settings {
     /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two with the same layout share a
     /// worker ID.
     pub sources: Vec<SourceSettings>,
-    /// Where to keep what must outlast a restart; `None`: nowhere.
-    pub state_dir: Option<PathBuf>,
+    /// Where to keep what must outlast a restart.
+    pub state_dir: StateDirChoice,
     /// Where the machine's locks of worker IDs are.
     pub lock_dir: PathBuf,
     /// The file of tokens, for [`read_tokens`]; `None`: none is asked for.

@@ -96,7 +96,8 @@ const OPTIONS: [OptionRow; 7] = [
         option: "--state-dir",
         variable: "SNOWBANK_STATE_DIR",
         value_name: "DIR",
-        help: "Keep what must outlast a restart here, created with mode 0700 [default: nothing is kept]",
+        help: "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, \
+               else ~/.local/state/snowbank]",
     },
     OptionRow {
         key: "lock_dir",

@@ -11,6 +11,7 @@ use super::daemon::{DAEMON, Daemon};
 use super::findings::{Findings, Input, excerpt};
 use super::setting::{Section, Setting, full_key};
 use super::source::{SOURCE, SOURCES_MAX, SourceDraft};
+use super::state_dir::StateDirChoice;
 use super::value::Value;
 
 /// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
@@ -142,7 +143,9 @@ impl Reader {
     fn anchor_paths(&mut self, directory: &Path) {
         let anchor = |path: &mut PathBuf| *path = directory.join(&*path);
         let daemon = &mut self.daemon;
-        daemon.state_dir.iter_mut().for_each(anchor);
+        if let StateDirChoice::At(path) = &mut daemon.state_dir {
+            anchor(path);
+        }
         daemon.token_file.iter_mut().for_each(anchor);
         anchor(&mut daemon.lock_dir);
         for address in &mut daemon.listen {

@@ -13,7 +13,8 @@ impl SourceSettings {
 }
 
 impl Settings {
-    /// What the daemon does: a line on its listeners, one for each source, one on its state.
+    /// What the daemon does: a line on its listeners, and one for each source. That on its state is
+    /// [`StatePlace`](super::StatePlace)'s.
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
@@ -38,10 +39,6 @@ impl Settings {
                 source.layout.end().date()
             )
         }));
-        lines.push(match &self.state_dir {
-            Some(path) => format!("state in {}", path.display()),
-            None => "no state_dir: nothing is kept over a restart".into(),
-        });
         lines
     }
 

@@ -188,6 +188,13 @@ fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, Str
                 "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
             ),
         ),
+        Refusal::Lost => (
+            ErrorCode::NoCeiling,
+            None,
+            format!(
+                "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
+            ),
+        ),
         Refusal::Ended => (
             ErrorCode::NoCeiling,
             None,

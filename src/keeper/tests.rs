@@ -26,13 +26,17 @@ impl Disk {
 }
 
 impl CeilingStore for Disk {
-    fn raise(&mut self, _source: usize, ceiling: Position) -> Result<(), StoreError> {
+    fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.0.push(ceiling);
+        disk.0.extend(raises.iter().map(|(_, ceiling)| ceiling));
         if disk.1 { Err(StoreError(String::from("told to fail"))) } else { Ok(()) }
     }
 
-    fn trim(&mut self, _source: usize, _cursor: Position) -> Result<(), StoreError> {
+    fn trim(&mut self, _trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
         Ok(())
     }
 }

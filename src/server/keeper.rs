@@ -17,12 +17,15 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>) -> Keeper {
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
-        let looked = keeper.look(clock::os::read());
+        let reading = clock::os::read();
+        let looked = keeper.look(reading);
         said.tell(&looked);
         if looked.some_wait {
             bells.ring_all();
         }
-        thread::park_timeout(PERIOD);
+        // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
+        // reach further.
+        thread::park_timeout(PERIOD.saturating_sub(clock::os::boot().since(reading.boot)));
     }
     keeper
 }
@@ -32,14 +35,20 @@ pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>)
 struct Said {
     clock_is_odd: bool,
     storage_fails: bool,
+    taken_over: bool,
 }
 
 impl Said {
     fn tell(&mut self, looked: &Looked) {
         self.tell_of_clock(looked.clock);
+        if let Some(reason) = &looked.taken_over
+            && !std::mem::replace(&mut self.taken_over, true)
+        {
+            tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
+        }
         match &looked.failure {
-            Some((source, error)) if !self.storage_fails => {
-                tracing::error!(source, %error, "cannot raise the ceiling; IDs run out when it is reached");
+            Some(error) if !self.storage_fails => {
+                tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
             }
             None if self.storage_fails => tracing::info!("ceilings are raised again"),
             _ => {}

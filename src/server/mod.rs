@@ -11,6 +11,7 @@
 //!
 //! - [`listen`](self): opens sockets.
 //! - `accept`: takes connections and hands each to the shard with the fewest.
+//! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
 //! - `backlog`: the rest of a reply longer than a frame.
@@ -19,6 +20,9 @@
 mod accept;
 mod backlog;
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+mod grants;
 mod keeper;
 mod listen;
 mod start;
@@ -26,4 +30,5 @@ mod stream;
 mod ticker;
 mod worker;
 
+pub use grants::State;
 pub use start::{Server, StartError};

@@ -1,7 +1,6 @@
 //! Starting and stopping: from settings to a daemon that serves, and from there to a clean end.
 
 use std::future::Future;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -12,18 +11,19 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
+use super::grants::{Found, Granted, State};
 use super::keeper;
 use super::listen::{self, Listener};
 use super::worker::{self, Bells, Common, Worker};
-use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, StoreError, WorkerLocks, lock_workers};
+use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
-use crate::keeper::{Keeper, Kept};
-use crate::layout::{Numbering, Position, Tick};
+use crate::keeper::Keeper;
+use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
-use crate::source::{Rules, Source};
+use crate::source::Source;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,42 +50,33 @@ pub struct Server {
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     max_connections: usize,
-    _locks: Vec<WorkerLocks>,
+    notes: Vec<String>,
 }
 
 impl Server {
-    /// Takes the worker IDs' locks, makes the first ceilings durable, and opens the listeners.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners.
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(settings: &Settings, tokens: Option<Tokens>) -> Result<Server, StartError> {
+    pub fn start(
+        settings: &Settings,
+        tokens: Option<Tokens>,
+        state: State<'_>,
+    ) -> Result<Server, StartError> {
+        let found = Found::open(state)?;
+        let numberings = number(&settings.sources)?;
+        let locks = lock_all(settings, &numberings)?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
-        let wall = Arc::new(Wall::new(rule, reading, None));
+        let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-
-        if let Some(directory) = &settings.state_dir {
-            make_state_dir(directory)?;
-        }
-        let mut locks = Vec::new();
-        let mut store: Box<dyn CeilingStore> = Box::new(MemoryStore);
-        let mut kept = Vec::new();
-        for (index, source) in settings.sources.iter().enumerate() {
-            let numbering = Numbering::new(source.layout.clone(), source.worker_ids.clone())
-                .map_err(|error| format!("source {}: {error}", source.name))?;
-            locks.push(lock_workers(&settings.lock_dir, &numbering)?);
-            kept.push(first_grant(index, source, numbering, now, &mut *store).map_err(|error| {
-                format!("source {}: cannot make the first ceiling durable: {error}", source.name)
-            })?);
-        }
+        let Granted { kept, starts, mut store, notes } =
+            found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let info_json = describe(settings, &sources)?;
-        let shards = make_shards(settings, &sources, now);
-        let shards = shards
-            .into_iter()
-            .map(|shard| Ok((shard, make_runtime()?)))
-            .collect::<Result<Vec<_>, StartError>>()?;
-        let listeners = listen_all(settings)?;
+        let (info_json, shards, listeners) = open(settings, &sources, now).inspect_err(|_| {
+            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
+            let _ = store.trim(&starts);
+        })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -93,12 +84,18 @@ impl Server {
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
+        let store = Box::new(Held::new(store, locks));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
         let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, _locks: locks })
+        Ok(Server { listeners, common, shards, keeper, max_connections, notes })
+    }
+
+    /// What the operator should know of how it started, a line each.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -112,7 +109,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, _locks } = self;
+        let Server { listeners, common, shards, keeper, max_connections, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -144,8 +141,8 @@ impl Server {
         stopping.store(true, Ordering::Release);
         keeper.thread().unpark();
         let mut keeper = keeper.join().map_err(|_| io::Error::other("the keeper's thread failed"))?;
-        for (source, error) in keeper.seal_and_trim().err().into_iter().flatten() {
-            tracing::warn!(source, %error, "the ceiling could not be trimmed; the next start rides from it");
+        if let Err(error) = keeper.seal_and_trim() {
+            tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
         }
         failed.map_or(Ok(()), Err)
     }
@@ -180,45 +177,29 @@ fn make_runtime() -> Result<Runtime, StartError> {
     })
 }
 
-/// The state directory, private to the daemon's user.
-fn make_state_dir(directory: &Path) -> Result<(), StartError> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(|error| {
-        let shown = directory.display();
-        StartError(format!(
-            "cannot create the state directory {shown}: {error}; make its parent writable, or choose another"
-        ))
-    })
+type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
+
+/// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
+/// listeners.
+fn open(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Result<Opened, StartError> {
+    let info_json = describe(settings, sources)?;
+    let shards = make_shards(settings, sources, now);
+    let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
+    let shards = shards.collect::<Result<_, StartError>>()?;
+    Ok((info_json, shards, listen_all(settings)?))
 }
 
-/// Starts a source under its first ceiling, which is durable when this returns.
-///
-/// Nothing stored says what an earlier process has used, so the start lies above the current tick by the guard.
-fn first_grant(
-    index: usize,
-    settings: &SourceSettings,
-    numbering: Numbering,
-    now: Now,
-    store: &mut dyn CeilingStore,
-) -> Result<Kept, StoreError> {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let guard = settings.first_start_guard.unwrap_or(tick);
-    let start = numbering
-        .first_of(Tick(numbering.tick_at(now.after(guard).wall).0.max(numbering.tick_at(now.wall).0 + 1)));
-    let rules = Rules {
-        burst_window: settings.burst_window,
-        max_ahead: settings.max_ahead,
-        on_step_back: settings.on_step_back,
-        sequence_start: settings.sequence_start,
+fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
+    let number = |source: &SourceSettings| {
+        Numbering::new(source.layout.clone(), source.worker_ids.clone())
+            .map_err(|error| StartError(format!("source {}: {error}", source.name)))
     };
-    let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
-    let grant = Grant::new(Position(0));
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    let mut kept = Kept::new(Arc::new(source), rule, start, now);
-    let ceiling = kept.first_ceiling(now);
-    store.raise(index, ceiling)?;
-    kept.grant(ceiling);
-    Ok(kept)
+    sources.iter().map(number).collect()
+}
+
+fn lock_all(settings: &Settings, numberings: &[Numbering]) -> Result<Vec<WorkerLocks>, StartError> {
+    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError);
+    numberings.iter().map(lock).collect()
 }
 
 fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Shard> {

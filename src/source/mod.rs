@@ -3,7 +3,7 @@
 //! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed; a claim moves it
 //! on with a compare-and-swap, so that no position is ever claimed twice. A claim lies in the [`Window`] that the ID clock
 //! and the ceiling allow at that moment. Requests that want more than the window holds wait in the source's
-//! [line](line), in order.
+//! [line](mod@line), in order.
 //!
 //! For uniqueness relaxed atomics would do: each claim is one read-modify-write of one atomic, and those are totally ordered.
 //! A claim is a release, so that who finds the cursor ahead of his clock also sees by which reading it got there. What a
@@ -11,116 +11,24 @@
 
 pub mod line;
 
+mod rules;
+mod window;
+
+pub use rules::{OnStepBack, Rules, SequenceStart};
+pub use window::{Bound, Window};
+
 use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
 use crate::ceiling::Grant;
 use crate::clock::{self, Now, Ride};
-use crate::layout::{Numbering, Position, Tick, UnixMicros};
+use crate::layout::{Numbering, Position, UnixMicros};
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use line::{Line, Passage};
 
 /// The cursor of a sealed source: above every position, so that each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
-
-/// Shards read the clock at their own moments. A reading older than another shard's by less than this is taken as if it
-/// were as new; half of it is the most by which that can raise the ride.
-const READING_SKEW: Duration = Duration::from_millis(1);
-
-/// What the ID clock does when the wall clock falls behind IDs already handed out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnStepBack {
-    /// Goes on at half speed until the wall clock has caught up.
-    #[default]
-    Ride,
-    /// Stands still, and requests are refused until then, as Twitter's does.
-    Wait,
-}
-
-impl OnStepBack {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OnStepBack::Ride => "ride",
-            OnStepBack::Wait => "wait",
-        }
-    }
-}
-
-/// Where in a new tick the sequence starts after the source was idle.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SequenceStart {
-    /// At a random index low in the tick, so that `id mod n` is uniform at low load.
-    #[default]
-    Spread,
-    /// At 0, as Twitter's does.
-    Zero,
-}
-
-impl SequenceStart {
-    /// Its name in configurations.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SequenceStart::Spread => "spread",
-            SequenceStart::Zero => "zero",
-        }
-    }
-}
-
-/// How a source follows the clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// How far the cursor may lag behind the ID clock: the reserve from which bursts are answered at once.
-    pub burst_window: Duration,
-    /// How far the ID clock may run ahead of the wall clock.
-    pub max_ahead: Duration,
-    /// What happens when the wall clock falls behind.
-    pub on_step_back: OnStepBack,
-    /// Where sequences start after idling.
-    pub sequence_start: SequenceStart,
-}
-
-/// Why a window's edge is where it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bound {
-    /// The ID clock: more comes with the next tick.
-    Clock,
-    /// The ceiling: more comes when it is raised.
-    Ceiling,
-    /// The wall clock is too far behind; it takes this long until IDs can be had again.
-    Standing(Duration),
-    /// The layout's life is over.
-    Ended,
-    /// The source was sealed.
-    Sealed,
-}
-
-/// What can be claimed at one moment: positions in [floor, edge).
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// No position below it is claimed any more: its tick is older than the burst window.
-    pub floor: Position,
-    /// The first position that is not to be had yet.
-    pub edge: Position,
-    /// What holds the edge.
-    pub bound: Bound,
-    /// The ID clock at that moment.
-    pub id_time: UnixMicros,
-    now: Now,
-}
-
-impl Window {
-    /// The moment for which this window holds.
-    pub fn now(&self) -> Now {
-        self.now
-    }
-
-    /// Whether nothing may be handed out at this moment, not even what was claimed ahead.
-    pub fn is_shut(&self) -> bool {
-        self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)
-    }
-}
 
 /// Positions claimed together: `count` of them from `from` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,121 +127,6 @@ impl Source {
     pub fn seal(&self) -> Option<Position> {
         let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
         (cursor != SEALED).then_some(Position(cursor))
-    }
-
-    /// The ID clock: never below the tick of the last position claimed.
-    pub fn id_time(&self, now: Now) -> UnixMicros {
-        let by_clock = clock::id_time(now, &self.ride, self.rules.max_ahead);
-        let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
-        by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
-    }
-
-    /// What can be claimed now.
-    #[inline]
-    pub fn window(&self, now: Now) -> Window {
-        if now.jumped {
-            return Window {
-                floor: Position(0),
-                edge: Position(0),
-                bound: Bound::Ceiling,
-                id_time: now.wall,
-                now,
-            };
-        }
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-        let by_clock = self.edge_at(id_time);
-        if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
-            return self.window_behind(now);
-        }
-        self.note_reading(now);
-        self.window_at(now, id_time, by_clock)
-    }
-
-    /// Remembers the newest reading by which positions may have been claimed. Written once a millisecond at most, so that
-    /// shards do not contend for it.
-    #[inline]
-    fn note_reading(&self, now: Now) {
-        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
-        if now.boot.0.saturating_sub(newest_boot_us) >= clock::micros(READING_SKEW) {
-            self.newest_boot_us.fetch_max(now.boot.0, Ordering::Relaxed);
-        }
-    }
-
-    /// The end of the ID clock's tick.
-    #[inline]
-    fn edge_at(&self, id_time: UnixMicros) -> Position {
-        self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
-    }
-
-    #[inline]
-    fn window_at(&self, now: Now, id_time: UnixMicros, by_clock: Position) -> Window {
-        let oldest = UnixMicros(id_time.0.saturating_sub(clock::micros(self.rules.burst_window)));
-        let floor = self.numbering.first_of(self.numbering.tick_at(oldest));
-        let ceiling = self.grant.ceiling();
-        let bound = if ceiling < by_clock {
-            Bound::Ceiling
-        } else if by_clock == self.numbering.end() {
-            Bound::Ended
-        } else {
-            Bound::Clock
-        };
-        Window { floor, edge: by_clock.min(ceiling), bound, id_time, now }
-    }
-
-    /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
-    /// back.
-    #[cold]
-    fn window_behind(&self, now: Now) -> Window {
-        let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
-        // Acquire: sees the reading by which the cursor got where it is.
-        let cursor = Position(self.cursor.load(Ordering::Acquire));
-        if cursor.0 == SEALED {
-            return nothing(Bound::Sealed);
-        }
-        let nothing_left = || {
-            let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-            let window = self.window_at(now, id_time, self.edge_at(id_time));
-            Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
-        };
-        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
-            // Not the clock is behind, but the thread that read it. Its next reading tells.
-            return nothing_left();
-        }
-        let highest_used =
-            self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
-        let max_ahead = match self.rules.on_step_back {
-            OnStepBack::Ride => {
-                self.ride.raise_to(highest_used, now.boot);
-                self.rules.max_ahead
-            }
-            OnStepBack::Wait => Duration::ZERO,
-        };
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-        if id_time >= highest_used {
-            self.note_reading(now);
-            return self.window_at(now, id_time, self.edge_at(id_time));
-        }
-        match clock::until(now, &self.ride, max_ahead, highest_used) {
-            ready_in if ready_in < READING_SKEW => nothing_left(),
-            ready_in => nothing(Bound::Standing(ready_in)),
-        }
-    }
-
-    /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
-    fn edge_after(&self, now: Now, wait: Duration) -> Position {
-        self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
-    }
-
-    /// How long until the ID clock enters the tick after the window's.
-    pub fn next_tick_in(&self, window: &Window) -> Duration {
-        match window.bound {
-            Bound::Standing(ready_in) => ready_in,
-            _ => {
-                let next = Tick(self.numbering.tick_at(window.id_time).0.saturating_add(1));
-                let start = self.numbering.start_of(next);
-                clock::until(window.now, &self.ride, self.rules.max_ahead, start)
-            }
-        }
     }
 
     /// Claims exactly `count` positions, at once or not at all. `None` too while others wait whom this one may not pass.

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::line::{Refusal, Signals, Ticket, Wish};
 use super::*;
 use crate::clock::BootMicros;
+use crate::layout::Tick;
 use crate::layout::{Layout, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;

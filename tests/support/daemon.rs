@@ -58,7 +58,7 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// `snowbank serve` without an option, but with a directory of its own for locks.
+    /// `snowbank serve` without an option, but with directories of its own for locks and state.
     pub(crate) fn bare() -> Setup {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
@@ -68,6 +68,7 @@ impl Setup {
             }
         }
         command.arg("serve").env("SNOWBANK_LOCK_DIR", directory.path().join("locks"));
+        command.env("SNOWBANK_STATE_DIR", directory.path().join("state"));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Setup { command, directory, listeners: 1 }
     }
@@ -266,6 +267,7 @@ impl Drop for Daemon {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        super::faketime::sweep(self.child.id());
         let said = self.stderr.whole();
         if thread::panicking() {
             eprintln!("the daemon said:\n{said}");

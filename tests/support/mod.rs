@@ -7,9 +7,13 @@
 #![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 
 pub(crate) mod daemon;
+pub(crate) mod failing_disk;
+pub(crate) mod faketime;
 pub(crate) mod ids;
+pub(crate) mod machine;
 pub(crate) mod reply;
 pub(crate) mod wire;
+pub(crate) mod witness;
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -19,6 +19,8 @@ pub(crate) const BAD_COUNT: u16 = 3;
 pub(crate) const UNKNOWN_SOURCE: u16 = 4;
 pub(crate) const UNAUTHORIZED: u16 = 5;
 pub(crate) const EXHAUSTED: u16 = 6;
+pub(crate) const CLOCK_BEHIND: u16 = 7;
+pub(crate) const NO_CEILING: u16 = 8;
 pub(crate) const SHUTTING_DOWN: u16 = 9;
 pub(crate) const TOO_BUSY: u16 = 10;
 

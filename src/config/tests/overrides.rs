@@ -28,7 +28,8 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!(settings.sources[0].layout, Layout::resolve("discord").unwrap());
         assert_eq!(settings.sources[0].worker_ids.to_string(), "1-2");
         assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
-        assert_eq!((settings.state_dir.unwrap(), settings.lock_dir), ("c".into(), "d".into()));
+        assert_eq!(settings.state_dir, StateDirChoice::At("c".into()));
+        assert_eq!(settings.lock_dir, Path::new("d"));
         assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS")));
     }
     assert!(load(None, &overrides, CORES, NOW).is_ok());

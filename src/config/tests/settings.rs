@@ -49,7 +49,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             horizon: seconds(3),
             first_start_guard: None,
         }],
-        state_dir: None,
+        state_dir: StateDirChoice::Default,
         lock_dir: "/run/lock/snowbank".into(),
         token_file: None,
         unix_mode: 0o660,
@@ -159,7 +159,7 @@ fn every_setting_reaches_its_field() {
             horizon: seconds(30),
             first_start_guard: Some(seconds(1)),
         }],
-        state_dir: Some("/etc/state".into()),
+        state_dir: StateDirChoice::At("/etc/state".into()),
         lock_dir: "/locks".into(),
         token_file: Some("/run/tokens".into()),
         unix_mode: 0o600,
@@ -246,7 +246,6 @@ fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
             "listens on 10.0.0.1:7660; 4 shards, order relaxed, no token asked for",
             "source 0 \"default\": time:41,sequence:3d;tick=1ms;epoch=-378691200000; worker 0, 1,000,000 IDs/s until \
              2027-09-07",
-            "no state_dir: nothing is kept over a restart",
         ]
     );
     assert_eq!(

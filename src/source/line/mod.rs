@@ -7,11 +7,13 @@
 //!
 //! Small requests pass the large ones, so that one connection that streams at the ceiling leaves single IDs on others
 //! within a tick or two. Two measures keep that from breaking a promise already given:
-//! - large requests leave the last [`PASSING_SHARE`] of a tick for small ones until the next tick (nothing is lost: the
+//! - large requests leave a sixteenth of a tick for small ones until the next tick (nothing is lost: the
 //!   cursor may lag by the burst window);
 //! - each large request knows its slack, the positions by which it could finish later and still be in time. Small ones
 //!   pass while the least slack of all large ones is not used up, and line up with them otherwise. A request admitted
-//!   behind others counts on [`RESERVED_SHARE`] less than the whole rate, so that there is slack.
+//!   behind others counts on a little less than the whole rate, so that there is slack.
+
+mod admission;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,8 +27,6 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 
 /// One part in so many of a tick is kept for requests of at most that size, at least one ID.
 const PASSING_SHARE: u64 = 16;
-/// One part in so many of the rate is not promised to requests that are admitted behind others.
-const RESERVED_SHARE: u64 = 64;
 
 /// How late a tick's wake-up may come: timers have a grain of 1 ms, and then the thread has to get the processor. A tick's
 /// IDs can be claimed until the burst window after its end.
@@ -58,6 +58,8 @@ pub enum Refusal {
     ClockBehind(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
+    /// Another process may have the worker IDs: nothing is handed out any more.
+    Lost,
     /// The layout's life is over.
     Ended,
     /// The source was sealed: the daemon stops.
@@ -121,14 +123,6 @@ pub(super) enum Passage {
     Counted,
     /// It has to line up.
     Closed,
-}
-
-/// What a request is admitted for.
-struct Promise {
-    /// The positions that it will have by its deadline.
-    count: u64,
-    /// By how many positions it could finish later and still be in time.
-    slack: u64,
 }
 
 /// The waiting requests of one source.
@@ -233,84 +227,6 @@ impl Line {
 }
 
 impl Source {
-    /// Lets a request wait for its positions. The caller advances the line at once: what waits for others only may have
-    /// its turn already.
-    ///
-    /// # Errors
-    /// The refusal, at once, if the positions cannot be had by the deadline after what was admitted before.
-    pub fn admit(&self, window: &Window, wish: Wish) -> Result<Ticket, Refusal> {
-        match window.bound {
-            Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
-            Bound::Sealed => return Err(Refusal::Sealed),
-            Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
-            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
-        }
-        let mut queue = self.line.lock();
-        let small =
-            wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
-        let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
-        let before_ids = before.load(Ordering::Relaxed);
-        // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
-        self.line.count(wish.count, small);
-        let promise = match self.promise(window, &wish, before_ids) {
-            Ok(promise) => promise,
-            Err(refusal) => {
-                self.line.uncount(wish.count, small);
-                return Err(refusal);
-            }
-        };
-        self.line.uncount(wish.count - promise.count, small);
-        let ticket = Ticket(queue.next_ticket);
-        queue.next_ticket += 1;
-        let entry = Entry {
-            ticket,
-            wish: Wish { count: promise.count, ..wish },
-            spans: Vec::new(),
-            generation: self.grant.generation(),
-            passing_limit: self.line.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
-        };
-        if small {
-            queue.small.push_back(entry);
-        } else {
-            self.line.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
-            queue.large.push_back(entry);
-        }
-        Ok(ticket)
-    }
-
-    /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
-    /// what there will be of it.
-    fn promise(&self, window: &Window, wish: &Wish, before: u64) -> Result<Promise, Refusal> {
-        let at_hand = self.edge_at(window.id_time).0;
-        let wait = wish.due.since(window.now.boot);
-        let to_come =
-            self.edge_after(window.now, wait).0.saturating_sub(at_hand) / self.line.ticks_per_promise;
-        let edge = at_hand.saturating_add(to_come);
-        let reserved = if before == 0 { 0 } else { to_come / RESERVED_SHARE };
-        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
-        let turn = cursor.saturating_add(before);
-        let finish = turn.saturating_add(wish.count);
-        if finish.saturating_add(reserved) <= edge {
-            return Ok(Promise { count: wish.count, slack: edge - finish });
-        }
-        if wish.partial && turn < edge {
-            // One ID is all that it was promised: the rest may go to those that pass.
-            return Ok(Promise { count: wish.count.min(edge - turn), slack: edge - turn - 1 });
-        }
-        if wish.count > edge.saturating_sub(window.floor.0) {
-            return Err(Refusal::Exhausted(None));
-        }
-        let short = finish.saturating_add(reserved) - edge;
-        let ticks = short.saturating_mul(self.line.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
-        Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
-    }
-
-    /// How long the next `ticks` ticks last: twice as long while the ID clock rides.
-    fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
-        let riding = if window.id_time > window.now.wall { 2 } else { 1 };
-        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(riding)).unwrap_or(u32::MAX))
-    }
-
     /// Claims what there is for those that wait, in their order, ends waits that are over, and says after how long it
     /// wants to be called again; `None` if nobody waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
@@ -412,6 +328,7 @@ impl Source {
     fn refusal_at_deadline(&self, window: &Window) -> Refusal {
         match window.bound {
             Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
+            Bound::Ceiling if self.grant.is_lost() => Refusal::Lost,
             Bound::Ceiling => Refusal::NoCeiling,
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::Ended => Refusal::Ended,

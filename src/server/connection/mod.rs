@@ -6,23 +6,22 @@
 //!
 //! Requests of one connection are served strictly in its order: while one waits for IDs, nothing after it is looked at.
 
+mod wait;
+
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::ReadBuf;
-use tokio::sync::oneshot;
-use tokio::time::Instant;
 
+use self::wait::Waiting;
 use super::backlog::Backlog;
 use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Front, Granted, Step};
-use crate::layout::Run;
 use crate::protocol::MAX_REPLY_SIZE;
-use crate::source::line::{Finished, Refusal, Ticket, Wish};
 
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
 /// bytes would cause.
@@ -72,15 +71,6 @@ enum Turn {
     Close,
     /// The peer has sent its last byte.
     End,
-}
-
-/// A request that waits in its source's line.
-struct Waiting {
-    ask: Ask,
-    ticket: Ticket,
-    finished: oneshot::Receiver<Finished>,
-    /// IDs that it has already.
-    runs: Vec<Run>,
 }
 
 impl<F: Front> Connection<F> {
@@ -268,43 +258,6 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    #[cold]
-    fn line_up(
-        &mut self,
-        worker: &Worker,
-        state: &mut State,
-        ask: Ask,
-        missing: u64,
-    ) -> Option<Box<Waiting>> {
-        let (lane, _) = state.shard.lane(ask.source);
-        let limits = &worker.common.limits;
-        let window = lane.window();
-        let source = lane.source();
-        let wait =
-            ask.wait.map_or_else(|| limits.default_wait_for(source.tick()), |wait| wait.min(limits.max_wait));
-        let due = self.read_at.after(wait);
-        let wish = Wish { count: missing, due, partial: ask.partial, shard: worker.index };
-        match source.admit(&window, wish) {
-            Ok(ticket) => {
-                let (sender, finished) = oneshot::channel();
-                state.waiters.insert((ask.source, ticket), sender);
-                let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
-                if state.ticker_wakes_at.is_none_or(|at| event < at) {
-                    worker.common.bells.shards[worker.index].notify_one();
-                }
-                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
-            }
-            Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(worker, state, ask);
-                None
-            }
-            Err(refusal) => {
-                self.front.refuse(&mut state.output, ask.form, refusal, source.name());
-                None
-            }
-        }
-    }
-
     /// Encodes the IDs in `state.runs`, or makes them the backlog if they are more than a frame.
     #[inline]
     fn grant(&mut self, worker: &Worker, state: &mut State, ask: Ask) {
@@ -338,35 +291,6 @@ impl<F: Front> Connection<F> {
         }
         self.backlog = Some(backlog);
         false
-    }
-
-    /// Waits until a request's wait is over, and encodes its reply.
-    async fn wait(&mut self, waiting: Box<Waiting>) {
-        let Waiting { ask, ticket, finished, runs } = *waiting;
-        let worker = std::rc::Rc::clone(&self.member.worker);
-        let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
-        let finished = finished.await;
-        cancel.armed = false;
-        drop(cancel);
-        let state = &mut *worker.state.borrow_mut();
-        state.runs = runs;
-        let refusal = match finished {
-            Ok(Finished { spans, refusal, .. }) => {
-                state.shard.lane(ask.source).0.hand_out_waited(&spans, &mut state.runs);
-                refusal
-            }
-            // The ticker is gone, and with it the shard.
-            Err(_) => Some(Refusal::Sealed),
-        };
-        match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, state, ask),
-            None => self.grant(&worker, state, ask),
-            Some(refusal) => {
-                let name = worker.common.sources[ask.source].name();
-                self.front.refuse(&mut state.output, ask.form, refusal, name);
-            }
-        }
-        self.unwritten.append(&mut state.output);
     }
 
     /// Writes all that is queued. The client has to take some of it within each `write_timeout`.
@@ -414,22 +338,5 @@ fn keep(unread: &mut Vec<u8>, rest: &[u8]) {
     } else {
         unread.clear();
         unread.extend_from_slice(rest);
-    }
-}
-
-/// Ends a wait whose connection is dropped.
-struct CancelOnDrop<'a> {
-    worker: &'a Worker,
-    source: usize,
-    ticket: Ticket,
-    armed: bool,
-}
-
-impl Drop for CancelOnDrop<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.worker.common.sources[self.source].cancel(self.ticket);
-            self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
-        }
     }
 }

@@ -1,0 +1,88 @@
+//! Single IDs while the disk is slow: a raise of a ceiling must not delay a request.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+
+use crate::Effort;
+use crate::client::Client;
+use crate::process::Process;
+
+/// 10,000 requests a second.
+const EVERY: Duration = Duration::from_micros(100);
+
+/// Latency of single IDs at 10,000/s, from the moment that each was due, with a disk as it is and one that takes 500 ms
+/// for each sync.
+pub(crate) fn run(effort: Effort) -> io::Result<()> {
+    let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
+    println!("\n## Single IDs while the disk is slow\n");
+    println!(
+        "10,000 requests of one ID a second for {} s, from the moment that each was due.\n",
+        stretch.as_secs()
+    );
+    println!("| a sync takes | p50 µs | p99 µs | p99.9 µs | longest µs |");
+    println!("|---|---:|---:|---:|---:|");
+    let directory = tempfile::tempdir()?;
+    let library = compile(directory.path())?;
+    for (name, orders) in [("what it takes", ""), ("500 ms", "sync stall 500")] {
+        let control = directory.path().join("control");
+        // The start's syncs are not what is measured.
+        std::fs::write(&control, "")?;
+        let state = directory.path().join(format!("state-{}", orders.len()));
+        std::fs::create_dir_all(&state)?;
+        let environment = [
+            ("LD_PRELOAD", library.as_path()),
+            ("FAILING_DISK_DIR", state.as_path()),
+            ("FAILING_DISK_CONTROL", control.as_path()),
+        ];
+        let daemon = Process::daemon_with_state(&["--worker-id", "0"], &state, &environment)?;
+        std::fs::write(&control, orders)?;
+        let times = measure(&daemon, stretch)?;
+        let at = |quantile| times.value_at_quantile(quantile) as f64 / 1e3;
+        println!(
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} |",
+            at(0.5),
+            at(0.99),
+            at(0.999),
+            times.max() as f64 / 1e3
+        );
+    }
+    Ok(())
+}
+
+fn measure(daemon: &Process, stretch: Duration) -> io::Result<Histogram<u64>> {
+    let mut client = Client::connect(daemon.address())?;
+    let mut times = Histogram::new(3).map_err(io::Error::other)?;
+    let begin = Instant::now();
+    let mut due = begin;
+    while due < begin + stretch {
+        if let Some(early) = due.checked_duration_since(Instant::now()) {
+            thread::sleep(early);
+        }
+        client.take(1)?;
+        times.record(due.elapsed().as_nanos() as u64).map_err(io::Error::other)?;
+        due += EVERY;
+    }
+    Ok(times)
+}
+
+/// The library of the tests that makes a disk fail or stall at will.
+fn compile(directory: &Path) -> io::Result<PathBuf> {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/failing_disk/failing_disk.c");
+    let library = directory.join("failing_disk.so");
+    let status = Command::new("cc")
+        .args(["-shared", "-fPIC", "-O1", "-o"])
+        .arg(&library)
+        .arg(source)
+        .arg("-ldl")
+        .status()?;
+    if status.success() {
+        Ok(library)
+    } else {
+        Err(io::Error::other("cc could not compile the failing disk"))
+    }
+}

@@ -1,0 +1,96 @@
+//! Who keeps ceilings: the machine, its boot, and this process. Compared when a state file is read.
+
+use std::fmt;
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// What the machine's identity is hashed with, as machine-id(5) asks, so that the file does not give the identity away.
+/// `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints what a state file holds.
+const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
+
+/// A process that kept ceilings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// Drawn anew by each process, 128 bits in hexadecimal: process IDs come again.
+    pub instance: String,
+    /// Its process ID, for people.
+    pub pid: u32,
+}
+
+impl Owner {
+    /// This process, with a number that no other has.
+    pub fn new() -> Self {
+        Owner { instance: format!("{:032x}", fastrand::u128(..)), pid: std::process::id() }
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "process {} ({})", self.pid, self.instance)
+    }
+}
+
+/// The place where a process runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` where there is none.
+    pub machine: Option<String>,
+    /// The boot of that machine, from the kernel. `None` where the kernel does not say.
+    pub boot: Option<String>,
+}
+
+impl Place {
+    /// Where this process runs.
+    pub fn here() -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
+        let machine = fs::read_to_string("/etc/machine-id").ok();
+        Place {
+            machine: machine.and_then(|id| machine_of(&id)),
+            boot: boot.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
+        }
+    }
+}
+
+/// The machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for what is
+/// no machine ID: an image that was not booted says `uninitialized`, or nothing.
+fn machine_of(machine_id: &str) -> Option<String> {
+    let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
+    let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&mac[..16]);
+    // The bits that make it a UUID of version 4.
+    bytes[6] = bytes[6] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    Some(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_named_as_systemd_names_it() {
+        // systemd-id128 machine-id --app-specific=… on a machine with this machine-id.
+        let named = machine_of("0123456789abcdef0123456789abcdef\n");
+        assert_eq!(named.as_deref(), Some("204a2e2c836d41898fdf7c85b1f67197"));
+    }
+
+    #[test]
+    fn what_is_no_machine_id_is_no_machine() {
+        for none in ["", "\n", "uninitialized\n", "00000000000000000000000000000000"] {
+            assert_eq!(machine_of(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn no_two_owners_are_the_same() {
+        assert_ne!(Owner::new().instance, Owner::new().instance);
+    }
+}

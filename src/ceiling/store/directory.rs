@@ -1,0 +1,131 @@
+//! The state directory: made private, and locked by one process.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::file::{self, FILE_NAME};
+use super::image::{self, ImageError};
+use super::record::Record;
+use crate::ceiling::TakenOver;
+use crate::ceiling::lock::{LockError, LockedFile};
+
+const DIRECTORY_MODE: u32 = 0o700;
+/// The file whose lock is the directory's. The state file itself cannot be: it is replaced.
+const LOCK_NAME: &str = "lock";
+const LOCK_MODE: u32 = 0o600;
+
+/// A state directory that this process alone uses until this is dropped.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    lock: LockedFile,
+}
+
+impl StateDir {
+    /// Makes the directory if it is missing, and locks it.
+    ///
+    /// # Errors
+    /// In one line: another process has it, or the system does not let this one.
+    pub fn lock(path: &Path) -> Result<StateDir, String> {
+        let shown = path.display();
+        make(path).map_err(|error| {
+            format!(
+                "cannot create the state directory {shown}: {error}; make it writable, choose another (--state-dir DIR), \
+                 or do without (--state-dir none)"
+            )
+        })?;
+        let lock = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory").map_err(|error| match error {
+            LockError::Held { holder } => format!(
+                "the state directory {shown} is in use{holder}; give this daemon another (--state-dir DIR), or stop \
+                 that one"
+            ),
+            LockError::Unusable(error) => format!(
+                "cannot lock the state directory {shown}: {error}; make it writable, choose another (--state-dir DIR), \
+                 or do without (--state-dir none)"
+            ),
+        })?;
+        Ok(StateDir { path: path.to_owned(), lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is stored here; empty if nothing is yet.
+    ///
+    /// # Errors
+    /// In one line: the file cannot be read or trusted, and what to do.
+    pub fn read(&self) -> Result<Vec<Record>, String> {
+        read(&self.path)
+    }
+
+    /// Whether the lock is still this process's.
+    ///
+    /// # Errors
+    /// When another could have it.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.lock.still_ours()
+    }
+}
+
+/// What is stored in a directory, locked or not; empty if there is no state file.
+///
+/// A file that its daemon raises this very moment is read again until two readings are the same: then neither is half of
+/// one commit and half of the next.
+///
+/// # Errors
+/// In one line: the file cannot be read or trusted, and what to do.
+pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
+    /// A daemon raises about once a second, in milliseconds, so two readings in a row are all but certainly the same.
+    const ATTEMPTS: usize = 10;
+
+    let shown = directory.join(FILE_NAME);
+    let shown = shown.display();
+    let read = || {
+        file::read(directory)
+            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))
+    };
+    let mut bytes = read()?;
+    for attempt in 0.. {
+        let again = read()?;
+        if again == bytes {
+            break;
+        }
+        if attempt == ATTEMPTS {
+            return Err(format!("the state file {shown} never holds still; something keeps writing it"));
+        }
+        bytes = again;
+    }
+    let Some(bytes) = bytes else { return Ok(Vec::new()) };
+    image::records(bytes).map_err(|error| match error {
+        ImageError::Corrupt(reason) => format!(
+            "the state file {shown} is corrupt: {reason}; restore it, or, once the clock is right and \
+             every ID handed out lies in the past, move it away: a start without it begins above now by \
+             first_start_guard"
+        ),
+        ImageError::Newer { .. } => format!("the state file {shown} cannot be used: {error}"),
+    })
+}
+
+/// Makes the directory and those above it that are missing, and makes their names durable.
+fn make(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    make(parent)?;
+    match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
+        Ok(()) => file::sync_directory(parent),
+        // Another daemon that starts was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which process has the directory, as far as it says; `None` if none has.
+pub fn holder(directory: &Path) -> Option<String> {
+    LockedFile::holder_of(&File::open(directory.join(LOCK_NAME)).ok()?)
+}

@@ -1,0 +1,163 @@
+//! Where sources start over what is stored: never below what was ever granted.
+
+use std::time::Duration;
+
+use super::record::{Record, id_bound, position_from};
+use crate::clock;
+use crate::layout::{Layout, Numbering, Position, UnixMicros, WorkerSet};
+
+/// A configured source that wants to start.
+#[derive(Clone, Copy, Debug)]
+pub struct Claimant<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its layout and worker IDs.
+    pub numbering: &'a Numbering,
+    /// How far ahead of the wall clock its ID clock may run.
+    pub max_ahead: Duration,
+}
+
+/// Where to start, and what to keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// By claimant, the first position that it may use; `None`: nothing stored says anything of it.
+    pub starts: Vec<Option<Position>>,
+    /// The records that stay as they are beside those of the claimants.
+    pub retired: Vec<Record>,
+}
+
+/// Why stored ceilings keep a source from starting. Each is one line: what was found, what to do.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A worker ID was moved away.
+    #[error(
+        "source {name:?}: worker IDs {worker_ids} of layout {layout} were moved away by `snowbank state export`; give \
+         this source others, or bring these back with `snowbank state import`"
+    )]
+    Released {
+        /// The source.
+        name: String,
+        /// The layout of the record.
+        layout: Box<Layout>,
+        /// The worker IDs of the record.
+        worker_ids: WorkerSet,
+    },
+    /// The layout was changed, and the new one's IDs of today lie below the old one's.
+    #[error(
+        "source {name:?}: its IDs must go on above those of layout {stored}, granted up to {stored_bound}, and layout \
+         {configured} is at {configured_bound} now; {when}; until then keep the old layout, or give other IDs that need \
+         not sort above those a --state-dir of their own"
+    )]
+    TooFarAhead {
+        /// The source.
+        name: String,
+        /// The layout of the record.
+        stored: Box<Layout>,
+        /// The lowest ID of it that was not granted.
+        stored_bound: u64,
+        /// The source's layout.
+        configured: Box<Layout>,
+        /// The lowest ID that it has from now on.
+        configured_bound: u64,
+        /// From when the source could start.
+        when: When,
+    },
+}
+
+/// From when a source could start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// At this instant.
+    From(UnixMicros),
+    /// Its layout ends below the bound.
+    Never,
+}
+
+impl std::fmt::Display for When {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            When::From(instant) => write!(f, "it can start from {} on", instant.rfc3339(3)),
+            When::Never => f.write_str("its IDs end below that, so it can never start"),
+        }
+    }
+}
+
+/// Decides where every claimant starts.
+///
+/// A record binds a claimant of its name, and one that would hand out the same IDs (the same ID space, and a worker ID
+/// in common). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
+/// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
+/// is at or above all bounds.
+///
+/// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
+/// the clock has caught up. It is one where the space was changed, because that is not what waiting is for.
+///
+/// # Errors
+/// The first reason why a claimant cannot start.
+pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) -> Result<Plan, PlanError> {
+    let mut starts = Vec::with_capacity(claimants.len());
+    for claimant in claimants {
+        if let Some(record) = records.iter().find(|record| record.released && shares_ids(record, claimant)) {
+            let (name, layout) = (claimant.name.to_owned(), Box::new(record.layout.clone()));
+            return Err(PlanError::Released { name, layout, worker_ids: record.worker_ids.clone() });
+        }
+        starts.push(start(records, claimants, claimant, wall)?);
+    }
+    let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
+    let retired = records.iter().filter(stays).cloned().collect();
+    Ok(Plan { starts, retired })
+}
+
+fn start(
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    claimant: &Claimant<'_>,
+    wall: UnixMicros,
+) -> Result<Option<Position>, PlanError> {
+    let bound_by = |record: &&Record| binds(record, claimant);
+    let is_orphan =
+        |record: &&Record| !record.released && !claimants.iter().any(|claimant| binds(record, claimant));
+    let highest =
+        |records: &mut dyn Iterator<Item = &Record>| records.max_by_key(|record| record.id_bound).cloned();
+    let binding = highest(&mut records.iter().filter(bound_by))
+        .or_else(|| highest(&mut records.iter().filter(is_orphan)));
+    let Some(record) = binding else {
+        return Ok(None);
+    };
+    let numbering = claimant.numbering;
+    let start = position_from(numbering, record.id_bound);
+    let works_from =
+        numbering.start_of(numbering.tick_of(start)).0.saturating_sub(clock::micros(claimant.max_ahead));
+    let is_changed = record.layout.space() != numbering.layout().space();
+    if is_changed && (start >= numbering.end() || works_from > wall.0) {
+        return Err(PlanError::TooFarAhead {
+            name: claimant.name.to_owned(),
+            stored: Box::new(record.layout),
+            stored_bound: record.id_bound,
+            configured: Box::new(numbering.layout().clone()),
+            configured_bound: id_bound(numbering, numbering.first_of(numbering.tick_at(wall))),
+            when: match start < numbering.end() {
+                true => When::From(UnixMicros(works_from)),
+                false => When::Never,
+            },
+        });
+    }
+    Ok(Some(start))
+}
+
+fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.shares_ids_with(claimant.numbering.layout(), claimant.numbering.workers())
+}
+
+fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
+    record.name == claimant.name || shares_ids(record, claimant)
+}
+
+/// Whether the claimant's own record says all that this one does. Its ceiling is not below this one's, because a record of
+/// the same IDs binds the claimant.
+fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
+    let numbering = claimant.numbering;
+    !record.released
+        && record.layout.space() == numbering.layout().space()
+        && record.worker_ids.iter().all(|id| numbering.workers().contains(id))
+}

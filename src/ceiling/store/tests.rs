@@ -1,0 +1,292 @@
+//! The store over real files, and the start rules over any history.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{Layout, Tick, UnixMicros};
+
+const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+
+fn numbering(layout: &str, workers: &str) -> Numbering {
+    Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
+}
+
+/// The first position of the tick this far from `WALL`.
+fn at(numbering: &Numbering, ms: i64) -> Position {
+    numbering.first_of(numbering.tick_at(UnixMicros(WALL.0 + ms * 1_000)))
+}
+
+fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> Record {
+    let numbering = numbering(layout, workers);
+    Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &Place::default())
+}
+
+fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
+    Claimant { name, numbering, max_ahead: Duration::from_secs(10) }
+}
+
+fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
+    let directory = StateDir::lock(path).unwrap();
+    let here = Place::here();
+    DiskStore::new(directory, [("orders", numbering, start)], Vec::new(), &Owner::new(), &here)
+}
+
+#[test]
+fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    assert_eq!(read(directory.path()), Ok(Vec::new()), "nothing is written before the first raise");
+    store.raise(&[(0, Position(500))], 7).unwrap();
+    let file = fs::metadata(file::path(directory.path())).unwrap();
+    store.raise(&[(0, Position(900))], 8).unwrap();
+    store.raise(&[(0, Position(600))], 9).unwrap();
+    assert_eq!(file_id(&file), file_id(&fs::metadata(file::path(directory.path())).unwrap()));
+    let stored = read(directory.path()).unwrap();
+    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(900), false), "a ceiling never sinks");
+    assert_eq!(stored[0].wall_minus_boot_us, 9);
+    assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
+    store.trim(&[(0, Position(123))]).unwrap();
+    let stored = read(directory.path()).unwrap();
+    assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
+}
+
+#[test]
+fn what_others_do_to_the_file_is_noticed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = file::path(directory.path());
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    assert_eq!(store.still_ours(), Ok(()));
+    store.raise(&[(0, Position(500))], 0).unwrap();
+    let before = fs::read(&path).unwrap();
+    store.raise(&[(0, Position(600))], 0).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    let after = fs::read(&path).unwrap();
+    fs::write(&path, &before).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("somebody else"));
+    fs::write(&path, &after).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    fs::rename(&path, directory.path().join("moved")).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("removed"));
+    fs::write(&path, &after).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("replaced"));
+    fs::rename(directory.path().join("moved"), &path).unwrap();
+    assert_eq!(store.still_ours(), Ok(()));
+
+    fs::remove_file(directory.path().join("lock")).unwrap();
+    assert!(store.still_ours().unwrap_err().to_string().contains("lock"));
+}
+
+#[test]
+fn after_a_failure_the_file_is_made_anew_and_nothing_sinks() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(100));
+    store.raise(&[(0, Position(500))], 0).unwrap();
+    let failed = fs::metadata(file::path(directory.path())).unwrap();
+    // As a raise leaves it whose sync failed after the data had reached the file.
+    let reached = store.kept[0].record.at(&numbering, Position(900));
+    store.file.as_ref().unwrap().replace(&[&reached]).unwrap();
+    store.file = None;
+    store.raise(&[(0, Position(700))], 0).unwrap();
+    assert_eq!(read(directory.path()).unwrap()[0].ceiling, Position(900), "what may be there stays");
+    assert_ne!(file_id(&failed), file_id(&fs::metadata(file::path(directory.path())).unwrap()));
+
+    // Taken over meanwhile: nothing is written over what another has there.
+    store.file = None;
+    let theirs = fs::read(file::path(directory.path())).unwrap();
+    fs::remove_file(file::path(directory.path())).unwrap();
+    fs::write(file::path(directory.path()), &theirs).unwrap();
+    assert!(store.raise(&[(0, Position(950))], 0).unwrap_err().to_string().contains("replaced"));
+    assert_eq!(fs::read(file::path(directory.path())).unwrap(), theirs);
+}
+
+#[test]
+fn a_file_is_read_whole_while_it_is_raised() {
+    let directory = tempfile::tempdir().unwrap();
+    let numbering = numbering("twitter", "1");
+    let mut store = open(directory.path(), &numbering, Position(1));
+    store.raise(&[(0, Position(2))], 0).unwrap();
+    thread::scope(|scope| {
+        let raising = scope.spawn(|| {
+            for ceiling in 3..400 {
+                store.raise(&[(0, Position(ceiling))], 0).unwrap();
+                // About the pace of a daemon, next to that of a reader.
+                thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let (mut last, mut readings) = (Position(0), 0);
+        while !raising.is_finished() {
+            if let Ok(records) = read(directory.path()) {
+                assert!(records[0].ceiling >= last);
+                last = records[0].ceiling;
+                readings += 1;
+            }
+        }
+        assert!(readings > 10, "{readings} whole readings");
+    });
+}
+
+#[test]
+fn what_a_crash_left_unfinished_is_swept_away() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("ceilings.redb.new"), "half a file").unwrap();
+    let numbering = numbering("twitter", "1");
+    assert_eq!(read(directory.path()), Ok(Vec::new()));
+    open(directory.path(), &numbering, Position(1)).raise(&[(0, Position(5))], 0).unwrap();
+    assert!(!directory.path().join("ceilings.redb.new").exists());
+}
+
+#[test]
+fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
+    let wanted = numbering("twitter", "1,2");
+    let records = [
+        record("orders", "twitter", "7", 1_000),
+        record("other", "twitter", "2-4", 2_000),
+        record("unrelated", "twitter", "9", 9_000),
+    ];
+    let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
+    assert_eq!(plan.starts, [Some(position_from(&wanted, records[1].id_bound))]);
+    assert_eq!(plan.retired, records, "worker IDs that it does not have may come back");
+}
+
+#[test]
+fn a_renamed_source_takes_its_ceiling_with_it() {
+    let wanted = numbering("twitter", "1-3");
+    let records = [record("old", "twitter", "1,2", 1_000)];
+    let plan = plan(&records, &[claimant("new", &wanted)], WALL).unwrap();
+    assert_eq!(plan.starts, [Some(position_from(&wanted, records[0].id_bound))]);
+    assert_eq!(plan.retired, []);
+}
+
+#[test]
+fn what_nothing_matches_binds_whom_nothing_matches() {
+    let (known, fresh) = (numbering("twitter", "1"), numbering("twitter", "5"));
+    let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
+    let both = [claimant("known", &known), claimant("fresh", &fresh)];
+    let starts = plan(&records, &both, WALL).unwrap().starts;
+    assert_eq!(starts[0], Some(position_from(&known, records[0].id_bound)));
+    assert_eq!(starts[1], Some(position_from(&fresh, records[1].id_bound)));
+    assert_eq!(plan(&records[..1], &both, WALL).unwrap().starts[1], None, "new beside known ones");
+    let released = Record { released: true, ..records[1].clone() };
+    assert_eq!(plan(&[records[0].clone(), released], &both, WALL).unwrap().starts[1], None);
+}
+
+#[test]
+fn released_worker_ids_are_refused() {
+    let wanted = numbering("twitter", "1-3");
+    let records = [Record { released: true, ..record("orders", "twitter", "2", 0) }];
+    let refused = plan(&records, &[claimant("new", &wanted)], WALL).unwrap_err();
+    assert!(matches!(refused, PlanError::Released { .. }), "{refused}");
+    let others = numbering("twitter", "3");
+    assert!(plan(&records, &[claimant("orders", &others)], WALL).is_ok());
+}
+
+#[test]
+fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
+    let same = numbering("time:41,machine:10,sequence:12;epoch=1288834974657", "1");
+    let records = [record("orders", "twitter", "1", 3_600_000)];
+    let plan_of = |numbering: &Numbering| plan(&records, &[claimant("orders", numbering)], WALL);
+    assert_eq!(plan_of(&same).unwrap().starts, [Some(at(&same, 3_600_000))]);
+    // Ten seconds later in its count: reached ten seconds later.
+    for (epoch, expected) in
+        [(1288834974657_i64 + 10_000, Err(3_600_000)), (1288834974657 - 3_600_000, Ok(0))]
+    {
+        let other = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;epoch={epoch}"), "1");
+        match (plan_of(&other), expected) {
+            (Ok(plan), Ok(ms)) => assert_eq!(plan.starts, [Some(at(&other, ms))]),
+            (Err(PlanError::TooFarAhead { when: When::From(when), .. }), Err(ms)) => {
+                assert_eq!(when, UnixMicros(WALL.0 + ms * 1_000));
+            }
+            (found, expected) => panic!("{epoch}: {found:?}, expected {expected:?}"),
+        }
+    }
+    let small = numbering("js53", "1");
+    let refused = plan_of(&small).unwrap_err();
+    assert!(matches!(refused, PlanError::TooFarAhead { when: When::Never, .. }), "{refused}");
+}
+
+/// A configured source of a history: its name, its layout and its worker IDs.
+#[derive(Clone, Debug)]
+struct Configured(&'static str, &'static str, String);
+
+fn any_source() -> impl Strategy<Value = Configured> {
+    let names = prop::sample::select(vec!["a", "b", "c"]);
+    // Two spellings of one ID space, two that differ by a little, one of longer ticks, and one with the node below.
+    let layouts = prop::sample::select(vec![
+        "twitter",
+        "time:41,machine:10,sequence:12;epoch=1288834974657",
+        "time:41,datacenter:5,worker:5,sequence:12;epoch=1288834970000",
+        "time:40,node:10,sequence:12;tick=10ms;epoch=-9000000000000",
+        "time:41,sequence:12,node:10;epoch=1288834974657",
+    ]);
+    let workers = prop::collection::btree_set(0_u64..6, 1..4);
+    (names, layouts, workers).prop_map(|(name, layout, workers)| {
+        let workers: Vec<String> = workers.iter().map(u64::to_string).collect();
+        Configured(name, layout, workers.join(","))
+    })
+}
+
+/// One run of the daemon: what it is configured as, by how much the clock changed before it, and how far it gets.
+fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
+    (prop::collection::vec(any_source(), 1..4), -20_000_i64..20_000, 0_i64..5_000, any::<bool>())
+}
+
+proptest! {
+    /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
+    /// granted to one of its worker IDs in its ID space, or under its name just before.
+    #[test]
+    fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
+        let mut wall = WALL;
+        let mut stored: Vec<Record> = Vec::new();
+        let mut granted: HashMap<(String, u64), u64> = HashMap::new();
+        for (configured, step_ms, gets_ms, is_clean) in runs {
+            wall.0 += step_ms * 1_000;
+            let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
+            let spaces: Vec<String> = numberings.iter().map(|numbering| numbering.layout().space()).collect();
+            // As the settings demand: names and IDs are one source's.
+            let collides = |left: usize, right: usize| {
+                let shared = numberings[left].workers().iter().any(|id| numberings[right].workers().contains(id));
+                configured[left].0 == configured[right].0 || shared && spaces[left] == spaces[right]
+            };
+            if (0..configured.len()).any(|right| (0..right).any(|left| collides(left, right))) {
+                continue;
+            }
+            let claimants: Vec<Claimant<'_>> = configured.iter().zip(&numberings).map(|(source, numbering)| claimant(source.0, numbering)).collect();
+            let Ok(plan) = plan(&stored, &claimants, wall) else { continue };
+            let mut records = plan.retired;
+            for ((claimant, start), space) in claimants.iter().zip(&plan.starts).zip(&spaces) {
+                let numbering = claimant.numbering;
+                let first = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
+                let start = start.unwrap_or(first);
+                for worker in numbering.workers().iter() {
+                    if let Some(&bound) = granted.get(&(space.clone(), worker)) {
+                        prop_assert!(id_bound(numbering, start) >= bound, "worker {worker} of {space}");
+                    }
+                }
+                for record in stored.iter().filter(|record| record.name == claimant.name) {
+                    prop_assert!(id_bound(numbering, start) >= record.id_bound, "the name {}", claimant.name);
+                }
+                let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
+                let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
+                for worker in numbering.workers().iter() {
+                    let granted = granted.entry((space.clone(), worker)).or_default();
+                    *granted = (*granted).max(id_bound(numbering, ceiling));
+                }
+                let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &Place::default());
+                records.retain(|old| old.key() != record.key());
+                records.push(record);
+            }
+            stored = records;
+        }
+    }
+}

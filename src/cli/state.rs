@@ -1,0 +1,306 @@
+//! `snowbank state`: what is kept over restarts, shown and moved.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::layout::write_json;
+use super::{Failure, Outcome};
+use crate::ceiling::store::{self, Export, Record, StateDir};
+use crate::ceiling::{Owner, Place, lock_workers};
+use crate::clock;
+use crate::config::{StateDirChoice, StatePlace};
+use crate::layout::UnixMicros;
+
+/// The largest export that is read, in bytes: proof that the path does not name a disk.
+const EXPORT_BYTES_MAX: u64 = 64 << 20;
+
+/// Options of `snowbank state`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show each source's ceiling: below it IDs may have been handed out, from it on none was
+    #[command(after_help = SHOW_HELP)]
+    Show(ShowArguments),
+    /// Release all sources here, and write what another machine needs to go on with their worker IDs
+    #[command(after_help = EXPORT_HELP)]
+    Export(ExportArguments),
+    /// Take over the sources of an export; only upward, so that no ID comes twice
+    #[command(after_help = IMPORT_HELP)]
+    Import(ImportArguments),
+}
+
+const SHOW_HELP: &str = "\
+Works while a daemon runs, whose file it reads and never writes.
+Exit code 0: shown. 1: there is no state, or it cannot be read. 2: wrong use.";
+
+const EXPORT_HELP: &str = "\
+Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
+IDs is refused here from then on, until they are imported again. Exporting again writes the same. Import it on one machine
+alone; nothing can tell that it was imported on two.
+Exit code 0: exported. 1: there is nothing to export, it is in use, or it could not be written. 2: wrong use.";
+
+const IMPORT_HELP: &str = "\
+Stop the daemon that uses the state directory first.
+Exit code 0: imported. 1: refused: in use, not an export, or lower than what was granted here. 2: wrong use.";
+
+#[derive(Debug, clap::Args)]
+struct Directory {
+    /// The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]
+    #[arg(long, env = "SNOWBANK_STATE_DIR", value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShowArguments {
+    #[command(flatten)]
+    directory: Directory,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct ExportArguments {
+    #[command(flatten)]
+    directory: Directory,
+    /// Write to this new file instead of standard output
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ImportArguments {
+    #[command(flatten)]
+    directory: Directory,
+    /// The directory of the machine's locks of worker IDs
+    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
+    lock_dir: PathBuf,
+    /// What `snowbank state export` wrote; `-` for standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    match &arguments.command {
+        Command::Show(arguments) => show(arguments, out),
+        Command::Export(arguments) => export(arguments, out),
+        Command::Import(arguments) => import(arguments, out),
+    }
+}
+
+impl Directory {
+    fn path(&self) -> Result<PathBuf, Failure> {
+        let given = self.state_dir.clone().filter(|path| !path.as_os_str().is_empty());
+        let choice = StateDirChoice::from(given);
+        match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
+            StatePlace::Kept { path, .. } => Ok(path),
+            StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
+        }
+    }
+}
+
+fn no_state(path: &Path) -> Failure {
+    Failure::no(format_args!("no state in {}: no daemon has kept any there", path.display()))
+}
+
+fn show(arguments: &ShowArguments, out: &mut impl Write) -> Outcome {
+    let path = arguments.directory.path()?;
+    let records = store::read(&path).map_err(Failure::no)?;
+    if records.is_empty() {
+        return Err(no_state(&path));
+    }
+    let (now, here) = (clock::os::read().wall, Place::here());
+    let sources: Vec<Shown<'_>> = records.iter().map(|record| Shown::of(record, now, &here)).collect();
+    let holder = store::holder(&path);
+    let mut answer = Vec::new();
+    if arguments.json {
+        let state_dir = path.display().to_string();
+        write_json(&Shows { state_dir, in_use: holder.is_some(), sources }, &mut answer)?;
+    } else {
+        let use_of = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
+        writeln!(answer, "state in {}, {use_of}", path.display())?;
+        sources.iter().try_for_each(|source| source.write(&mut answer))?;
+    }
+    Ok(out.write_all(&answer)?)
+}
+
+/// What `show --json` prints.
+#[derive(Serialize)]
+struct Shows<'a> {
+    state_dir: String,
+    in_use: bool,
+    sources: Vec<Shown<'a>>,
+}
+
+/// One source of it. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    layout: String,
+    worker_ids: String,
+    ceiling_position: String,
+    ceiling_id: String,
+    ceiling_time: String,
+    /// Negative: behind the wall clock.
+    ahead_ms: i64,
+    owner: &'a Owner,
+    boot: Option<&'a str>,
+    this_boot: Option<bool>,
+    machine: Option<&'a str>,
+    this_machine: Option<bool>,
+    wall_minus_boot_us: i64,
+    clean: bool,
+    released: bool,
+}
+
+impl<'a> Shown<'a> {
+    fn of(record: &'a Record, now: UnixMicros, here: &Place) -> Self {
+        let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
+        let instant = record.instant();
+        Shown {
+            name: &record.name,
+            layout: record.layout.to_string(),
+            worker_ids: record.worker_ids.to_string(),
+            ceiling_position: record.ceiling.0.to_string(),
+            ceiling_id: record.id_bound.to_string(),
+            ceiling_time: record.layout.rfc3339(instant),
+            ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
+            owner: &record.owner,
+            boot: record.boot.as_deref(),
+            this_boot: same(&record.boot, &here.boot),
+            machine: record.machine.as_deref(),
+            this_machine: same(&record.machine, &here.machine),
+            wall_minus_boot_us: record.wall_minus_boot_us,
+            clean: record.clean,
+            released: record.released,
+        }
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let ahead = Duration::from_millis(self.ahead_ms.unsigned_abs());
+        let side = if self.ahead_ms < 0 { "behind" } else { "ahead of" };
+        let whose = |same: Option<bool>, what| match same {
+            Some(true) => format!("this {what}"),
+            Some(false) => format!("another {what}"),
+            None => String::from("not known"),
+        };
+        let end = match (self.released, self.clean) {
+            (true, _) => "released: its worker IDs were moved away, and are not used here",
+            (false, true) => "clean: the next start goes on where it ended",
+            (false, false) => "running, or it crashed: the next start goes on at the ceiling",
+        };
+        writeln!(out, "source {:?}", self.name)?;
+        writeln!(out, "  layout      {}", self.layout)?;
+        writeln!(out, "  worker IDs  {}", self.worker_ids)?;
+        writeln!(out, "  ceiling     {}, {ahead:?} {side} now", self.ceiling_time)?;
+        writeln!(
+            out,
+            "              position {}; every ID handed out is below {}",
+            self.ceiling_position, self.ceiling_id
+        )?;
+        writeln!(out, "  owner       {}", self.owner)?;
+        writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
+        writeln!(out, "  end         {end}")
+    }
+}
+
+fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
+    let path = arguments.directory.path()?;
+    let directory = lock_existing(&path)?;
+    let records = directory.read().map_err(Failure::no)?;
+    if records.is_empty() {
+        return Err(no_state(&path));
+    }
+    refuse_foreign(&records, &path)?;
+    // Opened before anything is released: a name that is taken is found out in time.
+    let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
+    let output = output.map_err(|(path, error): (&Path, io::Error)| {
+        Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
+    })?;
+    let again = records.iter().all(|record| record.released);
+    let export = store::export(&directory, records).map_err(Failure::no)?;
+    if again {
+        // Standard error may be closed; the help says the same.
+        let _ = writeln!(io::stderr(), "snowbank: exported before: import it on one machine alone");
+    }
+    match output {
+        None => write_json(&export, out)?,
+        Some((path, mut file)) => {
+            let mut text = Vec::new();
+            write_json(&export, &mut text)?;
+            let written = file.write_all(&text).and_then(|()| file.sync_all());
+            written.map_err(|error| {
+                Failure::no(format_args!("cannot write {}: {error}; export again", path.display()))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A new file that only its user can read: whoever has the export can go on with the worker IDs.
+fn create(path: &Path) -> Result<File, (&Path, io::Error)> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| (path, error))
+}
+
+/// Locks a state directory, which is not made for this.
+fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
+    if !path.is_dir() {
+        return Err(no_state(path));
+    }
+    StateDir::lock(path).map_err(Failure::no)
+}
+
+fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
+    match store::foreign(records, &Place::here()) {
+        None => Ok(()),
+        Some(_) => Err(Failure::no(format_args!(
+            "the state in {} is another machine's; export it there, or start once with --adopt-state",
+            path.display()
+        ))),
+    }
+}
+
+fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
+    let path = arguments.directory.path()?;
+    let text = read_export(&arguments.file)?;
+    let export = Export::parse(&text).map_err(Failure::no)?;
+    let directory = StateDir::lock(&path).map_err(Failure::no)?;
+    let stored = directory.read().map_err(Failure::no)?;
+    refuse_foreign(&stored, &path)?;
+    // Held until the import is durable: no daemon of this machine has the worker IDs meanwhile.
+    let mut locks = Vec::new();
+    for record in &export.records {
+        let numbering = record.numbering().map_err(Failure::no)?;
+        locks.push(lock_workers(&arguments.lock_dir, &numbering).map_err(Failure::no)?);
+    }
+    let mut answer = Vec::new();
+    for record in &export.records {
+        let (name, workers, bound) = (&record.name, &record.worker_ids, record.id_bound);
+        writeln!(answer, "imported source {name:?}: worker IDs {workers} go on from ID {bound}")?;
+    }
+    let merged = store::merge(stored, export, &Owner::new(), &Place::here()).map_err(Failure::no)?;
+    store::write(&directory, &merged).map_err(Failure::no)?;
+    Ok(out.write_all(&answer)?)
+}
+
+fn read_export(path: &Path) -> Result<String, Failure> {
+    let mut text = String::new();
+    let read = match path.to_str() {
+        Some("-") => io::stdin().lock().take(EXPORT_BYTES_MAX).read_to_string(&mut text),
+        _ => File::open(path).and_then(|file| file.take(EXPORT_BYTES_MAX).read_to_string(&mut text)),
+    };
+    read.map_err(|error| Failure::no(format_args!("cannot read {}: {error}", path.display())))?;
+    Ok(text)
+}

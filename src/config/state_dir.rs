@@ -1,0 +1,143 @@
+//! Where to keep what must outlast a restart.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What the setting `state_dir` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum StateDirChoice {
+    /// Nothing: the directory that the environment names for it.
+    #[default]
+    Default,
+    /// Nowhere, which is a choice: uniqueness over restarts then rests on the clock alone.
+    None,
+    /// This directory.
+    At(PathBuf),
+}
+
+/// Where the state is, and why there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StatePlace {
+    /// In a directory.
+    Kept {
+        /// The directory.
+        path: PathBuf,
+        /// The environment variable that named it, or empty.
+        named_by: &'static str,
+    },
+    /// Nowhere.
+    Nowhere,
+}
+
+impl From<Option<PathBuf>> for StateDirChoice {
+    /// What was given as a path, if anything was: `none` is a word, `./none` a directory.
+    fn from(path: Option<PathBuf>) -> Self {
+        match path {
+            None => StateDirChoice::Default,
+            Some(path) if path.as_os_str() == Self::NONE => StateDirChoice::None,
+            Some(path) => StateDirChoice::At(path),
+        }
+    }
+}
+
+/// Nothing says where the state could be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no place for the state: found no state_dir, and none of $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME holds an absolute \
+     path; name a directory (--state-dir DIR), or choose to keep nothing over restarts (--state-dir none)"
+)]
+pub struct NoStateDir;
+
+impl StateDirChoice {
+    /// The word for [`None`](StateDirChoice::None).
+    const NONE: &str = "none";
+
+    /// The directory itself: by default the first of `$STATE_DIRECTORY`, which systemd sets, else `snowbank` in the XDG
+    /// state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable` reads the environment.
+    ///
+    /// # Errors
+    /// The default is wanted, and the environment does not say where it is.
+    pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
+        // What is not absolute is to be ignored, says the XDG specification; empty is as good as not set.
+        let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let kept = |path, named_by| Ok(StatePlace::Kept { path, named_by });
+        match self {
+            StateDirChoice::None => Ok(StatePlace::Nowhere),
+            StateDirChoice::At(path) => kept(path.clone(), ""),
+            StateDirChoice::Default => {
+                if let Some(list) = variable("STATE_DIRECTORY")
+                    && let Some(path) = first_of(&list)
+                {
+                    kept(path, "$STATE_DIRECTORY")
+                } else if let Some(home) = absolute("XDG_STATE_HOME") {
+                    kept(home.join("snowbank"), "$XDG_STATE_HOME")
+                } else if let Some(home) = absolute("HOME") {
+                    kept(home.join(".local/state/snowbank"), "$HOME")
+                } else {
+                    Err(NoStateDir)
+                }
+            }
+        }
+    }
+}
+
+/// The first path of systemd's list, which has colons between them.
+fn first_of(list: &OsString) -> Option<PathBuf> {
+    std::env::split_paths(list).next().filter(|path| path.is_absolute())
+}
+
+impl StatePlace {
+    /// The directory; `None` if nothing is kept.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            StatePlace::Kept { path, .. } => Some(path),
+            StatePlace::Nowhere => None,
+        }
+    }
+}
+
+impl fmt::Display for StatePlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatePlace::Kept { path, named_by: "" } => write!(f, "state in {}", path.display()),
+            StatePlace::Kept { path, named_by } => write!(f, "state in {} (by {named_by})", path.display()),
+            StatePlace::Nowhere => f.write_str(
+                "state nowhere (state_dir is none): not covered are a restart with the clock set back, a restart \
+                 after a crash that was ahead of the clock, and worker IDs that move",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(choice: StateDirChoice, environment: &[(&str, &str)]) -> Result<StatePlace, NoStateDir> {
+        choice.place(|name| {
+            environment.iter().find(|(of, _)| *of == name).map(|(_, value)| OsString::from(value))
+        })
+    }
+
+    fn kept(path: &str, named_by: &'static str) -> Result<StatePlace, NoStateDir> {
+        Ok(StatePlace::Kept { path: path.into(), named_by })
+    }
+
+    #[test]
+    fn the_setting_beats_the_environment_and_the_service_beats_the_user() {
+        let all = [("STATE_DIRECTORY", "/s:/t"), ("XDG_STATE_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(place(StateDirChoice::At("d".into()), &all), kept("d", ""));
+        assert_eq!(place(StateDirChoice::None, &all), Ok(StatePlace::Nowhere));
+        assert_eq!(place(StateDirChoice::Default, &all), kept("/s", "$STATE_DIRECTORY"));
+        assert_eq!(place(StateDirChoice::Default, &all[1..]), kept("/x/snowbank", "$XDG_STATE_HOME"));
+        assert_eq!(place(StateDirChoice::Default, &all[2..]), kept("/h/.local/state/snowbank", "$HOME"));
+    }
+
+    #[test]
+    fn what_is_not_absolute_names_nothing() {
+        let odd = [("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "x"), ("HOME", "")];
+        assert_eq!(place(StateDirChoice::Default, &odd), Err(NoStateDir));
+        assert_eq!(place(StateDirChoice::Default, &[]), Err(NoStateDir));
+    }
+}

@@ -1,0 +1,104 @@
+//! A request that has to wait for its IDs: from lining up to its reply.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::Connection;
+use crate::front::{Ask, Front};
+use crate::layout::Run;
+use crate::server::worker::{State, Worker};
+use crate::source::line::{Finished, Refusal, Ticket, Wish};
+
+/// A request that waits in its source's line.
+pub(super) struct Waiting {
+    ask: Ask,
+    ticket: Ticket,
+    finished: oneshot::Receiver<Finished>,
+    /// IDs that it has already.
+    runs: Vec<Run>,
+}
+
+impl<F: Front> Connection<F> {
+    #[cold]
+    pub(super) fn line_up(
+        &mut self,
+        worker: &Worker,
+        state: &mut State,
+        ask: Ask,
+        missing: u64,
+    ) -> Option<Box<Waiting>> {
+        let (lane, _) = state.shard.lane(ask.source);
+        let limits = &worker.common.limits;
+        let window = lane.window();
+        let source = lane.source();
+        let wait =
+            ask.wait.map_or_else(|| limits.default_wait_for(source.tick()), |wait| wait.min(limits.max_wait));
+        let due = self.read_at.after(wait);
+        let wish = Wish { count: missing, due, partial: ask.partial, shard: worker.index };
+        match source.admit(&window, wish) {
+            Ok(ticket) => {
+                let (sender, finished) = oneshot::channel();
+                state.waiters.insert((ask.source, ticket), sender);
+                let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
+                if state.ticker_wakes_at.is_none_or(|at| event < at) {
+                    worker.common.bells.shards[worker.index].notify_one();
+                }
+                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
+            }
+            Err(_) if ask.partial && !state.runs.is_empty() => {
+                self.grant(worker, state, ask);
+                None
+            }
+            Err(refusal) => {
+                self.front.refuse(&mut state.output, ask.form, refusal, source.name());
+                None
+            }
+        }
+    }
+
+    /// Waits until a request's wait is over, and encodes its reply.
+    pub(super) async fn wait(&mut self, waiting: Box<Waiting>) {
+        let Waiting { ask, ticket, finished, runs } = *waiting;
+        let worker = std::rc::Rc::clone(&self.member.worker);
+        let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
+        let finished = finished.await;
+        cancel.armed = false;
+        drop(cancel);
+        let state = &mut *worker.state.borrow_mut();
+        state.runs = runs;
+        let refusal = match finished {
+            Ok(Finished { spans, refusal, .. }) => {
+                state.shard.lane(ask.source).0.hand_out_waited(&spans, &mut state.runs);
+                refusal
+            }
+            // The ticker is gone, and with it the shard.
+            Err(_) => Some(Refusal::Sealed),
+        };
+        match refusal {
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, state, ask),
+            None => self.grant(&worker, state, ask),
+            Some(refusal) => {
+                let name = worker.common.sources[ask.source].name();
+                self.front.refuse(&mut state.output, ask.form, refusal, name);
+            }
+        }
+        self.unwritten.append(&mut state.output);
+    }
+}
+
+/// Ends a wait whose connection is dropped.
+struct CancelOnDrop<'a> {
+    worker: &'a Worker,
+    source: usize,
+    ticket: Ticket,
+    armed: bool,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.worker.common.sources[self.source].cancel(self.ticket);
+            self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! From what is stored to the first grants: where sources start, under ceilings that are durable.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::StartError;
+use crate::ceiling::store::{self, Claimant, DiskStore, Record, StateDir};
+use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place};
+use crate::clock::{Now, Wall};
+use crate::config::SourceSettings;
+use crate::keeper::Kept;
+use crate::layout::{Numbering, Position, Tick};
+use crate::source::{Rules, Source};
+
+/// How the daemon uses what outlasts a restart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct State<'a> {
+    /// The state directory; `None`: nothing is kept.
+    pub directory: Option<&'a Path>,
+    /// Take over the state of another machine.
+    pub adopt: bool,
+}
+
+/// The state as it was found, locked.
+#[derive(Debug)]
+pub(super) struct Found {
+    directory: Option<StateDir>,
+    records: Vec<Record>,
+    owner: Owner,
+    here: Place,
+    notes: Vec<String>,
+}
+
+/// Sources under their first ceilings.
+pub(super) struct Granted {
+    pub(super) kept: Vec<Kept>,
+    /// The first position of each, by its index.
+    pub(super) starts: Vec<(usize, Position)>,
+    pub(super) store: Box<dyn CeilingStore>,
+    /// What the operator should know of it, once the daemon has started.
+    pub(super) notes: Vec<String>,
+}
+
+impl Found {
+    /// Locks and reads the state directory.
+    pub(super) fn open(state: State<'_>) -> Result<Found, StartError> {
+        let (owner, here) = (Owner::new(), Place::here());
+        let Some(path) = state.directory else {
+            return Ok(Found { directory: None, records: Vec::new(), owner, here, notes: Vec::new() });
+        };
+        let mut notes = Vec::new();
+        let directory = StateDir::lock(path)?;
+        let mut records = directory.read()?;
+        if let Some(record) = store::foreign(&records, &here) {
+            let (path, source) = (path.display(), &record.name);
+            if !state.adopt {
+                return Err(StartError::from(format!(
+                    "the state in {path} is another machine's (source {source:?}): if that machine still runs, both \
+                     would hand out the same IDs; start with --adopt-state once its daemon has stopped for good, or \
+                     choose another --state-dir"
+                )));
+            }
+            notes.push(format!(
+                "adopted the state of another machine in {path}: its daemon must never run again with these worker IDs"
+            ));
+            records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
+        }
+        Ok(Found { directory: Some(directory), records, owner, here, notes })
+    }
+
+    /// Wall − boot as the last owner believed it, if it ran in this boot of the machine. Microseconds.
+    pub(super) fn wall_minus_boot_us(&self) -> Option<i64> {
+        let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
+        // The last to run is the one whose ceiling is the latest.
+        let last = self.records.iter().filter(in_this_boot).max_by_key(|record| record.instant())?;
+        Some(last.wall_minus_boot_us)
+    }
+
+    /// Starts every source under its first ceiling, all of which are durable when this returns.
+    pub(super) fn grant(
+        self,
+        sources: &[SourceSettings],
+        numberings: &[Numbering],
+        now: Now,
+        wall: &Wall,
+    ) -> Result<Granted, StartError> {
+        let claimants: Vec<_> = sources
+            .iter()
+            .zip(numberings)
+            .map(|(source, numbering)| Claimant {
+                name: &source.name,
+                numbering,
+                max_ahead: source.max_ahead,
+            })
+            .collect();
+        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
+        let mut notes = self.notes;
+        if self.directory.is_some() {
+            let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
+            notes.extend(fresh.map(|(_, source)| not_covered(source)));
+        }
+        let first = |(claim, start): (usize, Option<Position>)| {
+            start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
+        };
+        let starts: Vec<(usize, Position)> =
+            plan.starts.into_iter().enumerate().map(first).enumerate().collect();
+        let mut store: Box<dyn CeilingStore> = match self.directory {
+            None => Box::new(MemoryStore),
+            Some(directory) => {
+                let sources = claimants.iter().zip(&starts);
+                let sources =
+                    sources.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
+                Box::new(DiskStore::new(directory, sources, plan.retired, &self.owner, &self.here))
+            }
+        };
+        let mut kept: Vec<Kept> = starts
+            .iter()
+            .map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, now))
+            .collect();
+        let ceilings: Vec<(usize, Position)> =
+            kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
+        store
+            .raise(&ceilings, wall.carried_us())
+            .map_err(|error| format!("cannot make the first ceilings durable: {error}"))?;
+        for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
+            kept.grant(ceiling);
+        }
+        Ok(Granted { kept, starts, store, notes })
+    }
+}
+
+/// What a start without a stored ceiling cannot know.
+fn not_covered(source: &SourceSettings) -> String {
+    format!(
+        "source {:?}: no ceiling is stored yet, so it starts above now by first_start_guard; not covered is what its \
+         worker IDs handed out elsewhere, or before with a clock that was ahead",
+        source.name
+    )
+}
+
+/// Where a source starts of which nothing is stored: nothing says what an earlier process has used, so above the
+/// current tick by the guard.
+fn first_start(source: &SourceSettings, numbering: &Numbering, now: Now) -> Position {
+    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let guard = source.first_start_guard.unwrap_or(tick);
+    let next = numbering.tick_at(now.wall).0.saturating_add(1);
+    numbering.first_of(Tick(numbering.tick_at(now.after(guard).wall).0.max(next)))
+}
+
+/// A source that may not claim anything yet.
+fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, now: Now) -> Kept {
+    let rules = Rules {
+        burst_window: settings.burst_window,
+        max_ahead: settings.max_ahead,
+        on_step_back: settings.on_step_back,
+        sequence_start: settings.sequence_start,
+    };
+    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
+    let grant = Grant::new(Position(0));
+    let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
+    Kept::new(Arc::new(source), rule, start, now)
+}

@@ -1,0 +1,103 @@
+//! Who is admitted to the line: what can be had by its deadline after all that was admitted before it.
+
+use std::time::Duration;
+
+use super::{Entry, Refusal, Ticket, Wish};
+use crate::source::{Bound, Source, Window};
+use crate::sync::Ordering;
+
+/// One part in so many of the rate is not promised to requests that are admitted behind others.
+const RESERVED_SHARE: u64 = 64;
+
+/// What a request is admitted for.
+struct Promise {
+    /// The positions that it will have by its deadline.
+    count: u64,
+    /// By how many positions it could finish later and still be in time.
+    slack: u64,
+}
+
+impl Source {
+    /// Lets a request wait for its positions. The caller advances the line at once: what waits for others only may have
+    /// its turn already.
+    ///
+    /// # Errors
+    /// The refusal, at once, if the positions cannot be had by the deadline after what was admitted before.
+    pub fn admit(&self, window: &Window, wish: Wish) -> Result<Ticket, Refusal> {
+        match window.bound {
+            Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
+            Bound::Sealed => return Err(Refusal::Sealed),
+            Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
+            Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
+            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
+        }
+        let mut queue = self.line.lock();
+        let small =
+            wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
+        let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
+        let before_ids = before.load(Ordering::Relaxed);
+        // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
+        self.line.count(wish.count, small);
+        let promise = match self.promise(window, &wish, before_ids) {
+            Ok(promise) => promise,
+            Err(refusal) => {
+                self.line.uncount(wish.count, small);
+                return Err(refusal);
+            }
+        };
+        self.line.uncount(wish.count - promise.count, small);
+        let ticket = Ticket(queue.next_ticket);
+        queue.next_ticket += 1;
+        let entry = Entry {
+            ticket,
+            wish: Wish { count: promise.count, ..wish },
+            spans: Vec::new(),
+            generation: self.grant.generation(),
+            passing_limit: self.line.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
+        };
+        if small {
+            queue.small.push_back(entry);
+        } else {
+            self.line.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
+            queue.large.push_back(entry);
+        }
+        Ok(ticket)
+    }
+
+    /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
+    /// what there will be of it.
+    fn promise(&self, window: &Window, wish: &Wish, before: u64) -> Result<Promise, Refusal> {
+        if window.now.jumped {
+            // What the ID clock will show is not known before the keeper has looked, and it looks as soon as one waits.
+            return Ok(Promise { count: wish.count, slack: 0 });
+        }
+        let at_hand = self.edge_at(window.id_time).0;
+        let wait = wish.due.since(window.now.boot);
+        let to_come =
+            self.edge_after(window.now, wait).0.saturating_sub(at_hand) / self.line.ticks_per_promise;
+        let edge = at_hand.saturating_add(to_come);
+        let reserved = if before == 0 { 0 } else { to_come / RESERVED_SHARE };
+        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
+        let turn = cursor.saturating_add(before);
+        let finish = turn.saturating_add(wish.count);
+        if finish.saturating_add(reserved) <= edge {
+            return Ok(Promise { count: wish.count, slack: edge - finish });
+        }
+        if wish.partial && turn < edge {
+            // One ID is all that it was promised: the rest may go to those that pass.
+            return Ok(Promise { count: wish.count.min(edge - turn), slack: edge - turn - 1 });
+        }
+        if wish.count > edge.saturating_sub(window.floor.0) {
+            return Err(Refusal::Exhausted(None));
+        }
+        let short = finish.saturating_add(reserved) - edge;
+        let ticks = short.saturating_mul(self.line.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
+        Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
+    }
+
+    /// How long the next `ticks` ticks last: twice as long while the ID clock rides.
+    fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
+        let riding = if window.id_time > window.now.wall { 2 } else { 1 };
+        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(riding)).unwrap_or(u32::MAX))
+    }
+}

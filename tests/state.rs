@@ -1,0 +1,623 @@
+//! What is kept over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use support::daemon::mode;
+use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
+use support::ids::{twitter_unix_ms, unix_ms};
+use support::wire::{CLOCK_BEHIND, NO_CEILING};
+use support::{Ask, DEADLINE, Daemon, Setup, Wire, poll};
+use tempfile::TempDir;
+
+const RECORDS: TableDefinition<'_, &str, &str> = TableDefinition::new("records");
+const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
+
+/// A machine whose daemons come and go: its state and locks stay.
+struct Machine {
+    directory: TempDir,
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { directory: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn state(&self) -> PathBuf {
+        self.path("state")
+    }
+
+    fn file(&self) -> PathBuf {
+        self.state().join("ceilings.redb")
+    }
+
+    /// A daemon with this machine's directories.
+    fn setup(&self) -> Setup {
+        Setup::new().env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"))
+    }
+
+    fn start(&self) -> Daemon {
+        self.setup().start()
+    }
+
+    fn disk(&self) -> FailingDisk {
+        FailingDisk::new(&self.state(), self.path("orders"))
+    }
+
+    /// `snowbank state …` over this machine's directories.
+    fn command(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.arg("state").args(arguments);
+        command.env("SNOWBANK_STATE_DIR", self.state()).env("SNOWBANK_LOCK_DIR", self.path("locks"));
+        command.output().expect("the program runs")
+    }
+
+    /// What `state show --json` says of the only source.
+    fn shown(&self) -> Shown {
+        let output = self.command(&["show", "--json"]);
+        assert!(output.status.success(), "{output:?}");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(answer["sources"].as_array().map(Vec::len), Some(1), "{answer}");
+        let source = &answer["sources"][0];
+        Shown {
+            name: source["name"].as_str().expect("a name").to_owned(),
+            bound: source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID"),
+            clean: source["clean"].as_bool().expect("a flag"),
+            released: source["released"].as_bool().expect("a flag"),
+            in_use: answer["in_use"].as_bool().expect("a flag"),
+        }
+    }
+
+    /// Changes the text of every record, as another hand would.
+    fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
+        let database = Database::open(self.file()).expect("the file is a redb database");
+        let read = database.begin_read().expect("it can be read");
+        let table = read.open_table(RECORDS).expect("it has records");
+        let records: Vec<(String, String)> =
+            table.iter().expect("they can be read").map(|entry| entry.expect("whole").clone_pair()).collect();
+        drop((table, read));
+        let write = database.begin_write().expect("it can be written");
+        for (key, text) in records {
+            let mut record = serde_json::from_str(&text).expect("records are JSON");
+            change(&mut record);
+            let mut table = write.open_table(RECORDS).expect("it has records");
+            table.insert(key.as_str(), record.to_string().as_str()).expect("written");
+        }
+        write.commit().expect("committed");
+    }
+}
+
+trait ClonePair {
+    fn clone_pair(self) -> (String, String);
+}
+
+impl ClonePair for (redb::AccessGuard<'_, &'static str>, redb::AccessGuard<'_, &'static str>) {
+    fn clone_pair(self) -> (String, String) {
+        (self.0.value().to_owned(), self.1.value().to_owned())
+    }
+}
+
+#[derive(Debug)]
+struct Shown {
+    name: String,
+    bound: u64,
+    clean: bool,
+    released: bool,
+    in_use: bool,
+}
+
+/// One ID, now.
+fn one(wire: &mut Wire) -> u64 {
+    wire.next(Ask::of(1)).ids()[0]
+}
+
+/// Draws until a request is refused for lack of a ceiling, and gives the refusal's message.
+fn draw_until_no_ceiling(wire: &mut Wire, ids: &mut BTreeSet<u64>) -> String {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let reply = wire.next(Ask::of(1).wait_ms(100));
+        match reply.id_count() {
+            Some(_) => assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice"),
+            None => return reply.assert_error(0, NO_CEILING),
+        }
+        assert!(Instant::now() < deadline, "the ceiling is never met");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Draws until there are IDs again.
+fn draw_until_served(wire: &mut Wire, ids: &mut BTreeSet<u64>) {
+    poll("IDs flow again", || {
+        let reply = wire.next(Ask::of(1).wait_ms(100));
+        reply.id_count()?;
+        assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "an ID came twice");
+        Some(())
+    });
+}
+
+#[test]
+fn a_clean_restart_loses_nothing_and_is_not_ahead() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for round in 0..20 {
+        let daemon = machine.start();
+        let mut wire = daemon.connect();
+        let id = one(&mut wire);
+        assert_eq!(daemon.said().contains("no ceiling is stored yet"), round == 0, "{}", daemon.said());
+        assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
+        assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
+        ids.insert(id);
+        assert!(machine.shown().in_use);
+        daemon.stop();
+        let shown = machine.shown();
+        assert!(shown.clean && !shown.in_use && !shown.released, "{shown:?}");
+        assert!(shown.bound > id && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
+    }
+}
+
+#[test]
+fn kill_9_under_load_repeats_nothing() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for round in 0..20_u64 {
+        let mut daemon = machine.start();
+        let bound = machine.shown().bound;
+        let mut wire = daemon.connect();
+        let deadline = Instant::now() + Duration::from_millis(20 + round * 7);
+        let mut count = 1;
+        while Instant::now() < deadline {
+            for id in wire.next(Ask::of(count)).ids() {
+                assert!(ids.insert(id), "round {round}: {id} came twice");
+            }
+            count = count % 500 + 37;
+        }
+        assert!(machine.shown().bound >= bound, "a ceiling sank");
+        daemon.kill();
+        let shown = machine.shown();
+        assert!(
+            !shown.clean && ids.last().is_some_and(|&last| last < shown.bound),
+            "round {round}: {shown:?}"
+        );
+    }
+    let ahead = twitter_unix_ms(ids.pop_last().expect("IDs")).saturating_sub(unix_ms());
+    assert!(ahead < 10_000, "{ahead} ms ahead");
+}
+
+#[test]
+fn kill_9_within_a_write_leaves_a_whole_file() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let mut ids = BTreeSet::new();
+    for round in 0..12_u64 {
+        // Slow enough that most kills are between two of the calls that make up a commit.
+        disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
+        let mut daemon = disk.under(machine.setup().config("horizon = \"200ms\"")).start();
+        let mut wire = daemon.connect();
+        let deadline = Instant::now() + Duration::from_millis(1_000 + round * 13);
+        while Instant::now() < deadline {
+            let reply = wire.next(Ask::of(10).wait_ms(20));
+            if reply.id_count().is_some() {
+                assert!(reply.ids().into_iter().all(|id| ids.insert(id)), "round {round}: an ID came twice");
+            }
+        }
+        daemon.kill();
+        assert!(ids.last().is_some_and(|&last| last < machine.shown().bound), "round {round}");
+    }
+}
+
+#[test]
+fn files_and_directories_are_private() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    assert_eq!(mode(&machine.state()), 0o700);
+    for name in ["ceilings.redb", "lock"] {
+        assert_eq!(mode(&machine.state().join(name)), 0o600, "{name}");
+    }
+    daemon.stop();
+    let names: BTreeSet<_> = fs::read_dir(machine.state())
+        .expect("it is there")
+        .map(|entry| entry.expect("read").file_name())
+        .collect();
+    assert_eq!(names.len(), 2, "nothing unfinished is left: {names:?}");
+}
+
+#[test]
+fn two_daemons_do_not_share_a_directory() {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let state = machine.state();
+    let ended = machine.setup().args(["--worker-id", "1"]).end();
+    ended.assert_refusal(&[state.to_str().unwrap(), "is in use (process ", "--state-dir"]);
+    let refused = machine.command(&["export"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use (process "), "{refused:?}");
+    daemon.stop();
+    machine.setup().args(["--worker-id", "1"]).start().stop();
+}
+
+#[test]
+fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
+    for (orders, what) in [
+        (format!("sync fail {EIO}"), "syncs fail"),
+        (format!("sync lie {EIO}"), "syncs fail after they were done"),
+        (format!("write fail {ENOSPC}"), "the disk is full"),
+        (format!("write short 100\nsync fail {EIO}"), "writes are short and syncs fail"),
+        (format!("any fail {EIO}"), "everything fails"),
+    ] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+        let mut wire = daemon.connect();
+        let mut ids = BTreeSet::from([one(&mut wire)]);
+        let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
+        let before = inode();
+        disk.order(&orders);
+        let message = draw_until_no_ceiling(&mut wire, &mut ids);
+        assert!(message.contains("ceiling"), "{what}: {message}");
+        assert!(ids.len() > 1, "{what}: it serves up to the ceiling");
+        // The next attempts fail too.
+        thread::sleep(Duration::from_millis(1_200));
+        assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none(), "{what}");
+        disk.works();
+        draw_until_served(&mut wire, &mut ids);
+        assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
+        let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("raised again")));
+        for line in ["cannot raise the ceilings", "ceilings are raised again"] {
+            assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
+        }
+        let last = *ids.last().expect("IDs");
+        drop(daemon);
+        // What is on the disk after all that is whole, and above all that was handed out.
+        assert!(machine.shown().bound > last, "{what}");
+        let daemon = machine.start();
+        assert!(one(&mut daemon.connect()) > last, "{what}");
+    }
+}
+
+#[test]
+fn a_rename_that_fails_is_tried_again() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    disk.order(&format!("rename fail {EIO}"));
+    thread::sleep(Duration::from_millis(1_200));
+    assert!(wire.next(Ask::of(1).wait_ms(50)).id_count().is_none());
+    disk.order(&format!("rename lie {EIO}"));
+    thread::sleep(Duration::from_millis(1_200));
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
+#[test]
+fn slow_syncs_delay_no_request() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup()).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    disk.order("sync stall 500");
+    let deadline = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < deadline {
+        // No wait at all is allowed, and it is twice the horizon long.
+        for id in wire.next(Ask::of(1).wait_ms(0)).ids() {
+            assert!(ids.insert(id));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_start_that_cannot_write_is_refused() {
+    for (orders, reason) in [
+        (format!("sync fail {EIO}"), "Input/output error"),
+        (format!("write fail {ENOSPC}"), "No space left on device"),
+        (format!("open fail {EROFS}"), "Read-only file system"),
+    ] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        disk.order(&orders);
+        disk.under(machine.setup()).end().assert_refusal(&[reason, machine.state().to_str().unwrap()]);
+        disk.works();
+        machine.start().stop();
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_refused() {
+    let machine = Machine::new();
+    fs::write(machine.path("file"), "").expect("written");
+    let below = machine.path("file").join("state");
+    let ended = machine.setup().env("SNOWBANK_STATE_DIR", &below).end();
+    ended.assert_refusal(&["cannot create the state directory", below.to_str().unwrap(), "--state-dir none"]);
+}
+
+/// A machine on which a daemon has run, and the last ID that it handed out.
+fn used() -> (Machine, u64) {
+    let machine = Machine::new();
+    let daemon = machine.start();
+    let last = one(&mut daemon.connect());
+    daemon.stop();
+    (machine, last)
+}
+
+#[test]
+fn damaged_files_are_refused_and_left_alone() {
+    let (machine, _) = used();
+    let whole = fs::read(machine.file()).expect("read");
+    let mut flipped = whole.clone();
+    let middle = flipped.iter().rposition(|&byte| byte == b'}').expect("a record ends");
+    flipped[middle] ^= 1;
+    let damaged = [
+        ("emptied", Vec::new()),
+        ("cut off in the header", whole[..100].to_vec()),
+        ("cut off in the middle", whole[..whole.len() / 2].to_vec()),
+        ("cut off at the end", whole[..whole.len() - 1].to_vec()),
+        ("of something else", b"#!/bin/sh\n".repeat(1_000)),
+    ];
+    for (what, bytes) in damaged {
+        fs::write(machine.file(), &bytes).expect("written");
+        let ended = machine.setup().end();
+        ended.assert_refusal(&[machine.file().to_str().unwrap(), "corrupt"]);
+        assert_eq!(fs::read(machine.file()).expect("read"), bytes, "a file {what} was touched");
+        assert_eq!(machine.command(&["show"]).status.code(), Some(1), "{what}");
+    }
+    fs::write(machine.file(), &whole).expect("written");
+    machine.start().stop();
+}
+
+#[test]
+fn a_newer_file_is_refused_with_both_versions() {
+    let (machine, _) = used();
+    let database = Database::open(machine.file()).expect("a database");
+    let write = database.begin_write().expect("it can be written");
+    write.open_table(META).expect("a table").insert("format", "7").expect("written");
+    write.commit().expect("committed");
+    drop(database);
+    machine.setup().end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
+}
+
+#[test]
+fn another_machines_state_is_adopted_only_when_told_so() {
+    let (machine, last) = used();
+    machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
+    if Path::new("/etc/machine-id").exists() {
+        machine.setup().end().assert_refusal(&[
+            "another machine's",
+            "--adopt-state",
+            machine.state().to_str().unwrap(),
+        ]);
+        assert_eq!(machine.command(&["export"]).status.code(), Some(1));
+    }
+    let daemon = machine.setup().args(["--adopt-state"]).start();
+    assert!(one(&mut daemon.connect()) > last);
+    assert!(daemon.said().contains("adopted the state of another machine"), "{}", daemon.said());
+    daemon.stop();
+    machine.start().stop();
+}
+
+/// The state as if the daemon had been killed while this far ahead of the clock.
+fn ahead(machine: &Machine, ahead_ms: u64) {
+    let tick = unix_ms() + ahead_ms - 1_288_834_974_657;
+    machine.edit(|record| {
+        let workers = if record["worker_ids"] == "0-3" { 4 } else { 1 };
+        record["ceiling"] = (tick * 4_096 * workers).to_string().into();
+        record["id_bound"] = (tick << 22).to_string().into();
+        record["clean"] = false.into();
+    });
+}
+
+#[test]
+fn a_far_ceiling_is_waited_for() {
+    let (machine, _) = used();
+    ahead(&machine, 25_000);
+    let bound = machine.shown().bound;
+    let daemon = machine.start();
+    let (code, retry_after_ms, _) = daemon.connect().next(Ask::of(1)).error();
+    assert_eq!(code, CLOCK_BEHIND);
+    assert!((1_000..=16_000).contains(&retry_after_ms), "{retry_after_ms}");
+    daemon.stop();
+    assert!(machine.shown().bound >= bound, "nothing was handed out, and nothing was forgotten");
+}
+
+#[test]
+fn a_ceiling_within_reach_is_ridden_from() {
+    let (machine, _) = used();
+    ahead(&machine, 5_000);
+    let bound = machine.shown().bound;
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) >= bound);
+}
+
+#[test]
+fn changed_worker_ids_names_and_field_names_start_above() {
+    let (machine, mut last) = used();
+    let mut restart = |machine: &Machine, arguments: &[&str], toml: &str, what: &str| {
+        ahead(machine, 2_000);
+        let bound = machine.shown().bound;
+        let daemon = machine.setup().config(toml).args(arguments).start();
+        let id = one(&mut daemon.connect());
+        assert!(id > last && id >= bound, "{what}: {id} is not above {bound} and {last}");
+        last = id;
+        daemon.stop();
+    };
+    restart(&machine, &["--worker-id", "0-3"], "", "more worker IDs");
+    let renamed = "[[sources]]\nname = \"orders\"\nworker_ids = \"0-3\"";
+    restart(&machine, &[], renamed, "another name");
+    assert_eq!(machine.shown().name, "orders", "the old name is gone");
+    let fields = "time:41,machine:10,sequence:12;epoch=1288834974657";
+    restart(&machine, &["--layout", fields], renamed, "other field names");
+    // Another worker ID and the same name: both records are kept, and both bind.
+    let other = "[[sources]]\nname = \"orders\"\nworker_ids = 9";
+    machine.setup().config(other).start().stop();
+    let output = machine.command(&["show"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.matches("source \"orders\"").count(), 2, "{text}");
+}
+
+#[test]
+fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
+    let (machine, last) = used();
+    // A later epoch: today's IDs are far below those of the old layout.
+    let later = "time:41,datacenter:5,worker:5,sequence:12;epoch=2020-01-01";
+    for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
+        let ended = machine.setup().config(toml).args(["--layout", later]).end();
+        ended.assert_refusal(&[
+            "epoch=1288834974657",
+            "epoch=1577836800000",
+            "it can start from 20",
+            "--state-dir",
+        ]);
+    }
+    let short = "time:41,sequence:3";
+    machine.setup().args(["--layout", short]).end().assert_refusal(&["never"]);
+    // An earlier epoch: its IDs of today are larger anyway.
+    let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
+    let daemon = machine.setup().args(["--layout", earlier]).start();
+    assert!(one(&mut daemon.connect()) > last);
+    daemon.stop();
+    machine.setup().end().assert_refusal(&["source \"default\"", "epoch=1104537600000"]);
+    // With a name of its own and a worker ID that nothing used, it is a source that may have been renamed and changed.
+    let other = "[[sources]]\nname = \"other\"\nworker_ids = 8";
+    machine.setup().config(other).end().assert_refusal(&["source \"other\"", "--state-dir"]);
+    // Beside the one that it is not, it is its own.
+    let both = format!("[[sources]]\nname = \"default\"\nlayout = \"{earlier}\"\n{other}");
+    machine.setup().config(&both).start().stop();
+}
+
+#[test]
+fn export_and_import_move_a_worker() {
+    let (old, last) = used();
+    let export = old.path("export.json");
+    let file = export.to_str().unwrap();
+    let done = old.command(&["export", "--output", file]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(old.shown().released);
+    assert_eq!(mode(&export), 0o600);
+    old.setup().end().assert_refusal(&["moved away", "snowbank state import"]);
+    let taken = old.command(&["export", "--output", file]);
+    assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
+    let again = old.command(&["export"]);
+    assert_eq!(again.stdout, fs::read(&export).expect("read"), "an export can be had again");
+
+    let new = Machine::new();
+    let done = new.command(&["import", file]);
+    assert!(done.status.success(), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("worker IDs 0 go on from ID "), "{done:?}");
+    let daemon = new.start();
+    let id = one(&mut daemon.connect());
+    assert!(id > last);
+    let refused = new.command(&["import", file]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("is in use"), "{refused:?}");
+    daemon.stop();
+    let refused = new.command(&["import", file]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(said.contains("were granted") && said.lines().count() == 1, "{said}");
+
+    // Into another directory of the machine while a daemon has the worker ID.
+    let daemon = new.start();
+    let elsewhere = new.path("elsewhere");
+    let refused = new.command(&["import", "--state-dir", elsewhere.to_str().unwrap(), file]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("worker ID 0"), "{refused:?}");
+    daemon.stop();
+
+    // And back.
+    let back = new.command(&["export"]);
+    fs::write(new.path("back.json"), &back.stdout).expect("written");
+    let done = old.command(&["import", new.path("back.json").to_str().unwrap()]);
+    assert!(done.status.success(), "{done:?}");
+    let daemon = old.start();
+    assert!(one(&mut daemon.connect()) > id);
+}
+
+#[test]
+fn what_is_no_export_is_refused() {
+    let machine = Machine::new();
+    for (text, reason) in [
+        ("", "not an export"),
+        ("{}", "not an export"),
+        ("{\"snowbank_state_format\":1,\"records\":[]}", "no source"),
+        ("{\"snowbank_state_format\":9,\"records\":[{}]}", "format 9"),
+    ] {
+        fs::write(machine.path("export"), text).expect("written");
+        let refused = machine.command(&["import", machine.path("export").to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(reason) && said.lines().count() == 1, "{text:?}: {said}");
+    }
+    assert_eq!(machine.command(&["show"]).status.code(), Some(1), "there is no state");
+}
+
+#[test]
+fn show_says_it_in_words() {
+    let (machine, _) = used();
+    let output = machine.command(&["show"]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for part in ["not in use", "source \"default\"", "behind now", "this boot", "clean", "worker IDs  0"] {
+        assert!(text.contains(part), "{part:?} is not in:\n{text}");
+    }
+}
+
+#[test]
+fn without_a_directory_it_says_what_is_not_covered() {
+    let machine = Machine::new();
+    let daemon = machine.setup().args(["--state-dir", "none"]).start();
+    one(&mut daemon.connect());
+    assert!(daemon.said().contains("not covered"), "{}", daemon.said());
+    assert!(!machine.state().exists());
+}
+
+#[test]
+fn the_default_directory_comes_from_the_environment() {
+    let machine = Machine::new();
+    let home = machine.path("home");
+    let at = |variable: &str, value: &Path| {
+        let setup =
+            machine.setup().env("SNOWBANK_STATE_DIR", "").env("HOME", &home).env("XDG_STATE_HOME", "");
+        setup.env("STATE_DIRECTORY", "").env(variable, value)
+    };
+    at("HOME", &home).start().stop();
+    assert!(home.join(".local/state/snowbank/ceilings.redb").exists());
+    at("XDG_STATE_HOME", &machine.path("xdg")).start().stop();
+    assert!(machine.path("xdg/snowbank/ceilings.redb").exists());
+    let list = format!("{}:{}", machine.path("service").display(), machine.path("other").display());
+    at("STATE_DIRECTORY", Path::new(&list)).start().stop();
+    assert!(machine.path("service/ceilings.redb").exists());
+    at("HOME", Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
+}
+
+#[test]
+fn a_start_that_fails_later_gives_back_what_it_was_granted() {
+    let (machine, _) = used();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = taken.local_addr().expect("bound").to_string();
+    for _ in 0..3 {
+        machine
+            .setup()
+            .env("SNOWBANK_LISTEN", &address)
+            .args(["--listen", &address])
+            .end()
+            .assert_refusal(&[&address]);
+    }
+    let shown = machine.shown();
+    assert!(shown.clean && twitter_unix_ms(shown.bound) <= unix_ms() + 2, "{shown:?}");
+}

@@ -1,0 +1,210 @@
+/* A disk that fails at will, for a process that is started with this library in LD_PRELOAD.
+ *
+ * FAILING_DISK_DIR names a directory: calls on files in it, and on itself, are told what to do by the file that
+ * FAILING_DISK_CONTROL names, which is read anew at each call. All other files are left alone. The control file holds
+ * lines of three words, of which the first that matches a call counts:
+ *
+ *     CALL  WHAT  NUMBER
+ *
+ * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), truncate (ftruncate), rename, open (of files to
+ * write), read (read, pread), or any. WHAT is
+ *     fail    with this errno, and do nothing
+ *     lie     do it, and fail with this errno all the same
+ *     short   write at most this many bytes (other calls: do nothing special)
+ *     stall   wait this many milliseconds, then do it
+ *
+ * A control file that is missing or empty: everything works.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum what { WORK, FAIL, LIE, SHORT, STALL };
+
+struct order {
+    enum what what;
+    long number;
+};
+
+#define REAL(name) ((__typeof__(&name))real(#name))
+
+static void *real(const char *name) {
+    void *found = dlsym(RTLD_NEXT, name);
+    if (found == NULL) {
+        abort();
+    }
+    return found;
+}
+
+static int is_ours(const char *path) {
+    const char *directory = getenv("FAILING_DISK_DIR");
+    if (directory == NULL || path == NULL) {
+        return 0;
+    }
+    size_t length = strlen(directory);
+    return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
+}
+
+static int fd_is_ours(int fd) {
+    char link[64], path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) {
+        return 0;
+    }
+    path[length] = '\0';
+    return is_ours(path);
+}
+
+/* What the control file orders for a call. */
+static struct order ordered(const char *call) {
+    struct order order = {WORK, 0};
+    const char *control = getenv("FAILING_DISK_CONTROL");
+    int fd = control == NULL ? -1 : REAL(open)(control, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return order;
+    }
+    char text[1024];
+    ssize_t length = REAL(read)(fd, text, sizeof text - 1);
+    REAL(close)(fd);
+    text[length < 0 ? 0 : length] = '\0';
+    char *rest = text, *line;
+    while ((line = strsep(&rest, "\n")) != NULL) {
+        char of[16], what[16];
+        long number;
+        if (sscanf(line, "%15s %15s %ld", of, what, &number) != 3 || (strcmp(of, call) != 0 && strcmp(of, "any") != 0)) {
+            continue;
+        }
+        order.what = strcmp(what, "fail") == 0    ? FAIL
+                     : strcmp(what, "lie") == 0   ? LIE
+                     : strcmp(what, "short") == 0 ? SHORT
+                     : strcmp(what, "stall") == 0 ? STALL
+                                                  : WORK;
+        order.number = number;
+        break;
+    }
+    return order;
+}
+
+static void stall(long ms) {
+    struct timespec left = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {
+    }
+}
+
+/* Carries out an order around a call; `limit` is what a short write leaves of its length. */
+#define CARRY_OUT(order, type, call)                                                                                   \
+    do {                                                                                                               \
+        if ((order).what == FAIL) {                                                                                    \
+            errno = (int)(order).number;                                                                               \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+        if ((order).what == STALL) {                                                                                   \
+            stall((order).number);                                                                                     \
+        }                                                                                                              \
+        type result_ = (call);                                                                                         \
+        if ((order).what == LIE) {                                                                                     \
+            errno = (int)(order).number;                                                                               \
+            return -1;                                                                                                 \
+        }                                                                                                              \
+        return result_;                                                                                                \
+    } while (0)
+
+static struct order for_fd(int fd, const char *call) {
+    struct order order = {WORK, 0};
+    int before = errno;
+    if (fd_is_ours(fd)) {
+        order = ordered(call);
+    }
+    errno = before;
+    return order;
+}
+
+static struct order for_path(const char *path, const char *call) {
+    struct order order = {WORK, 0};
+    return is_ours(path) ? ordered(call) : order;
+}
+
+static size_t shortened(struct order order, size_t size) {
+    return order.what == SHORT && size > (size_t)order.number ? (size_t)order.number : size;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size) {
+    struct order order = for_fd(fd, "write");
+    CARRY_OUT(order, ssize_t, REAL(write)(fd, bytes, shortened(order, size)));
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t size, off_t offset) {
+    struct order order = for_fd(fd, "write");
+    CARRY_OUT(order, ssize_t, REAL(pwrite)(fd, bytes, shortened(order, size), offset));
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset) {
+    struct order order = for_fd(fd, "write");
+    CARRY_OUT(order, ssize_t, REAL(pwrite64)(fd, bytes, shortened(order, size), offset));
+}
+
+ssize_t writev(int fd, const struct iovec *pieces, int count) {
+    struct order order = for_fd(fd, "write");
+    CARRY_OUT(order, ssize_t, REAL(writev)(fd, pieces, count));
+}
+
+ssize_t read(int fd, void *bytes, size_t size) {
+    struct order order = for_fd(fd, "read");
+    CARRY_OUT(order, ssize_t, REAL(read)(fd, bytes, size));
+}
+
+ssize_t pread64(int fd, void *bytes, size_t size, off64_t offset) {
+    struct order order = for_fd(fd, "read");
+    CARRY_OUT(order, ssize_t, REAL(pread64)(fd, bytes, size, offset));
+}
+
+int fsync(int fd) {
+    struct order order = for_fd(fd, "sync");
+    CARRY_OUT(order, int, REAL(fsync)(fd));
+}
+
+int fdatasync(int fd) {
+    struct order order = for_fd(fd, "sync");
+    CARRY_OUT(order, int, REAL(fdatasync)(fd));
+}
+
+int ftruncate(int fd, off_t length) {
+    struct order order = for_fd(fd, "truncate");
+    CARRY_OUT(order, int, REAL(ftruncate)(fd, length));
+}
+
+int ftruncate64(int fd, off64_t length) {
+    struct order order = for_fd(fd, "truncate");
+    CARRY_OUT(order, int, REAL(ftruncate64)(fd, length));
+}
+
+int rename(const char *from, const char *to) {
+    struct order order = for_path(to, "rename");
+    CARRY_OUT(order, int, REAL(rename)(from, to));
+}
+
+int open64(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    if (flags & (O_CREAT | O_TMPFILE)) {
+        va_list rest;
+        va_start(rest, flags);
+        mode = va_arg(rest, mode_t);
+        va_end(rest);
+    }
+    struct order order = {WORK, 0};
+    if ((flags & O_ACCMODE) != O_RDONLY) {
+        order = for_path(path, "open");
+    }
+    CARRY_OUT(order, int, REAL(open64)(path, flags, mode));
+}

@@ -1,0 +1,71 @@
+//! A disk that fails at will under the real daemon: a library for `LD_PRELOAD`, compiled here, and the file that orders
+//! what it does. `failing_disk.c` says what can be ordered.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use super::Setup;
+
+/// No space left on device.
+pub(crate) const ENOSPC: i32 = 28;
+/// Read-only file system.
+pub(crate) const EROFS: i32 = 30;
+/// Input/output error.
+pub(crate) const EIO: i32 = 5;
+
+/// The disk under one directory.
+pub(crate) struct FailingDisk {
+    directory: PathBuf,
+    control: PathBuf,
+}
+
+impl FailingDisk {
+    /// A disk under `directory`, which works for now. `control` is a file outside of it.
+    pub(crate) fn new(directory: &Path, control: PathBuf) -> FailingDisk {
+        std::fs::create_dir_all(directory).expect("the directory can be made");
+        let directory = directory.canonicalize().expect("it is there");
+        let disk = FailingDisk { directory, control };
+        disk.works();
+        disk
+    }
+
+    /// Puts it under a daemon.
+    pub(crate) fn under(&self, setup: Setup) -> Setup {
+        setup
+            .env("LD_PRELOAD", library())
+            .env("FAILING_DISK_DIR", &self.directory)
+            .env("FAILING_DISK_CONTROL", &self.control)
+    }
+
+    /// Orders what the calls do from now on.
+    pub(crate) fn order(&self, lines: &str) {
+        // Renamed into place, so that no call reads half of it.
+        let unfinished = self.control.with_extension("new");
+        std::fs::write(&unfinished, lines).expect("the order is written");
+        std::fs::rename(&unfinished, &self.control).expect("the order is given");
+    }
+
+    pub(crate) fn works(&self) {
+        self.order("");
+    }
+}
+
+/// The library, compiled once for each test program.
+fn library() -> &'static Path {
+    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/failing_disk/failing_disk.c");
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("failing_disk");
+        std::fs::create_dir_all(&directory).expect("the directory can be made");
+        let library = directory.join("failing_disk.so");
+        // Renamed into place: another test program may use the one that is there.
+        let unfinished = directory.join(format!("failing_disk.so.{}", std::process::id()));
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"]);
+        let status = compiler.arg(&unfinished).arg(source).arg("-ldl").status().expect("cc is installed");
+        assert!(status.success(), "the library compiles");
+        std::fs::rename(&unfinished, &library).expect("the library is put in place");
+        library
+    })
+}
