@@ -153,3 +153,6 @@ impl Keeper {
         self.store.trim(&trims)
     }
 }
+
+#[cfg(test)]
+mod tests;
