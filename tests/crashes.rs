@@ -94,7 +94,8 @@ fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
 /// A process that sleeps does not notice: what it had claimed ahead is old when it wakes.
 #[test]
 fn a_suspended_daemon_hands_out_nothing_old() {
-    let daemon = Machine::new().start("shards = 2");
+    let machine = Machine::new();
+    let daemon = machine.start("shards = 2");
     let witness = Witness::of(&daemon, &[MIXED, MIXED, FLOOD, SPARSE]);
     let mut woken = Vec::new();
     for suspended_ms in [50, 400, 2_500] {
