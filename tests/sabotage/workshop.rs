@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::patch::{Patch, Suite, TestName};
 
 /// Longer than any of the tests takes on the sources as they are, on a slow machine.
-const TEST_LIMIT: Duration = Duration::from_secs(180);
+const TEST_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
 /// What is not copied: what is made from the sources, and their history.
