@@ -13,7 +13,10 @@ const HOUR_US: i64 = 3_600 * SECOND_US;
 
 /// Remembers the ceilings that it was asked to raise, and fails when told to.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<(Vec<Position>, bool, Option<Arc<Source>>)>>);
+struct Disk(Arc<Mutex<(Vec<Position>, bool, Revoked)>>);
+
+/// Whose grant the next raise takes away.
+type Revoked = Option<Arc<Source>>;
 
 impl Disk {
     fn raised(&self) -> Vec<Position> {
