@@ -210,3 +210,16 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
     wall.note_seen(restored);
     assert!(!wall.believe(restored).jumped);
 }
+
+#[test]
+fn a_step_that_turns_into_a_step_back_starts_its_hold_anew() {
+    let (wall, mut watch) = watched();
+    let hour_us = 3_600 * SECOND_US;
+    for second in 1..=30 {
+        watch.observe(&wall, later(second * SECOND_US, hour_us));
+    }
+    assert!(matches!(watch.observe(&wall, later(31 * SECOND_US, -hour_us)), Observed::Behind(_)));
+    assert!(matches!(watch.observe(&wall, later(32 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(91 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(92 * SECOND_US, hour_us)), Observed::Believed(_)));
+}

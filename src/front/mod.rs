@@ -131,3 +131,6 @@ impl Granted<'_> {
         self.runs.iter().flat_map(Run::ids).map(move |id| draw(id, rng))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -499,6 +499,34 @@ fn a_late_reading_is_told_when_not_never() {
     assert!(matches!(source.admit(&late, wish(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
 }
 
+#[test]
+fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(Now { jumped: true, ..START });
+    assert_eq!((window.bound, source.left(&window)), (Bound::Ceiling, 0));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    source.claim(&source.window(START), 1, &mut rng()).expect("the keeper has looked");
+}
+
+#[test]
+fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.admit(&window, wish(20 * 4_096, START, 1_000)).expect("to be had");
+    let second = source.admit(&window, wish(5 * 4_096, START, 1_000)).expect("to be had after it");
+    source.advance(START, &mut rng(), &Heard::default());
+    let used = source.cursor().expect("not sealed");
+    assert!(used > window.floor, "some was claimed for the first");
+    source.cancel(first);
+    for ms in 1..30 {
+        source.advance(after_ms(ms), &mut rng(), &Heard::default());
+    }
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].ticket), (1, second));
+    assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 5 * 4_096);
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "{:?}", finished[0].spans);
+}
+
 /// One step of a random history.
 #[derive(Clone, Debug)]
 enum Step {

@@ -175,6 +175,12 @@ impl Source {
         self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
     }
 
+    /// How long until the ID clock is at a position's tick, if no clock steps meanwhile.
+    pub fn reaches_in(&self, now: Now, position: Position) -> Duration {
+        let start = self.numbering.start_of(self.numbering.tick_of(position));
+        clock::until(now, &self.ride, self.rules.max_ahead, start)
+    }
+
     /// How long until the ID clock enters the tick after the window's.
     pub fn next_tick_in(&self, window: &Window) -> Duration {
         match window.bound {
