@@ -637,3 +637,38 @@ proptest! {
 fn micros_of(duration: Duration) -> i64 {
     clock::micros(duration)
 }
+
+/// Claims all that a window holds.
+fn drain(source: &Source, now: Now) {
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng()).expect("nobody else claims");
+}
+
+#[test]
+fn who_waits_rides_past_a_wall_clock_that_stands() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
+    source.admit(&source.window(stands(0)), wish(1, stands(0), 1_000)).expect("to be had with the next tick");
+    let heard = Heard::default();
+    source.advance(stands(1), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
+    source.advance(stands(2), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    // An hour back: the keeper has to look before this means anything.
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    let jumped = Now { wall: hour_back, jumped: true, ..START };
+    source.admit(&source.window(jumped), wish(1, jumped, 1_000)).expect("it waits");
+    let heard = Heard::default();
+    source.advance(jumped, &mut rng(), &heard);
+    assert_eq!((heard.shards.borrow().len(), *heard.ceilings.borrow()), (0, 1), "the keeper is called");
+    let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
+    source.advance(looked, &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}

@@ -353,7 +353,9 @@ impl Source {
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
         let generation = self.grant.generation();
-        let of_this_grant = |(_, finished): (usize, Finished)| match finished.generation == generation {
+        // A refusal stays what it is; only IDs are lost with the grant.
+        let is_good = |finished: &Finished| finished.generation == generation || finished.refusal.is_some();
+        let of_this_grant = |(_, finished): (usize, Finished)| match is_good(&finished) {
             true => finished,
             false => Finished { spans: Vec::new(), refusal: Some(Refusal::NoCeiling), ..finished },
         };
