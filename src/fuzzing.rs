@@ -11,8 +11,11 @@ pub use crate::protocol::fuzzing::{info_json, reply_frames};
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
+/// What a target does with a fuzzer's bytes: panics if what has to hold does not.
+pub type Body = fn(&[u8]);
+
 /// Every target: its name, which is that of its shim and its corpus, and its body.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
     ("id_frames", id_frames),
     ("info_json", info_json),

@@ -130,6 +130,7 @@ impl clap::Args for Overrides {
                 .env(row.variable)
                 .value_name(row.value_name)
                 .value_parser(ValueParser::string())
+                .allow_hyphen_values(true)
                 .help(row.help);
             match row.key {
                 "listen" => arg.action(ArgAction::Append).value_delimiter(','),

@@ -234,7 +234,7 @@ impl Daemon {
     /// Nothing that was claimed before is handed out after. What a waiting request has of it is refused or claimed anew,
     /// but for what its shard took for it before it lined up.
     fn lose_grant(&mut self, choices: &mut Choices<'_>) {
-        if choices.byte() % 4 == 0 {
+        if choices.below(4) == 0 {
             self.source.grant().revoke();
             self.lost_below = self.source.cursor().unwrap_or(self.lost_below);
             self.connections.iter_mut().flat_map(|connection| connection.waiting.take()).for_each(

@@ -76,8 +76,8 @@ impl FakeClock {
     /// Stops the clock, which is as it was set, where its next second begins: the library's form for a clock that stands
     /// knows whole seconds alone. Gives that instant in Unix ms.
     pub(crate) fn stop(&self) -> (Step, f64) {
-        /// Early rather than late, so that this is hardly a step back.
-        const EARLY_MS: i64 = 2;
+        /// Early rather than late, so that this is no step back.
+        const EARLY_MS: i64 = 20;
         let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
         let second = now_ms.div_euclid(1_000) + 1;
         std::thread::sleep(Duration::from_millis((second * 1_000 - now_ms) as u64));

@@ -16,7 +16,7 @@ pub(crate) struct Machine {
 impl Machine {
     /// A machine with the right time.
     pub(crate) fn new() -> Machine {
-        Machine { directory: tempfile::tempdir().expect("a temporary directory"), clock: None }
+        Machine { directory: super::directory(), clock: None }
     }
 
     /// A machine whose wall clock can be set. `None` where that is not possible, which has been said.

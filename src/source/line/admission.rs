@@ -29,7 +29,8 @@ impl Source {
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
-            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
+            Bound::Clock => self.ride_on(window.now()),
+            Bound::Ceiling | Bound::Ended => {}
         }
         let mut queue = self.line.lock();
         let small =

@@ -235,7 +235,11 @@ impl Source {
         let collected_before = queue.finished.len();
         self.feed_small(&window, &mut queue, rng);
         self.feed_large(&window, &mut queue, rng);
-        let meets_ceiling = window.bound == Bound::Ceiling && queue.waiting().next().is_some();
+        let some_wait = queue.waiting().next().is_some();
+        let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
+        if window.bound == Bound::Clock && some_wait {
+            self.ride_on(now);
+        }
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
