@@ -155,9 +155,16 @@ impl Keeper {
         if raises.is_empty() || self.taken_over.is_some() {
             return Ok(());
         }
+        let generations: Vec<u64> =
+            raises.iter().map(|&(index, _)| self.sources[index].source.grant().generation()).collect();
         self.store.raise(raises, self.wall.carried_us())?;
-        for &(index, ceiling) in raises {
-            self.sources[index].grant(ceiling);
+        for (&(index, ceiling), generation) in raises.iter().zip(generations) {
+            let kept = &mut self.sources[index];
+            kept.durable = ceiling;
+            // Taken away while the store was at it: what is durable from before that counts no more.
+            if kept.source.grant().generation() == generation {
+                kept.source.grant().raise(ceiling);
+            }
         }
         Ok(())
     }

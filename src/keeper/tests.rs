@@ -13,11 +13,19 @@ const HOUR_US: i64 = 3_600 * SECOND_US;
 
 /// Remembers the ceilings that it was asked to raise, and fails when told to.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<(Vec<Position>, bool)>>);
+struct Disk(Arc<Mutex<(Vec<Position>, bool, Revoked)>>);
+
+/// Whose grant the next raise takes away.
+type Revoked = Option<Arc<Source>>;
 
 impl Disk {
     fn raised(&self) -> Vec<Position> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Has the grant taken away while the next raise is under way.
+    fn restored_within(&self, source: &Arc<Source>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).2 = Some(Arc::clone(source));
     }
 
     fn fail(&self, fails: bool) {
@@ -29,6 +37,9 @@ impl CeilingStore for Disk {
     fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         disk.0.extend(raises.iter().map(|(_, ceiling)| ceiling));
+        if let Some(source) = disk.2.take() {
+            source.grant().revoke();
+        }
         if disk.1 { Err(StoreError(String::from("told to fail"))) } else { Ok(()) }
     }
 
@@ -105,6 +116,17 @@ fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
     keeper.look(later(SECOND_US, -HOUR_US));
     assert_eq!(disk.raised(), [durable]);
     assert_eq!(source.grant().ceiling(), durable);
+}
+
+#[test]
+fn a_grant_taken_away_within_a_raise_waits_for_the_next_one() {
+    let (mut keeper, disk, source, _) = keeper();
+    disk.restored_within(&source);
+    keeper.look(later(SECOND_US, 0));
+    assert_eq!(source.grant().ceiling(), Position(0), "what was durable before counts no more");
+    keeper.look(later(SECOND_US + 1_000, 0));
+    assert_eq!(Some(source.grant().ceiling()), disk.raised().last().copied());
+    assert_eq!(disk.raised().len(), 2);
 }
 
 #[test]

@@ -321,18 +321,30 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }
 
-#[test]
-fn what_a_sibling_takes_is_handed_out_once() {
+/// Two shards, of which the first has blocks, while the cursor has nothing left.
+fn at_the_edge() -> (Vec<Shard>, Now) {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
     let now = after_us(warm_up(&mut shards[0], 0));
     let window = source.window(now);
     source.claim(&window, source.left(&window), &mut fastrand::Rng::with_seed(3)).expect("all that is left");
-    let taken = (1..10_000).rev().find_map(|count| take(&mut shards[1], now, count).ok());
-    let mut every: Vec<u64> = taken.expect("the sibling has some").iter().flat_map(Run::ids).collect();
-    while let Ok(runs) = take(&mut shards[0], now, 1) {
-        every.extend(runs.iter().flat_map(Run::ids));
-    }
+    (shards, now)
+}
+
+fn take_singles(shard: &mut Shard, now: Now) -> Vec<u64> {
+    std::iter::from_fn(|| take(shard, now, 1).ok()).flat_map(|runs| runs[0].ids()).collect()
+}
+
+#[test]
+fn what_a_sibling_takes_is_handed_out_once() {
+    let (mut shards, now) = at_the_edge();
+    let all = take_singles(&mut shards[1], now).len() as u64;
+    assert!(all > 100, "{all}");
+    // The same again, but all at once.
+    let (mut shards, now) = at_the_edge();
+    let runs = take(&mut shards[1], now, all).expect("the sibling has as many");
+    let mut every: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
+    every.extend(take_singles(&mut shards[0], now));
     let handed_out = every.len();
     every.sort_unstable();
     every.dedup();

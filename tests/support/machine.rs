@@ -14,11 +14,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// A machine with the right time. Its disk is in memory where there is such a one: a request waits for a ceiling that a
-    /// busy disk is slow to take, which is not the matter of tests about clocks and crashes.
+    /// A machine with the right time.
     pub(crate) fn new() -> Machine {
-        let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-        Machine { directory: directory.expect("a temporary directory"), clock: None }
+        Machine { directory: super::directory(), clock: None }
     }
 
     /// A machine whose wall clock can be set. `None` where that is not possible, which has been said.
