@@ -672,3 +672,19 @@ fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
     source.advance(looked, &mut rng(), &heard);
     assert_eq!(*heard.shards.borrow(), [0]);
 }
+
+#[test]
+fn a_refusal_stays_what_it_is_when_the_grant_is_lost_meanwhile() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    for _ in 0..2 {
+        source.admit(&source.window(START), wish(1, START, 1_000)).expect("to be had with the next tick");
+    }
+    source.grant().revoke();
+    source.grant().raise(source.numbering().end());
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    source.advance(Now { wall: hour_back, ..after_ms(1_000) }, &mut rng(), &Heard::default());
+    let refusals: Vec<_> = source.collect(0).into_iter().map(|finished| finished.refusal).collect();
+    assert_eq!(refusals.len(), 2);
+    assert!(refusals.iter().all(|refusal| matches!(refusal, Some(Refusal::ClockBehind(_)))), "{refusals:?}");
+}
