@@ -34,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
     /// The daemon's address: host:port, [IPv6]:port or unix:PATH.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7660")]
+    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660")]
     pub(super) address: Endpoint,
 
     /// A file with the token that the daemon asks for; a newline at its end does not count.

@@ -91,13 +91,22 @@ fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros)
     for line in settings.summary() {
         tracing::info!("{line}");
     }
-    for warning in settings.warnings(now) {
+    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
         tracing::warn!("{warning}");
     }
     match place {
         StatePlace::Kept { .. } => tracing::info!("{place}"),
         StatePlace::Nowhere => tracing::warn!("{place}"),
     }
+}
+
+/// A warning for each environment variable that is called like one of ours and is none.
+pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let warn = |name| {
+        format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
+    };
+    config::unknown_variables(names).into_iter().map(warn)
 }
 
 /// Where the environment of this process puts the state.
