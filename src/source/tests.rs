@@ -156,6 +156,32 @@ fn a_start_ahead_of_the_wall_clock_rides_from_its_first_position() {
 }
 
 #[test]
+fn starts_that_find_nothing_stored_share_no_tick_with_those_before_them() {
+    const SECONDS: &str = "time:32,worker:10,sequence:12;tick=1s";
+    for guard_ticks in [1, 3] {
+        let mut seen = std::collections::HashSet::new();
+        // A crash loop: each life lasts 400 ms, and waits for its first ID as long as it can.
+        for life in 0..20_u64 {
+            let now = after_ms(life * 400);
+            let numbering = numbering(SECONDS);
+            let start = numbering.first_of(Tick(numbering.tick_at(now.wall).0 + guard_ticks));
+            let grant = Grant::new(numbering.end());
+            let source = Source::new(String::from("test"), numbering, RULES, grant, start, now);
+            let source = source.begins_with_the_clock();
+            for later in (0..400).step_by(20) {
+                let now = after_ms(life * 400 + later);
+                source.advance(now, &mut rng(), &Heard::default());
+                if let Some(position) = source.claim(&source.window(now), 1, &mut rng()) {
+                    assert!(seen.insert(position), "life {life}: {position:?} again");
+                    assert!(source.numbering().start_of(source.numbering().tick_of(position)) <= now.wall);
+                }
+            }
+        }
+        assert!(guard_ticks > 1 || !seen.is_empty(), "some lives see the next tick begin");
+    }
+}
+
+#[test]
 fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);

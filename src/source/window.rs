@@ -127,8 +127,8 @@ impl Source {
             let window = self.window_at(now, id_time, self.edge_at(id_time));
             Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
         };
-        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
-            // Not the clock is behind, but the thread that read it. Its next reading tells.
+        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || now.wall < self.begins {
+            // Not the clock is behind, but the thread that read it, whose next reading tells; or the start is yet to come.
             return nothing_left();
         }
         let highest_used =
@@ -156,7 +156,10 @@ impl Source {
     pub(super) fn ride_on(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         // An older reading would put the line too far ahead.
-        if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
+        if self.rules.on_step_back == OnStepBack::Wait
+            || now.boot.0 < newest_boot_us
+            || now.wall < self.begins
+        {
             return;
         }
         if let Some(cursor) = self.cursor() {
