@@ -1,0 +1,123 @@
+//! What one thread counts while it runs.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::measure::{Counts, Refusals, Second};
+
+use super::connection::InFlight;
+use super::{Message, Now};
+
+/// Figures of requests that were meant to leave between the warm-up and the end.
+#[derive(Debug)]
+pub(super) struct Meter {
+    thread: usize,
+    warm_ns: u64,
+    end_ns: u64,
+    pub(super) counts: Counts,
+    second: Second,
+    second_number: u64,
+    /// Processor time and instant when the measurement began on this thread.
+    began: Option<(Duration, u64)>,
+}
+
+impl Meter {
+    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64) -> Self {
+        let (counts, second) = (Counts::empty(), Second::empty());
+        Self { thread, warm_ns, end_ns, counts, second, second_number: 0, began: None }
+    }
+
+    pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
+        (self.warm_ns..self.end_ns).contains(&intended_ns)
+    }
+
+    pub(super) fn sent(&mut self, request: &InFlight) {
+        if self.counts_at(request.intended_ns) {
+            self.counts.requests += 1;
+            self.counts.slip.saturating_record(request.sent_ns.saturating_sub(request.intended_ns));
+        }
+    }
+
+    pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
+        self.counts.checked_ids += u64::from(request.asked.count);
+        if !self.counts_at(request.intended_ns) {
+            return;
+        }
+        self.counts.answered += 1;
+        self.counts.ids += u64::from(request.asked.count);
+        self.second.ids += u64::from(request.asked.count);
+        self.time(request, now);
+    }
+
+    pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
+        if !self.counts_at(request.intended_ns) {
+            return;
+        }
+        let words = || String::from_utf8_lossy(message).into_owned();
+        let fresh = || Refusals { count: 0, first_message: words() };
+        self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
+        self.second.refused += 1;
+        // A refusal is no answer: a target must not look fast by refusing.
+        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    fn time(&mut self, request: &InFlight, now: Now) {
+        let response_ns = now.ns.saturating_sub(request.intended_ns);
+        self.counts.response.saturating_record(response_ns);
+        self.second.response.saturating_record(response_ns);
+        self.counts.service.saturating_record(now.ns.saturating_sub(request.sent_ns));
+        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    /// A request that never was answered lasted at least until now.
+    pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
+        if self.counts_at(request.intended_ns) {
+            self.counts.unanswered += 1;
+            self.counts.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
+        }
+    }
+
+    /// Notes how long the thread did not run when it should have.
+    pub(super) fn paused(&mut self, pause_ns: u64) {
+        self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
+    }
+
+    /// Begins the measurement, and hands over the second that is past.
+    pub(super) fn tick(&mut self, now: Now, to: &SyncSender<Message>) {
+        if now.ns < self.warm_ns {
+            return;
+        }
+        if self.began.is_none() {
+            self.began = Some((thread_cpu(), now.ns));
+        }
+        let number = (now.ns - self.warm_ns) / 1_000_000_000;
+        if number > self.second_number {
+            self.hand_over(to);
+            self.second_number = number;
+        }
+    }
+
+    fn hand_over(&mut self, to: &SyncSender<Message>) {
+        let second = Box::new(std::mem::replace(&mut self.second, Second::empty()));
+        // Whoever stopped listening has stopped the run.
+        let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
+    }
+
+    pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
+        if self.second.ids > 0 || self.second.refused > 0 {
+            self.hand_over(to);
+        }
+        if let Some((cpu, began_ns)) = self.began {
+            self.counts.cpu = thread_cpu().saturating_sub(cpu);
+            let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
+            self.counts.busiest_thread = self.counts.cpu.as_secs_f64() / elapsed_s;
+        }
+        self.counts
+    }
+}
+
+fn thread_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}

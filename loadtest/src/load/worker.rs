@@ -1,0 +1,386 @@
+//! The loop of one thread.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+use snowbank::layout::Run;
+use snowbank::protocol::Parsed;
+use snowbank::protocol::reply::{self, Reply};
+
+use super::connection::{Connection, Flushed, InFlight};
+use super::meter::Meter;
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
+use crate::check::reply::{Asked, Received};
+use crate::measure::Fault;
+use crate::promise::Span;
+use crate::schedule::Schedule;
+use crate::target::Stream;
+
+/// Several replies of the largest frame at once.
+const INPUT_SIZE: usize = 256 * 1024;
+
+/// The longest sleep: how soon a stop is seen, and how well a pause of the thread itself is told from idleness.
+const MAX_SLEEP_NS: u64 = 50_000_000;
+
+/// How often places are handed to the collector, and timeouts looked for.
+const HOUSEKEEPING_NS: u64 = 100_000_000;
+
+/// How many spans are kept before they are handed over early.
+const MAX_SPANS: usize = 16_384;
+
+/// How many requests are prepared before replies are looked at again.
+const MAX_SENDS_PER_TURN: usize = 1_024;
+
+struct Worker<'a> {
+    task: Task,
+    shared: &'a Shared,
+    to: &'a SyncSender<Message>,
+    connections: Vec<Connection>,
+    epoll: OwnedFd,
+    schedule: Option<Schedule>,
+    random: fastrand::Rng,
+    meter: Meter,
+    end_ns: u64,
+    spans: Vec<Span>,
+    clocks: ClockOffset,
+    next_connection: usize,
+    housekeeping_ns: u64,
+    /// Counted IDs that a closed loop may still ask for.
+    ids_left: u64,
+}
+
+/// How far the target's clock was seen to be from ours.
+#[derive(Debug)]
+struct ClockOffset {
+    known_us: Option<i64>,
+    /// The shortest round trip of the warm-up, and the offset seen in it.
+    best: Option<(u64, i64)>,
+}
+
+/// Runs one thread of the load to its end and reports it.
+pub fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
+    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is measured all the same.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let thread = task.share.thread;
+    match Worker::new(task, streams, shared, to) {
+        Ok(worker) => worker.run_to_end(),
+        Err(error) => {
+            let fault = Some(Fault::Unreadable(format!("its connections cannot be watched: {error}")));
+            let counts = Box::new(crate::measure::Counts::empty());
+            let _ = to.send(Message::Done { thread, counts, fault });
+        }
+    }
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        task: Task,
+        streams: Vec<Stream>,
+        shared: &'a Shared,
+        to: &'a SyncSender<Message>,
+    ) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, stream) in streams.iter().enumerate() {
+            stream.set_nonblocking()?;
+            epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        }
+        let (schedule, ids_left) = match task.pace {
+            Pace::Open { requests_per_s, ramp, arrivals } => {
+                (Some(Schedule::new(requests_per_s, ramp, arrivals, task.share, task.seed)), u64::MAX)
+            }
+            Pace::Closed { ids_limit, .. } => (None, ids_limit.unwrap_or(u64::MAX)),
+        };
+        let warm_ns = task.warm_up.as_nanos() as u64;
+        let end_ns = task.end.map_or(u64::MAX, |end| end.as_nanos() as u64);
+        Ok(Self {
+            shared,
+            to,
+            connections: streams.into_iter().map(Connection::new).collect(),
+            epoll,
+            schedule,
+            random: fastrand::Rng::with_seed(task.seed.wrapping_add(task.share.thread as u64)),
+            meter: Meter::new(task.share.thread, warm_ns, end_ns),
+            end_ns,
+            spans: Vec::new(),
+            clocks: ClockOffset { known_us: task.same_clock.then_some(0), best: None },
+            next_connection: 0,
+            housekeeping_ns: 0,
+            ids_left,
+            task,
+        })
+    }
+
+    fn run_to_end(mut self) {
+        std::thread::sleep(self.shared.origin.saturating_duration_since(Instant::now()));
+        let fault = self.turns().err();
+        if fault.is_some() {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        let now = self.shared.now();
+        self.hand_over_spans(now);
+        for connection in &self.connections {
+            connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
+        }
+        self.meter.counts.clock_offset_us = self.clocks.best.map_or(0, |(_, offset_us)| offset_us);
+        let counts = Box::new(self.meter.finish(now, self.to));
+        let thread = self.task.share.thread;
+        let _ = self.to.send(Message::Done { thread, counts, fault });
+    }
+
+    /// Ends when all is sent and answered, or when told to stop.
+    fn turns(&mut self) -> Result<(), Fault> {
+        let mut input = vec![0; INPUT_SIZE];
+        let mut events = Vec::with_capacity(256);
+        let mut turn = self.shared.now();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.meter.tick(turn, self.to);
+            let more = self.prepare(turn)?;
+            let all_sent = self.flush()?;
+            self.keep_house(turn)?;
+            if !more && self.connections.iter().all(|connection| connection.in_flight.is_empty()) {
+                return Ok(());
+            }
+            let before_sleep = self.shared.now();
+            self.meter.paused(before_sleep.ns.saturating_sub(turn.ns));
+            let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
+            self.sleep(&mut events, sleep_ns);
+            turn = self.shared.now();
+            self.meter.paused(turn.ns.saturating_sub(before_sleep.ns + sleep_ns));
+            for event in events.drain(..) {
+                self.receive(event.data.u64() as usize, &mut input)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares what is due; tells whether more is to come.
+    fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
+        match self.task.pace {
+            Pace::Open { .. } => self.prepare_due(now),
+            Pace::Closed { depth, .. } => Ok(self.refill(now, depth)),
+        }
+    }
+
+    fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
+        let Some(schedule) = &mut self.schedule else {
+            return Ok(false);
+        };
+        for _ in 0..MAX_SENDS_PER_TURN {
+            let due_ns = schedule.due_ns();
+            if due_ns >= self.end_ns {
+                return Ok(false);
+            }
+            if due_ns > now.ns {
+                break;
+            }
+            schedule.advance();
+            let index = self.next_connection;
+            self.next_connection = (index + 1) % self.connections.len();
+            let connection = &mut self.connections[index];
+            if connection.in_flight.len() >= MAX_IN_FLIGHT {
+                return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
+            }
+            let count = draw(&self.task, &mut self.random);
+            connection.ask(self.shared.promise.source, count, due_ns);
+        }
+        Ok(true)
+    }
+
+    fn refill(&mut self, now: Now, depth: usize) -> bool {
+        if now.ns >= self.end_ns || self.ids_left == 0 {
+            return false;
+        }
+        let counts = self.meter.counts_at(now.ns);
+        for connection in &mut self.connections {
+            while connection.in_flight.len() < depth && self.ids_left > 0 {
+                let count = draw(&self.task, &mut self.random);
+                if counts {
+                    self.ids_left = self.ids_left.saturating_sub(count.into());
+                }
+                connection.ask(self.shared.promise.source, count, now.ns);
+            }
+        }
+        true
+    }
+
+    /// Sends what is prepared; tells whether the sockets took all.
+    fn flush(&mut self) -> Result<bool, Fault> {
+        let mut all = true;
+        for connection in self.connections.iter_mut().filter(|connection| connection.is_dirty()) {
+            let above =
+                if self.shared.promise.strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
+            let meter = &mut self.meter;
+            let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request))?;
+            match (flushed, self.task.pace) {
+                (Flushed::All, _) => {}
+                (Flushed::Part, Pace::Open { .. }) => return Err(Fault::FullSocket),
+                (Flushed::Part, Pace::Closed { .. }) => all = false,
+            }
+        }
+        Ok(all)
+    }
+
+    fn until_due_ns(&self, now: Now, more: bool) -> u64 {
+        match &self.schedule {
+            Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(MAX_SLEEP_NS),
+            _ => MAX_SLEEP_NS,
+        }
+    }
+
+    fn sleep(&self, events: &mut Vec<epoll::Event>, sleep_ns: u64) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
+        // Fails only when a signal interrupts it, and then there are no events.
+        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+    }
+
+    fn receive(&mut self, index: usize, input: &mut [u8]) -> Result<(), Fault> {
+        let Some(size) = self.connections[index].read(input)? else {
+            return Ok(());
+        };
+        let now = self.shared.now();
+        let mut partial = std::mem::take(&mut self.connections[index].partial);
+        if partial.is_empty() {
+            let consumed = self.frames(index, &input[..size], now)?;
+            partial.extend_from_slice(&input[consumed..size]);
+        } else {
+            partial.extend_from_slice(&input[..size]);
+            let consumed = self.frames(index, &partial, now)?;
+            partial.drain(..consumed);
+        }
+        self.connections[index].partial = partial;
+        if self.spans.len() > MAX_SPANS {
+            self.hand_over_spans(now);
+        }
+        Ok(())
+    }
+
+    /// Takes the whole frames and tells how many bytes they were.
+    fn frames(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        let mut taken = 0;
+        loop {
+            match reply::parse(&bytes[taken..]) {
+                Parsed::Incomplete => return Ok(taken),
+                Parsed::BadLength(length) => {
+                    return Err(Fault::Unreadable(format!("a frame of {length} bytes")));
+                }
+                Parsed::Frame { content, tag, consumed } => {
+                    let frame = content.map_err(|fault| Fault::Unreadable(fault.to_string()))?;
+                    self.frame(index, frame, tag, now)?;
+                    taken += consumed;
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, index: usize, frame: Reply<'_>, tag: u16, now: Now) -> Result<(), Fault> {
+        let in_flight = &self.connections[index].in_flight;
+        let Some(&request) = in_flight.front().filter(|request| request.tag == tag) else {
+            return Err(unasked(frame, tag, in_flight.len()));
+        };
+        let more = match frame {
+            Reply::Runs { runs, more } => {
+                runs.iter().try_for_each(|run| self.check(index, &request, run, now))?;
+                more
+            }
+            Reply::List { ids, more } => {
+                let single = |id| Run { first: id, count: 1, stride: 1 };
+                ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
+                more
+            }
+            Reply::Error(error) => {
+                self.meter.refused(&request, now, error.code, error.message);
+                self.connections[index].in_flight.pop_front();
+                return Ok(());
+            }
+            Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
+                return Err(Fault::Unreadable("a frame that answers another kind of request".to_owned()));
+            }
+        };
+        if more {
+            return Ok(());
+        }
+        let connection = &mut self.connections[index];
+        connection.in_flight.pop_front();
+        connection.check.end(&request.asked).map_err(Fault::Violation)?;
+        if self.shared.promise.strict
+            && let Some(last) = connection.check.last()
+        {
+            self.shared.highest.fetch_max(last, Ordering::SeqCst);
+        }
+        self.meter.answered(&request, now);
+        Ok(())
+    }
+
+    fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
+        if self.clocks.known_us.is_none() {
+            let warm = self.meter.counts_at(request.intended_ns);
+            let seen_us = self.shared.promise.instant_us(run.first);
+            self.clocks.see(&request.asked, now.ns - request.sent_ns, seen_us, now.wall_us, warm);
+        }
+        let received = Received { received_us: now.wall_us, offset_us: self.clocks.known_us };
+        let check = &mut self.connections[index].check;
+        let checked = check.run(&self.shared.promise, &request.asked, received, run, &mut self.spans);
+        checked.map_err(Fault::Violation)
+    }
+
+    fn keep_house(&mut self, now: Now) -> Result<(), Fault> {
+        if now.ns < self.housekeeping_ns {
+            return Ok(());
+        }
+        self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
+        self.hand_over_spans(now);
+        let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
+        for connection in &self.connections {
+            if connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns) {
+                let unanswered = connection.in_flight.len();
+                return Err(Fault::Silent { waited: ANSWER_TIMEOUT, unanswered });
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over_spans(&mut self, now: Now) {
+        let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
+        let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
+        let low_us = self.clocks.known_us.and_then(|offset_us| {
+            self.shared.promise.earliest_us(oldest_us, offset_us)
+        });
+        let spans = std::mem::take(&mut self.spans);
+        let _ = self.to.send(Message::Spans { thread: self.task.share.thread, spans, low_us });
+    }
+}
+
+impl ClockOffset {
+    /// Learns from a reply; the first one after the warm-up settles it.
+    fn see(&mut self, asked: &Asked, round_trip_ns: u64, dated_us: Option<i64>, received_us: i64, warm: bool) {
+        let middle_us = asked.sent_us.midpoint(received_us);
+        if let Some(dated_us) = dated_us
+            && self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns)
+        {
+            self.best = Some((round_trip_ns, dated_us - middle_us));
+        }
+        if warm {
+            self.known_us = Some(self.best.map_or(0, |(_, offset_us)| offset_us.saturating_abs()));
+        }
+    }
+}
+
+fn draw(task: &Task, random: &mut fastrand::Rng) -> u32 {
+    if task.mix.is_fixed() { task.mix.max() } else { task.mix.at(random.f64()) }
+}
+
+/// A frame that answers nothing: the connection limit has tag 0 and closes; all else is nonsense.
+fn unasked(frame: Reply<'_>, tag: u16, unanswered: usize) -> Fault {
+    match frame {
+        Reply::Error(error) => {
+            let name = crate::target::code_name(error.code);
+            let message = String::from_utf8_lossy(error.message);
+            Fault::Closed { unanswered, reason: Some(format!("{name}: {message}")) }
+        }
+        _ => Fault::Unreadable(format!("a reply with tag {tag}, which is not the next request's")),
+    }
+}
