@@ -236,7 +236,7 @@ fn wrong_use(error: clap::Error) -> Failure {
         error.exit();
     }
     let page = error.render().to_string();
-    let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }

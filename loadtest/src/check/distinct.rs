@@ -142,7 +142,9 @@ mod tests {
             let mut model = BTreeSet::new();
             for chunk in chunks {
                 let mut spans: Vec<Span> = chunk.iter().map(|&(start, count)| span(start, start + count)).collect();
-                let fresh = spans.iter().flat_map(|span| span.start..span.end).all(|place| model.insert(place));
+                let places: Vec<u64> = spans.iter().flat_map(|span| span.start..span.end).collect();
+                let repeated = places.iter().filter(|&&place| !model.insert(place)).count();
+                let fresh = repeated == 0;
                 let added = distinct.add(&mut spans);
                 prop_assert_eq!(added.is_ok(), fresh);
                 if let Err(Refused::Twice { place }) = added {
