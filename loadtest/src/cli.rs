@@ -136,8 +136,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let bar = Bar::new();
     let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();
-    let outcome =
-        outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
+    let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
     files.write(&report)?;
     let mut out = io::stdout().lock();
@@ -207,7 +206,10 @@ impl<'a> Files<'a> {
             hgrm: arguments.hgrm.as_deref(),
             hlog: arguments.hlog.as_deref(),
         };
-        [files.json, files.hgrm, files.hlog].into_iter().flatten().try_for_each(|path| write_file(path, b""))?;
+        [files.json, files.hgrm, files.hlog]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| write_file(path, b""))?;
         Ok(files)
     }
 
@@ -236,7 +238,10 @@ fn wrong_use(error: clap::Error) -> Failure {
         error.exit();
     }
     let page = error.render().to_string();
-    let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let lines = page
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }

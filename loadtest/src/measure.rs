@@ -16,9 +16,8 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 /// An empty histogram of nanoseconds.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS).unwrap_or_else(|_| {
-        unreachable!("the bounds are constants that the test below has seen accepted")
-    })
+    Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS)
+        .unwrap_or_else(|_| unreachable!("the bounds are constants that the test below has seen accepted"))
 }
 
 /// Requests that were refused with one error code.

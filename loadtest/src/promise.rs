@@ -322,7 +322,10 @@ mod tests {
         let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket"}]}"#;
         let info = Info::from_json(json).expect("sound JSON");
         let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
-        assert_eq!(spans(&promise, Run { first: 11, count: 3, stride: 2 }), Ok(vec![Span { start: 5, end: 8 }]));
+        assert_eq!(
+            spans(&promise, Run { first: 11, count: 3, stride: 2 }),
+            Ok(vec![Span { start: 5, end: 8 }])
+        );
         assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(Misplaced { id: 18 }));
         assert_eq!(promise.id_at(5), 11);
     }

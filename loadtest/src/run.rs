@@ -186,12 +186,8 @@ pub fn run(
     }
     let streams = connect_all(&endpoint, scenario)?;
     let (origin, wall) = (Instant::now() + START_DELAY, SystemTime::now() + START_DELAY);
-    let shared = Arc::new(Shared {
-        promise,
-        origin,
-        stop: AtomicBool::new(false),
-        highest: AtomicU64::new(0),
-    });
+    let shared =
+        Arc::new(Shared { promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let threads: Vec<_> = streams
         .into_iter()
@@ -204,7 +200,8 @@ pub fn run(
     drop(to);
     let collected = collector::collect(scenario, &shared, wall, &from, daemon.as_ref(), interrupt, progress);
     // A thread that panicked has told nothing, and then its load is missing.
-    let panicked = threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
+    let panicked =
+        threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
     assert_eq!(panicked, 0, "a load thread panicked");
     Ok(collected.outcome(scenario, endpoint.to_string(), info.version, daemon.is_some(), same_clock, shared))
 }
@@ -214,11 +211,8 @@ fn connect_all(endpoint: &Endpoint, scenario: &Scenario) -> Result<Vec<Vec<Strea
     allow_open_files();
     let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
     for taken in 0..scenario.connections {
-        let stream = Stream::connect(endpoint, GREETING_TIMEOUT).map_err(|reason| CannotRun::Connections {
-            taken,
-            wanted: scenario.connections,
-            reason,
-        })?;
+        let stream = Stream::connect(endpoint, GREETING_TIMEOUT)
+            .map_err(|reason| CannotRun::Connections { taken, wanted: scenario.connections, reason })?;
         streams[taken % scenario.threads].push(stream);
     }
     Ok(streams)

@@ -43,7 +43,8 @@ impl Schedule {
     /// The schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
     #[must_use]
     pub fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
-        let random = fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let random =
+            fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut schedule = Self {
             rate_per_s,
             ramp_s: ramp.as_secs_f64(),
@@ -132,7 +133,8 @@ mod tests {
         let due_in = |arrivals, until_ns| {
             let mut dues = Vec::new();
             for thread in 0..threads {
-                let mut schedule = Schedule::new(1_000.0, Duration::ZERO, arrivals, Share { thread, threads }, 7);
+                let mut schedule =
+                    Schedule::new(1_000.0, Duration::ZERO, arrivals, Share { thread, threads }, 7);
                 while schedule.due_ns() < until_ns {
                     dues.push(schedule.due_ns());
                     schedule.advance();

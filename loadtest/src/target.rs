@@ -35,7 +35,9 @@ pub enum NoTarget {
         reason: io::Error,
     },
     /// It ended the connection before it answered INFO.
-    #[error("{address} closed the connection without answering INFO: another protocol, or a connection limit")]
+    #[error(
+        "{address} closed the connection without answering INFO: another protocol, or a connection limit"
+    )]
     Closed {
         /// Where.
         address: String,

@@ -153,8 +153,7 @@ impl FromStr for Mix {
             let (count, weight) = part.split_once(':')?;
             Some((above_zero(count)?, above_zero(weight)?))
         };
-        let parts: Vec<(u32, u32)> =
-            text.split(',').map(weighted).collect::<Option<_>>().ok_or_else(bad)?;
+        let parts: Vec<(u32, u32)> = text.split(',').map(weighted).collect::<Option<_>>().ok_or_else(bad)?;
         let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();
         let mut upto = 0.0;
         let mut mean = 0.0;
@@ -195,7 +194,9 @@ mod tests {
         assert_eq!(rate("10000/s"), Ok(10_000.0));
         assert_eq!(rate("2.5k"), Ok(2_500.0));
         assert_eq!(rate("4M/s"), Ok(4_000_000.0));
-        for wrong in ["0", "0/s", "-1", "", "/s", "inf", "1e5", "NaN", "10/m", "10 /s", "99999999999999", "1.2.3"] {
+        for wrong in
+            ["0", "0/s", "-1", "", "/s", "inf", "1e5", "NaN", "10/m", "10 /s", "99999999999999", "1.2.3"]
+        {
             assert!(rate(wrong).is_err(), "{wrong}");
         }
     }
@@ -216,7 +217,10 @@ mod tests {
     fn a_mix_is_drawn_by_its_weights() {
         let mix: Mix = "1:90,100:9,10000:1".parse().expect("a mix");
         assert!((mix.mean() - 109.9).abs() < 1e-9);
-        assert_eq!((mix.at(0.0), mix.at(0.89), mix.at(0.95), mix.at(0.995), mix.at(1.0)), (1, 1, 100, 10_000, 10_000));
+        assert_eq!(
+            (mix.at(0.0), mix.at(0.89), mix.at(0.95), mix.at(0.995), mix.at(1.0)),
+            (1, 1, 100, 10_000, 10_000)
+        );
         assert_eq!(mix.max(), 10_000);
         assert!("7".parse::<Mix>().expect("a size").is_fixed());
         for wrong in ["0", "", "1:", ":1", "1:0", "0:1", "1:90,", "1:90;2:10", "a:b", "-1", "4294967296"] {

@@ -120,8 +120,7 @@ impl Verdict {
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     let describe = |fault: &Fault| describe(fault, evidence.promise);
-    let (broken, slow): (Vec<_>, Vec<_>) =
-        evidence.faults.iter().partition(|fault| !may_be_our_fault(fault));
+    let (broken, slow): (Vec<_>, Vec<_>) = evidence.faults.iter().partition(|fault| !may_be_our_fault(fault));
     if !broken.is_empty() {
         return Verdict::Fail(broken.into_iter().map(describe).collect());
     }
@@ -184,7 +183,8 @@ fn bottleneck(evidence: &Evidence<'_>, late: &[&Latency]) -> Vec<String> {
         ));
     }
     if counts.requests == 0 && reasons.is_empty() && evidence.faults.is_empty() {
-        reasons.push("no request fell into the measurement: ask for a longer one or a higher rate".to_owned());
+        reasons
+            .push("no request fell into the measurement: ask for a longer one or a higher rate".to_owned());
     }
     reasons
 }
@@ -192,7 +192,9 @@ fn bottleneck(evidence: &Evidence<'_>, late: &[&Latency]) -> Vec<String> {
 fn refusals(counts: &Counts) -> Option<String> {
     let codes = counts.refused.iter();
     let codes: Vec<String> = codes
-        .map(|(&code, refusals)| format!("{} x {} ({})", code_name(code), refusals.count, refusals.first_message))
+        .map(|(&code, refusals)| {
+            format!("{} x {} ({})", code_name(code), refusals.count, refusals.first_message)
+        })
         .collect();
     let all = counts.requests;
     (!codes.is_empty())
@@ -225,10 +227,14 @@ pub fn describe(fault: &Fault, promise: &Promise) -> String {
         }
         Fault::Unreadable(what) => format!("the target broke the protocol: {what}"),
         Fault::Silent { waited, unanswered } => {
-            format!("the target stalled: no answer within {waited:?}, {unanswered} requests waiting on one connection")
+            format!(
+                "the target stalled: no answer within {waited:?}, {unanswered} requests waiting on one connection"
+            )
         }
         Fault::TooManyInFlight { bound } => {
-            format!("the target fell behind: {bound} requests in flight on one connection, which is the bound")
+            format!(
+                "the target fell behind: {bound} requests in flight on one connection, which is the bound"
+            )
         }
         Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
     }

@@ -50,9 +50,7 @@ fn target(
     FakeDaemon::start(move |_, peer| {
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {
-                Asked::Next(next) => {
-                    script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag)
-                }
+                Asked::Next(next) => script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag),
                 _ => peer.send(|out| {
                     snowbank::protocol::reply::encode_info(out, tag, info.as_bytes());
                 }),
@@ -67,8 +65,18 @@ fn target(
 /// 2,000 requests, the middle of them timed, with an objective that a busy machine meets.
 fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
     let address = target.name();
-    let mut options =
-        vec!["--address", &address, "--rate", "1000/s", "--for", "1500ms", "--warm-up", "500ms", "--connections", "2"];
+    let mut options = vec![
+        "--address",
+        &address,
+        "--rate",
+        "1000/s",
+        "--for",
+        "1500ms",
+        "--warm-up",
+        "500ms",
+        "--connections",
+        "2",
+    ];
     if !more.iter().any(|option| option.starts_with("--p99")) {
         options.extend(["--p99.9", "900ms"]);
     }
@@ -200,7 +208,8 @@ fn ids_of_another_worker_or_layout_than_info_says_fail() {
     const CLEARING: &str = r#"{"protocol":1,"max_count":1000,"sources":[
         {"index":0,"name":"default","layout":"time:41,kind:2:constant(1),worker:8,sequence:12;epoch=0","worker_ids":[4]}]}"#;
     for (info, reason) in [(WORKER_4, "wrong worker: "), (CLEARING, "wrong layout: ")] {
-        let target = target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count));
+        let target =
+            target(info, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count));
         let ran = load(&target, &[]);
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.last_line().contains(reason), "{ran:?}");
@@ -254,7 +263,10 @@ fn refusals_are_counted_by_code_and_fail() {
     let ran = load(&target, &[]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert_eq!(ran.json()["refused"]["exhausted"], 15, "{ran:?}");
-    assert!(ran.last_line().contains("15 of 1500 requests were refused: exhausted x 15 (none left)"), "{ran:?}");
+    assert!(
+        ran.last_line().contains("15 of 1500 requests were refused: exhausted x 15 (none left)"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -262,7 +274,8 @@ fn nonsense_after_info_is_the_targets_fault() {
     let ran = odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64])));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("broke the protocol"), "{ran:?}");
-    let ran = odd_once(|ids, peer, next, tag| peer.send_run(tag.wrapping_add(1), ids.take(next.count), next.count));
+    let ran =
+        odd_once(|ids, peer, next, tag| peer.send_run(tag.wrapping_add(1), ids.take(next.count), next.count));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("broke the protocol: a reply with tag"), "{ran:?}");
 }
@@ -284,9 +297,11 @@ fn what_speaks_no_snowbank_is_no_target() {
     let closes = listener(drop);
     let held = Mutex::new(Vec::new());
     let silent = listener(move |stream| held.lock().expect("no panic").push(stream));
-    for (address, reason) in
-        [(http, "does not speak snowbank's protocol"), (closes, "closed the connection"), (silent, "did not answer INFO")]
-    {
+    for (address, reason) in [
+        (http, "does not speak snowbank's protocol"),
+        (closes, "closed the connection"),
+        (silent, "did not answer INFO"),
+    ] {
         let ran = loadtest(&["--address", &address]);
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(reason) && ran.stderr.lines().count() == 1, "{ran:?}");

@@ -65,7 +65,9 @@ impl ConnectionCheck {
         })?;
         match self.last.replace(last) {
             Some(previous) if run.first == previous => return Err(Violation::Duplicate { id: previous }),
-            Some(previous) if run.first < previous => return Err(Violation::Order { previous, id: run.first }),
+            Some(previous) if run.first < previous => {
+                return Err(Violation::Order { previous, id: run.first });
+            }
             _ => {}
         }
         if promise.strict && run.first <= asked.above {

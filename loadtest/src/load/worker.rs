@@ -346,9 +346,8 @@ impl<'a> Worker<'a> {
     fn hand_over_spans(&mut self, now: Now) {
         let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
         let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
-        let low_us = self.clocks.known_us.and_then(|offset_us| {
-            self.shared.promise.earliest_us(oldest_us, offset_us)
-        });
+        let low_us =
+            self.clocks.known_us.and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
         let spans = std::mem::take(&mut self.spans);
         let _ = self.to.send(Message::Spans { thread: self.task.share.thread, spans, low_us });
     }
@@ -356,7 +355,14 @@ impl<'a> Worker<'a> {
 
 impl ClockOffset {
     /// Learns from a reply; the first one after the warm-up settles it.
-    fn see(&mut self, asked: &Asked, round_trip_ns: u64, dated_us: Option<i64>, received_us: i64, warm: bool) {
+    fn see(
+        &mut self,
+        asked: &Asked,
+        round_trip_ns: u64,
+        dated_us: Option<i64>,
+        received_us: i64,
+        warm: bool,
+    ) {
         let middle_us = asked.sent_us.midpoint(received_us);
         if let Some(dated_us) = dated_us
             && self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns)

@@ -12,7 +12,8 @@ const NS_PER_MS: f64 = 1e6;
 /// The percentile distribution of a histogram of nanoseconds as text, values in milliseconds: an `.hgrm` file.
 #[must_use]
 pub fn percentile_distribution(histogram: &Histogram<u64>) -> String {
-    let mut text = format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    let mut text =
+        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     let mut total = 0;
     for step in histogram.iter_quantiles(TICKS_PER_HALF) {
         let value_ms = step.value_iterated_to() as f64 / NS_PER_MS;

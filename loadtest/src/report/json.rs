@@ -142,7 +142,11 @@ impl Run {
             answered: counts.answered,
             unanswered: counts.unanswered,
             checked_ids: counts.checked_ids,
-            refused: counts.refused.iter().map(|(&code, refusals)| (code_name(code), refusals.count)).collect(),
+            refused: counts
+                .refused
+                .iter()
+                .map(|(&code, refusals)| (code_name(code), refusals.count))
+                .collect(),
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),

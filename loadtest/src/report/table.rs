@@ -85,7 +85,12 @@ fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 
 fn rates(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let counts = &report.outcome.counts;
-    writeln!(out, "rate        {:.0} IDs/s over {:.3} s", report.ids_per_s(), report.outcome.elapsed.as_secs_f64())?;
+    writeln!(
+        out,
+        "rate        {:.0} IDs/s over {:.3} s",
+        report.ids_per_s(),
+        report.outcome.elapsed.as_secs_f64()
+    )?;
     writeln!(
         out,
         "requests    {} sent, {} answered, {} refused, {} without an answer",
@@ -103,7 +108,8 @@ fn rates(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let counts = &report.outcome.counts;
     if let Some(share) = report.target_cpu_share() {
-        let each_us = report.outcome.target_cpu.unwrap_or_default().as_secs_f64() * 1e6 / counts.answered.max(1) as f64;
+        let each_us =
+            report.outcome.target_cpu.unwrap_or_default().as_secs_f64() * 1e6 / counts.answered.max(1) as f64;
         writeln!(out, "daemon      {:.1} % of a core, {each_us:.2} us for each request", share * 100.0)?;
     }
     writeln!(
@@ -115,7 +121,10 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     if !report.outcome.same_clock {
         let offset_ms = counts.clock_offset_us as f64 / 1e3;
-        writeln!(out, "clocks      {offset_ms:+.3} ms apart in the warm-up; the ID's window is widened by that")?;
+        writeln!(
+            out,
+            "clocks      {offset_ms:+.3} ms apart in the warm-up; the ID's window is widened by that"
+        )?;
     }
     Ok(())
 }
