@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser;
 use snowbank::client::Endpoint;
 
+use crate::daemon::Ending;
 use crate::report::{Report, hdr, json, progress::Bar, table};
-use crate::run::{self, Drive, Length, Scenario};
+use crate::run::{self, Drive, Length, Outage, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{Mix, Rate, Time};
 use crate::verdict::{Latency, Objectives};
@@ -65,6 +66,12 @@ struct Arguments {
     /// At the full rate before the measurement; its IDs are checked and not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     warm_up: Time,
+    /// Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
+    restart_daemon_at: Option<Time>,
+    /// Kill the daemon at this time of the measurement, and start it anew: only one started for the run
+    #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
+    kill_daemon_at: Option<Time>,
     #[command(flatten)]
     latencies: Latencies,
     /// What random draws begin with; the same number gives the same schedule
@@ -165,6 +172,16 @@ impl Arguments {
             Some(ids) => Length::Ids(ids),
             None => Length::For(self.length.map_or(standard_length, |length| length.0)),
         };
+        let outage = self.outage();
+        if let (Some(outage), Length::For(length)) = (outage, length)
+            && outage.at >= length
+        {
+            return Err(Failure::usage(format!(
+                "the outage at {} is not within the measurement of {}",
+                Time(outage.at),
+                Time(length)
+            )));
+        }
         Ok(Scenario {
             address: self.address.clone(),
             source: self.source.clone(),
@@ -174,8 +191,14 @@ impl Arguments {
             threads: self.threads as usize,
             warm_up: self.warm_up.0,
             length,
+            outage,
             seed: self.seed,
         })
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        let of = |at: Option<Time>, ending| at.map(|at| Outage { at: at.0, ending });
+        of(self.restart_daemon_at, Ending::Stop).or(of(self.kill_daemon_at, Ending::Kill))
     }
 
     fn objectives(&self) -> Objectives {

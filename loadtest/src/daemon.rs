@@ -22,8 +22,18 @@ pub struct Daemon {
     pub endpoint: Endpoint,
     /// Which worker ID it holds.
     pub worker_id: u16,
+    binary: PathBuf,
     /// Removed after the process has ended.
-    _directory: TempDir,
+    directory: TempDir,
+}
+
+/// How a daemon is made to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// As a service manager stops it.
+    Stop,
+    /// As a crash ends it.
+    Kill,
 }
 
 /// Why no daemon could be started.
@@ -62,31 +72,41 @@ impl Daemon {
     /// The inner error is the daemon's refusal.
     fn start_as(binary: &Path, worker_id: u16) -> Result<Result<Self, String>, NotStarted> {
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
-        // A file, so that nobody has to read along for the daemon not to wait.
-        let said = directory.path().join("stderr");
-        let mut command = Command::new(binary);
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("SNOWBANK_") {
-                command.env_remove(name);
+        let binary = binary.to_owned();
+        let spawned = spawn(&binary, directory.path(), worker_id, "127.0.0.1:0")?;
+        Ok(spawned.map(|(child, endpoint)| Self { child, endpoint, worker_id, binary, directory }))
+    }
+
+    /// Ends the daemon and starts it anew, on the same address and state.
+    ///
+    /// # Errors
+    /// [`NotStarted`], with the daemon's last words.
+    pub fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
+        match ending {
+            Ending::Stop => self.stop(),
+            Ending::Kill => {
+                self.child.kill()?;
+                self.child.wait()?;
             }
         }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--layout", "twitter", "--worker-id"]);
-        command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.path().join("state"));
-        command.env("SNOWBANK_LOG", "error");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said)?);
-        let mut child = command.spawn()?;
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            // Nothing read is nothing said, and treated so below.
-            let _ = BufReader::new(stdout).read_line(&mut line);
+        let address = self.endpoint.to_string();
+        let spawned = spawn(&self.binary, self.directory.path(), self.worker_id, &address)?;
+        (self.child, _) = spawned.map_err(NotStarted::Refused)?;
+        Ok(())
+    }
+
+    /// In order, so that its worker ID is given back; and hard if it does not listen.
+    fn stop(&mut self) {
+        // Fails only when it has ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        for _ in 0..500 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
-        let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) else {
-            let _ = child.kill();
-            child.wait()?;
-            let said = fs::read_to_string(&said).unwrap_or_default();
-            return Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()));
-        };
-        Ok(Ok(Self { child, endpoint, worker_id, _directory: directory }))
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 
     /// The processor time that all its threads have used, as far as the kernel tells.
@@ -103,17 +123,42 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // In order, so that its worker ID is given back; and hard if it does not listen.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        for _ in 0..500 {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.stop();
     }
+}
+
+/// Starts a process and waits until it listens; the inner error is its refusal.
+fn spawn(
+    binary: &Path,
+    directory: &Path,
+    worker_id: u16,
+    listen: &str,
+) -> Result<Result<(Child, Endpoint), String>, NotStarted> {
+    // A file, so that nobody has to read along for the daemon not to wait.
+    let said = directory.join("stderr");
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SNOWBANK_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
+    command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
+    command.env("SNOWBANK_LOG", "error");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said)?);
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // Nothing read is nothing said, and treated so below.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    if let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) {
+        return Ok(Ok((child, endpoint)));
+    }
+    let _ = child.kill();
+    child.wait()?;
+    let said = fs::read_to_string(&said).unwrap_or_default();
+    Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
 }
 
 fn binary() -> Result<PathBuf, NotStarted> {

@@ -6,10 +6,13 @@
 
 mod connection;
 mod meter;
+mod outage;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
+
+use snowbank::client::Endpoint;
 
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
@@ -23,6 +26,9 @@ pub const MAX_IN_FLIGHT: usize = 1 << 16;
 
 /// How long a request may go without an answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long after its begin an announced outage may last.
+pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +64,10 @@ pub struct Task {
     pub warm_up: Duration,
     /// When no more requests leave, from the begin of the run; `None` where a count ends it.
     pub end: Option<Duration>,
+    /// When the announced outage begins, from the begin of the run.
+    pub outage: Option<Duration>,
+    /// Where connections that it ended are opened again.
+    pub endpoint: Endpoint,
     /// Whether the target's clock is this machine's.
     pub same_clock: bool,
     /// What random draws begin with.

@@ -135,6 +135,11 @@ pub enum Fault {
     },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
+    /// After the announced outage, connections were not back and answered within that time.
+    NotRecovered {
+        /// How long it was waited for.
+        waited: Duration,
+    },
 }
 
 /// What one thread counted.
@@ -152,6 +157,13 @@ pub struct Counts {
     pub refused: RefusalsByCode,
     /// Those still without an answer at the end.
     pub unanswered: u64,
+    /// Requests that the announced outage took away: in flight on a connection that it ended, or due while there was
+    /// none.
+    pub lost: u64,
+    /// The announced outage, from its begin until every connection was back and one answered; the longest of all threads.
+    pub outage: Duration,
+    /// The longest time between two answers of the measurement, as one thread saw it.
+    pub longest_gap: Duration,
     /// From the intended instant to the receipt.
     pub response: Histogram<u64>,
     /// From the sending to the receipt.
@@ -181,6 +193,9 @@ impl Counts {
             checked_ids: 0,
             refused: RefusalsByCode::new(),
             unanswered: 0,
+            lost: 0,
+            outage: Duration::ZERO,
+            longest_gap: Duration::ZERO,
             response: histogram(),
             service: histogram(),
             slip: histogram(),
@@ -199,6 +214,9 @@ impl Counts {
         self.ids += other.ids;
         self.checked_ids += other.checked_ids;
         self.unanswered += other.unanswered;
+        self.lost += other.lost;
+        self.outage = self.outage.max(other.outage);
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
         for (code, refusals) in other.refused {
             let all = self.refused.entry(code).or_default();
             all.count += refusals.count;

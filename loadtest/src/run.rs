@@ -14,7 +14,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use snowbank::client::Endpoint;
 
-use crate::daemon::{Daemon, NotStarted};
+use crate::daemon::{Daemon, Ending, NotStarted};
 use crate::load::{self, Pace, Shared, Task};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::{NoPromise, Promise};
@@ -47,8 +47,19 @@ pub struct Scenario {
     pub warm_up: Duration,
     /// How long, or how much, is measured.
     pub length: Length,
+    /// The announced outage of a daemon of our own.
+    pub outage: Option<Outage>,
     /// What random draws begin with.
     pub seed: u64,
+}
+
+/// An outage that is brought about on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outage {
+    /// From the begin of the measurement.
+    pub at: Duration,
+    /// How the daemon ends before it is started anew.
+    pub ending: Ending,
 }
 
 /// When requests leave.
@@ -173,7 +184,7 @@ pub fn run(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let daemon = if scenario.address.is_none() { Some(Daemon::start()?) } else { None };
+    let mut daemon = if scenario.address.is_none() { Some(Daemon::start()?) } else { None };
     let endpoint = match (&scenario.address, &daemon) {
         (Some(endpoint), _) => endpoint.clone(),
         (None, Some(daemon)) => daemon.endpoint.clone(),
@@ -193,12 +204,13 @@ pub fn run(
         .into_iter()
         .enumerate()
         .map(|(thread, streams)| {
-            let (task, shared, to) = (scenario.task(thread, same_clock), Arc::clone(&shared), to.clone());
+            let task = scenario.task(thread, same_clock, endpoint.clone());
+            let (shared, to) = (Arc::clone(&shared), to.clone());
             std::thread::spawn(move || load::run(task, streams, &shared, &to))
         })
         .collect();
     drop(to);
-    let collected = collector::collect(scenario, &shared, wall, &from, daemon.as_ref(), interrupt, progress);
+    let collected = collector::collect(scenario, &shared, wall, &from, daemon.as_mut(), interrupt, progress);
     // A thread that panicked has told nothing, and then its load is missing.
     let panicked =
         threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
@@ -235,6 +247,11 @@ impl Scenario {
         }
     }
 
+    /// From the begin of the run to the begin of the announced outage.
+    fn outage_at(&self) -> Option<Duration> {
+        Some(self.measured_from() + self.outage?.at)
+    }
+
     /// How long the measurement is, if a time ends it. On a schedule, a count is a time too.
     #[must_use]
     pub fn measured_for(&self) -> Option<Duration> {
@@ -252,7 +269,7 @@ impl Scenario {
         Some(self.measured_from() + self.measured_for()?)
     }
 
-    fn task(&self, thread: usize, same_clock: bool) -> Task {
+    fn task(&self, thread: usize, same_clock: bool, endpoint: Endpoint) -> Task {
         let threads = self.threads;
         let pace = match self.drive {
             Drive::Open { rate, ramp, arrivals } => {
@@ -272,6 +289,8 @@ impl Scenario {
             mix: self.batch.clone(),
             warm_up: self.measured_from(),
             end: self.ends_at(),
+            outage: self.outage_at(),
+            endpoint,
             same_clock,
             seed: self.seed,
         }

@@ -236,6 +236,9 @@ pub fn describe(fault: &Fault, promise: &Promise) -> String {
                 "the target fell behind: {bound} requests in flight on one connection, which is the bound"
             )
         }
+        Fault::NotRecovered { waited } => {
+            format!("the target did not recover within {waited:?} of the announced outage")
+        }
         Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
     }
 }

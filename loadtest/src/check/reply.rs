@@ -34,6 +34,12 @@ pub struct ConnectionCheck {
 }
 
 impl ConnectionCheck {
+    /// Whether some frames of a reply have come and its last has not.
+    #[must_use]
+    pub fn is_within_reply(&self) -> bool {
+        self.found > 0
+    }
+
     /// The last ID that came.
     #[must_use]
     pub fn last(&self) -> Option<u64> {

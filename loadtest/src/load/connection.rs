@@ -30,6 +30,10 @@ pub(super) struct Connection {
     /// How many of them, the last, are not handed to the socket yet.
     unsent: usize,
     out: Vec<u8>,
+    /// Ended by the announced outage and not open again.
+    pub(super) is_down: bool,
+    /// Opened again since.
+    pub(super) is_reopened: bool,
     /// The begin of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
     tag: u16,
@@ -50,10 +54,19 @@ impl Connection {
             check: ConnectionCheck::default(),
             in_flight: VecDeque::new(),
             unsent: 0,
+            is_down: false,
+            is_reopened: false,
             out: Vec::new(),
             partial: Vec::new(),
             tag: 0,
         }
+    }
+
+    /// Drops what no socket will take any more.
+    pub(super) fn forget_unsent(&mut self) {
+        self.out.clear();
+        self.partial.clear();
+        self.unsent = 0;
     }
 
     /// Whether something waits to be flushed.

@@ -19,18 +19,61 @@ pub(super) struct Meter {
     pub(super) counts: Counts,
     second: Second,
     second_number: u64,
+    /// From its begin, until it is over.
+    outage: Option<(u64, Option<u64>)>,
+    last_answer_ns: Option<u64>,
     /// Processor time and instant when the measurement began on this thread.
     began: Option<(Duration, u64)>,
 }
 
 impl Meter {
-    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64) -> Self {
+    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
         let (counts, second) = (Counts::empty(), Second::empty());
-        Self { thread, warm_ns, end_ns, counts, second, second_number: 0, began: None }
+        Self {
+            thread,
+            warm_ns,
+            end_ns,
+            counts,
+            second,
+            second_number: 0,
+            outage: outage_ns.map(|from_ns| (from_ns, None)),
+            last_answer_ns: None,
+            began: None,
+        }
     }
 
     pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
-        (self.warm_ns..self.end_ns).contains(&intended_ns)
+        let in_outage = self.outage.is_some_and(|(from_ns, until_ns)| {
+            intended_ns >= from_ns && until_ns.is_none_or(|until_ns| intended_ns < until_ns)
+        });
+        (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
+    }
+
+    /// When the announced outage began, if it has begun and is not over.
+    pub(super) fn outage_since(&self, now: Now) -> Option<u64> {
+        let (from_ns, until_ns) = self.outage?;
+        (until_ns.is_none() && now.ns >= from_ns).then_some(from_ns)
+    }
+
+    /// The announced outage is over: what was due before now does not count.
+    pub(super) fn recovered(&mut self, now: Now) {
+        if let Some((from_ns, until_ns)) = &mut self.outage {
+            *until_ns = Some(now.ns);
+            self.counts.outage = Duration::from_nanos(now.ns.saturating_sub(*from_ns));
+        }
+    }
+
+    /// The outage took a request away that was in flight.
+    pub(super) fn lost(&mut self, request: &InFlight) {
+        self.counts.lost += 1;
+        if self.counts_at(request.intended_ns) {
+            self.counts.requests -= 1;
+        }
+    }
+
+    /// A request was due while there was no connection.
+    pub(super) fn lost_unsent(&mut self) {
+        self.counts.lost += 1;
     }
 
     pub(super) fn sent(&mut self, request: &InFlight) {
@@ -42,6 +85,10 @@ impl Meter {
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
         self.counts.checked_ids += u64::from(request.asked.count);
+        if now.ns >= self.warm_ns {
+            let last_ns = self.last_answer_ns.replace(now.ns).unwrap_or(now.ns);
+            self.counts.longest_gap = self.counts.longest_gap.max(Duration::from_nanos(now.ns - last_ns));
+        }
         if !self.counts_at(request.intended_ns) {
             return;
         }

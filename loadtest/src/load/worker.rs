@@ -13,6 +13,7 @@ use snowbank::protocol::reply::{self, Reply};
 
 use super::connection::{Connection, Flushed, InFlight};
 use super::meter::Meter;
+use super::outage::RETRY_NS;
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
 use crate::check::reply::{Asked, Received};
 use crate::measure::Fault;
@@ -35,15 +36,15 @@ const MAX_SPANS: usize = 16_384;
 /// How many requests are prepared before replies are looked at again.
 const MAX_SENDS_PER_TURN: usize = 1_024;
 
-struct Worker<'a> {
-    task: Task,
-    shared: &'a Shared,
+pub(super) struct Worker<'a> {
+    pub(super) task: Task,
+    pub(super) shared: &'a Shared,
     to: &'a SyncSender<Message>,
-    connections: Vec<Connection>,
-    epoll: OwnedFd,
+    pub(super) connections: Vec<Connection>,
+    pub(super) epoll: OwnedFd,
     schedule: Option<Schedule>,
     random: fastrand::Rng,
-    meter: Meter,
+    pub(super) meter: Meter,
     end_ns: u64,
     spans: Vec<Span>,
     clocks: ClockOffset,
@@ -51,6 +52,8 @@ struct Worker<'a> {
     housekeeping_ns: u64,
     /// Counted IDs that a closed loop may still ask for.
     ids_left: u64,
+    /// When connections that are down are tried again.
+    pub(super) retry_ns: u64,
 }
 
 /// How far the target's clock was seen to be from ours.
@@ -103,13 +106,14 @@ impl<'a> Worker<'a> {
             epoll,
             schedule,
             random: fastrand::Rng::with_seed(task.seed.wrapping_add(task.share.thread as u64)),
-            meter: Meter::new(task.share.thread, warm_ns, end_ns),
+            meter: Meter::new(task.share.thread, warm_ns, end_ns, task.outage.map(|at| at.as_nanos() as u64)),
             end_ns,
             spans: Vec::new(),
             clocks: ClockOffset { known_us: task.same_clock.then_some(0), best: None },
             next_connection: 0,
             housekeeping_ns: 0,
             ids_left,
+            retry_ns: 0,
             task,
         })
     }
@@ -138,6 +142,7 @@ impl<'a> Worker<'a> {
         let mut turn = self.shared.now();
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.meter.tick(turn, self.to);
+            self.recover(turn)?;
             let more = self.prepare(turn)?;
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
@@ -151,7 +156,8 @@ impl<'a> Worker<'a> {
             turn = self.shared.now();
             self.meter.paused(turn.ns.saturating_sub(before_sleep.ns + sleep_ns));
             for event in events.drain(..) {
-                self.receive(event.data.u64() as usize, &mut input)?;
+                let index = event.data.u64() as usize;
+                self.receive(index, &mut input).or_else(|fault| self.excuse(index, fault))?;
             }
         }
         Ok(())
@@ -166,20 +172,23 @@ impl<'a> Worker<'a> {
     }
 
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
-        let Some(schedule) = &mut self.schedule else {
-            return Ok(false);
-        };
         for _ in 0..MAX_SENDS_PER_TURN {
+            let Some(schedule) = &mut self.schedule else {
+                return Ok(false);
+            };
             let due_ns = schedule.due_ns();
-            if due_ns >= self.end_ns {
+            // Without requests nobody would see the end of an outage.
+            if due_ns >= self.end_ns && self.meter.outage_since(now).is_none() {
                 return Ok(false);
             }
             if due_ns > now.ns {
                 break;
             }
             schedule.advance();
-            let index = self.next_connection;
-            self.next_connection = (index + 1) % self.connections.len();
+            let Some(index) = self.next_open() else {
+                self.meter.lost_unsent();
+                continue;
+            };
             let connection = &mut self.connections[index];
             if connection.in_flight.len() >= MAX_IN_FLIGHT {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
@@ -190,12 +199,24 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
+    /// Connections in turn, without those that are down.
+    fn next_open(&mut self) -> Option<usize> {
+        for _ in 0..self.connections.len() {
+            let index = self.next_connection;
+            self.next_connection = (index + 1) % self.connections.len();
+            if !self.connections[index].is_down {
+                return Some(index);
+            }
+        }
+        None
+    }
+
     fn refill(&mut self, now: Now, depth: usize) -> bool {
         if now.ns >= self.end_ns || self.ids_left == 0 {
             return false;
         }
         let counts = self.meter.counts_at(now.ns);
-        for connection in &mut self.connections {
+        for connection in self.connections.iter_mut().filter(|connection| !connection.is_down) {
             while connection.in_flight.len() < depth && self.ids_left > 0 {
                 let count = draw(&self.task, &mut self.random);
                 if counts {
@@ -210,24 +231,31 @@ impl<'a> Worker<'a> {
     /// Sends what is prepared; tells whether the sockets took all.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
-        for connection in self.connections.iter_mut().filter(|connection| connection.is_dirty()) {
-            let above =
-                if self.shared.promise.strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
+        let strict = self.shared.promise.strict;
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if !connection.is_dirty() {
+                continue;
+            }
+            let above = if strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
             let meter = &mut self.meter;
-            let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request))?;
+            let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match (flushed, self.task.pace) {
-                (Flushed::All, _) => {}
-                (Flushed::Part, Pace::Open { .. }) => return Err(Fault::FullSocket),
-                (Flushed::Part, Pace::Closed { .. }) => all = false,
+                (Ok(Flushed::All), _) => {}
+                (Ok(Flushed::Part), Pace::Open { .. }) => return Err(Fault::FullSocket),
+                (Ok(Flushed::Part), Pace::Closed { .. }) => all = false,
+                (Err(fault), _) => self.excuse(index, fault)?,
             }
         }
         Ok(all)
     }
 
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
+        let down = self.meter.outage_since(now).is_some();
+        let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
         match &self.schedule {
-            Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(MAX_SLEEP_NS),
-            _ => MAX_SLEEP_NS,
+            Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(longest_ns),
+            _ => longest_ns,
         }
     }
 
@@ -291,8 +319,15 @@ impl<'a> Worker<'a> {
                 ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
                 more
             }
+            Reply::Error(_) if self.connections[index].check.is_within_reply() => {
+                return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
+            }
             Reply::Error(error) => {
-                self.meter.refused(&request, now, error.code, error.message);
+                if self.is_excused(error.code, now) {
+                    self.meter.lost(&request);
+                } else {
+                    self.meter.refused(&request, now, error.code, error.message);
+                }
                 self.connections[index].in_flight.pop_front();
                 return Ok(());
             }
@@ -312,6 +347,7 @@ impl<'a> Worker<'a> {
             self.shared.highest.fetch_max(last, Ordering::SeqCst);
         }
         self.meter.answered(&request, now);
+        self.note_recovery(now);
         Ok(())
     }
 

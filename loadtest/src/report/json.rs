@@ -62,6 +62,8 @@ pub struct Run {
     pub checked_ids: u64,
     /// Requests refused, by the error code's name.
     pub refused: std::collections::BTreeMap<String, u64>,
+    /// The announced outage; `None` without one.
+    pub outage: Option<OutageFigures>,
     /// From the intended instant to the receipt.
     pub response_time: Times,
     /// From the sending to the receipt.
@@ -80,6 +82,19 @@ pub struct Run {
     pub clock_offset_us: Option<i64>,
     /// Second by second.
     pub seconds: Vec<SecondFigures>,
+}
+
+/// What an announced outage did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutageFigures {
+    /// When it began, in seconds of the measurement.
+    pub at_s: f64,
+    /// Until every connection was back and one answered.
+    pub length_us: f64,
+    /// The longest time between two answers.
+    pub longest_gap_us: f64,
+    /// Requests that it took away.
+    pub lost: u64,
 }
 
 /// A distribution in microseconds.
@@ -147,6 +162,12 @@ impl Run {
                 .iter()
                 .map(|(&code, refusals)| (code_name(code), refusals.count))
                 .collect(),
+            outage: scenario.outage.map(|outage| OutageFigures {
+                at_s: outage.at.as_secs_f64(),
+                length_us: counts.outage.as_secs_f64() * 1e6,
+                longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
+                lost: counts.lost,
+            }),
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use super::{QUANTILES, Report};
+use crate::daemon::Ending;
 use crate::measure::micros;
 use crate::run::{Drive, Length};
 use crate::target::code_name;
@@ -20,6 +21,7 @@ pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     latencies(report, out)?;
     writeln!(out)?;
     rates(report, out)?;
+    outage(report, out)?;
     generator(report, out)?;
     writeln!(out)?;
     writeln!(out, "{}", last_line(&report.verdict, &report.evidence(), report.objectives))
@@ -103,6 +105,25 @@ fn rates(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "            {} x {}: {}", code_name(code), refusals.count, refusals.first_message)?;
     }
     writeln!(out, "IDs         {} checked, the warm-up's included", counts.checked_ids)
+}
+
+fn outage(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(outage) = report.scenario.outage else {
+        return Ok(());
+    };
+    let counts = &report.outcome.counts;
+    let how = match outage.ending {
+        Ending::Stop => "restarted",
+        Ending::Kill => "killed and started",
+    };
+    writeln!(
+        out,
+        "outage      {how} at {}: {:.3} ms until all was back, longest gap between answers {:.3} ms, {} requests lost",
+        Time(outage.at),
+        counts.outage.as_secs_f64() * 1e3,
+        counts.longest_gap.as_secs_f64() * 1e3,
+        counts.lost
+    )
 }
 
 fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

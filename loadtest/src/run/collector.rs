@@ -48,7 +48,7 @@ pub(super) fn collect(
     shared: &Shared,
     wall: SystemTime,
     from: &Receiver<Message>,
-    daemon: Option<&Daemon>,
+    mut daemon: Option<&mut Daemon>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Collected {
@@ -56,6 +56,7 @@ pub(super) fn collect(
     let mut log = IntervalLog::begin(wall + scenario.measured_from());
     let mut cpu = TargetCpu::default();
     let mut told = Instant::now();
+    let mut restarted = false;
     while collector.running > 0 {
         match from.recv_timeout(PROGRESS_INTERVAL) {
             Ok(message) => collector.hear(message),
@@ -68,7 +69,18 @@ pub(super) fn collect(
         }
         collector.finish_seconds(&mut log);
         let elapsed = Instant::now().saturating_duration_since(shared.origin);
-        cpu.look(daemon, elapsed, scenario);
+        match scenario.outage.zip(scenario.outage_at()) {
+            None => cpu.look(daemon.as_deref(), elapsed, scenario),
+            // The processor time of two processes would be of no use.
+            Some((outage, at)) if elapsed >= at && !restarted => {
+                restarted = true;
+                if let Some(Err(error)) = daemon.as_mut().map(|daemon| daemon.restart(outage.ending)) {
+                    collector.collected.faults.push(Fault::Unreadable(error.to_string()));
+                    shared.stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Some(_) => {}
+        }
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
             let last_second = collector.collected.seconds.last();
@@ -79,7 +91,7 @@ pub(super) fn collect(
     collector.finish_seconds(&mut log);
     let mut collected = collector.collected;
     collected.interval_log = log.text;
-    collected.target_cpu = cpu.used(daemon);
+    collected.target_cpu = cpu.used(daemon.as_deref());
     collected
 }
 
