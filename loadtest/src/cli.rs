@@ -33,6 +33,9 @@ struct Arguments {
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
+    /// The target is a Redis: the same load as INCRBY, to compare with
+    #[arg(long, requires = "address", conflicts_with = "source")]
+    resp: bool,
     /// IDs per second: what is offered (10000/s without it), or what a closed loop has to reach
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
@@ -185,6 +188,7 @@ impl Arguments {
         Ok(Scenario {
             address: self.address.clone(),
             source: self.source.clone(),
+            resp: self.resp,
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,

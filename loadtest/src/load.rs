@@ -7,6 +7,7 @@
 mod connection;
 mod meter;
 mod outage;
+mod wire;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -19,6 +20,7 @@ use crate::promise::{Promise, Span};
 use crate::schedule::{Arrivals, Share};
 use crate::value::Mix;
 
+pub use wire::Wire;
 pub use worker::run;
 
 /// How many requests may be in flight on one connection of an open loop: as many as there are tags to tell them apart.
@@ -77,6 +79,8 @@ pub struct Task {
 /// What all threads see.
 #[derive(Debug)]
 pub struct Shared {
+    /// What the target speaks.
+    pub wire: Wire,
     /// What the IDs are held to.
     pub promise: Promise,
     /// Instant 0 of the run.

@@ -113,7 +113,7 @@ impl Promise {
     pub fn of_counter() -> Self {
         Self {
             source: 0,
-            source_name: "counter".to_owned(),
+            source_name: "a counter".to_owned(),
             max_count: u32::MAX,
             strict: false,
             per_second: None,

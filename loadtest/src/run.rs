@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime};
 use snowbank::client::Endpoint;
 
 use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Pace, Shared, Task};
+use crate::load::{self, Pace, Shared, Task, Wire};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Share};
@@ -35,6 +35,8 @@ pub struct Scenario {
     pub address: Option<Endpoint>,
     /// Which of its sources; `None` is the default source.
     pub source: Option<String>,
+    /// Whether the target is a Redis.
+    pub resp: bool,
     /// When requests leave.
     pub drive: Drive,
     /// IDs per request.
@@ -190,15 +192,14 @@ pub fn run(
         (None, Some(daemon)) => daemon.endpoint.clone(),
         (None, None) => unreachable!("a daemon was started where no address was given"),
     };
-    let (info, same_clock) = target::greet(&endpoint)?;
-    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    let Greeted { wire, promise, version, same_clock } = greet(&endpoint, scenario)?;
     if scenario.batch.max() > promise.max_count {
         return Err(CannotRun::TooLargeBatch { asked: scenario.batch.max(), allowed: promise.max_count });
     }
     let streams = connect_all(&endpoint, scenario)?;
     let (origin, wall) = (Instant::now() + START_DELAY, SystemTime::now() + START_DELAY);
     let shared =
-        Arc::new(Shared { promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
+        Arc::new(Shared { wire, promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let threads: Vec<_> = streams
         .into_iter()
@@ -215,7 +216,37 @@ pub fn run(
     let panicked =
         threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
     assert_eq!(panicked, 0, "a load thread panicked");
-    Ok(collected.outcome(scenario, endpoint.to_string(), info.version, daemon.is_some(), same_clock, shared))
+    if let Wire::Resp { key } = &shared.wire {
+        // A counter that stays behind is untidy, and no more.
+        let _ = target::ask_resp(&endpoint, &format!("DEL {key}"), ":");
+    }
+    Ok(collected.outcome(scenario, endpoint.to_string(), version, daemon.is_some(), same_clock, shared))
+}
+
+/// What a target says of itself before it is loaded.
+struct Greeted {
+    wire: Wire,
+    promise: Promise,
+    version: Option<String>,
+    same_clock: bool,
+}
+
+fn greet(endpoint: &Endpoint, scenario: &Scenario) -> Result<Greeted, CannotRun> {
+    if scenario.resp {
+        target::ask_resp(endpoint, "PING", "+PONG")?;
+        // One that nobody else counts with.
+        let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
+        let version = Some("RESP, INCRBY".to_owned());
+        return Ok(Greeted {
+            wire: Wire::Resp { key },
+            promise: Promise::of_counter(),
+            version,
+            same_clock: true,
+        });
+    }
+    let (info, same_clock) = target::greet(endpoint)?;
+    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
 }
 
 /// One list of connections for each thread.

@@ -56,12 +56,18 @@ pub enum NoTarget {
         /// What was wrong.
         reason: String,
     },
+    /// It answers, but not as Redis does.
+    #[error("{address} does not speak RESP, the protocol of Redis")]
+    NoRedis {
+        /// Where.
+        address: String,
+    },
     /// It refused.
-    #[error("{address} refused INFO: {name}: {message}")]
+    #[error("{address} refused: {name}: {message}")]
     Refused {
         /// Where.
         address: String,
-        /// The error code's name.
+        /// The error code's name, or the command refused.
         name: String,
         /// The target's words.
         message: String,
@@ -240,8 +246,42 @@ fn next_part(
     }
 }
 
+/// Asks a Redis one thing, in its inline form, and gives its answer's first line.
+///
+/// # Errors
+/// [`NoTarget`] if there is none that answers with `expected` at the line's begin.
+pub fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Result<(), NoTarget> {
+    let address = endpoint.to_string();
+    let mut stream = Stream::connect(endpoint, GREETING_TIMEOUT)
+        .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
+    let mut answer = [0; 512];
+    let asked = stream.set_timeout(GREETING_TIMEOUT).and_then(|()| {
+        stream.write_all(format!("{command}\r\n").as_bytes())?;
+        stream.read(&mut answer)
+    });
+    let size = asked.map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => NoTarget::Silent { address: address.clone() },
+        _ => NoTarget::Closed { address: address.clone() },
+    })?;
+    let line = String::from_utf8_lossy(&answer[..size]);
+    let line = line.lines().next().unwrap_or_default();
+    match line.strip_prefix('-') {
+        _ if line.starts_with(expected) => Ok(()),
+        Some(refusal) => {
+            Err(NoTarget::Refused { address, name: command.to_owned(), message: refusal.to_owned() })
+        }
+        None => Err(NoTarget::NoRedis { address }),
+    }
+}
+
+/// The number under which refusals by a Redis are counted; the protocol's own begin at 1.
+pub const RESP_ERROR: u16 = 0;
+
 /// The name of an error code, or its number where version 1 has none.
 #[must_use]
 pub fn code_name(code: u16) -> String {
+    if code == RESP_ERROR {
+        return "error".to_owned();
+    }
     ErrorCode::from_u16(code).map_or_else(|| format!("code {code}"), |code| code.name().to_owned())
 }

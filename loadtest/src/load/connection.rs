@@ -3,13 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 
-use snowbank::protocol::request::{self, Next, Wait};
-
 use crate::check::reply::{Asked, ConnectionCheck};
 use crate::measure::Fault;
 use crate::target::Stream;
 
-use super::Now;
+use super::{Now, Wire};
 
 /// A request that was not answered yet.
 #[derive(Debug, Clone, Copy)]
@@ -75,9 +73,8 @@ impl Connection {
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
-    pub(super) fn ask(&mut self, source: u16, count: u32, intended_ns: u64) {
-        let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
-        request::encode_next(&mut self.out, self.tag, &next);
+    pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64) {
+        wire.encode(&mut self.out, self.tag, source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
         self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
         self.tag = self.tag.wrapping_add(1);

@@ -14,7 +14,8 @@ use snowbank::protocol::reply::{self, Reply};
 use super::connection::{Connection, Flushed, InFlight};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
-use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
+use super::wire::{self, Line};
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task, Wire};
 use crate::check::reply::{Asked, Received};
 use crate::measure::Fault;
 use crate::promise::Span;
@@ -194,7 +195,7 @@ impl<'a> Worker<'a> {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
             }
             let count = draw(&self.task, &mut self.random);
-            connection.ask(self.shared.promise.source, count, due_ns);
+            connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns);
         }
         Ok(true)
     }
@@ -222,7 +223,7 @@ impl<'a> Worker<'a> {
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
-                connection.ask(self.shared.promise.source, count, now.ns);
+                connection.ask(&self.shared.wire, self.shared.promise.source, count, now.ns);
             }
         }
         true
@@ -272,11 +273,11 @@ impl<'a> Worker<'a> {
         let now = self.shared.now();
         let mut partial = std::mem::take(&mut self.connections[index].partial);
         if partial.is_empty() {
-            let consumed = self.frames(index, &input[..size], now)?;
+            let consumed = self.replies(index, &input[..size], now)?;
             partial.extend_from_slice(&input[consumed..size]);
         } else {
             partial.extend_from_slice(&input[..size]);
-            let consumed = self.frames(index, &partial, now)?;
+            let consumed = self.replies(index, &partial, now)?;
             partial.drain(..consumed);
         }
         self.connections[index].partial = partial;
@@ -284,6 +285,43 @@ impl<'a> Worker<'a> {
             self.hand_over_spans(now);
         }
         Ok(())
+    }
+
+    /// Takes the whole replies and tells how many bytes they were.
+    fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        match self.shared.wire {
+            Wire::Native => self.frames(index, bytes, now),
+            Wire::Resp { .. } => self.lines(index, bytes, now),
+        }
+    }
+
+    fn lines(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        let unreadable = |what: &str| Fault::Unreadable(what.to_owned());
+        let mut taken = 0;
+        while let Some((line, consumed)) = wire::parse_line(&bytes[taken..]) {
+            taken += consumed;
+            let Some(&request) = self.connections[index].in_flight.front() else {
+                return Err(unreadable("a reply to nothing"));
+            };
+            match line {
+                Line::Integer(last) => {
+                    let count = request.asked.count;
+                    let before = last.checked_sub(count.into());
+                    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
+                    self.check(index, &request, Run { first, count, stride: 1 }, now)?;
+                    self.finish(index, &request, now)?;
+                }
+                Line::Error(words) => {
+                    self.meter.refused(&request, now, crate::target::RESP_ERROR, words);
+                    self.connections[index].in_flight.pop_front();
+                }
+                Line::Other => return Err(unreadable("a reply that is no number")),
+            }
+        }
+        if bytes.len() - taken > wire::MAX_LINE_SIZE {
+            return Err(unreadable("a line without an end"));
+        }
+        Ok(taken)
     }
 
     /// Takes the whole frames and tells how many bytes they were.
@@ -335,9 +373,11 @@ impl<'a> Worker<'a> {
                 return Err(Fault::Unreadable("a frame that answers another kind of request".to_owned()));
             }
         };
-        if more {
-            return Ok(());
-        }
+        if more { Ok(()) } else { self.finish(index, &request, now) }
+    }
+
+    /// The last of a reply has come.
+    fn finish(&mut self, index: usize, request: &InFlight, now: Now) -> Result<(), Fault> {
         let connection = &mut self.connections[index];
         connection.in_flight.pop_front();
         connection.check.end(&request.asked).map_err(Fault::Violation)?;
@@ -346,7 +386,7 @@ impl<'a> Worker<'a> {
         {
             self.shared.highest.fetch_max(last, Ordering::SeqCst);
         }
-        self.meter.answered(&request, now);
+        self.meter.answered(request, now);
         self.note_recovery(now);
         Ok(())
     }
