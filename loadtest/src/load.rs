@@ -4,6 +4,7 @@
 //! take a core from the target where both share a machine. In each turn it first sends all that is due, one `send` for
 //! each connection, then reads what has come. It never waits for an answer before it sends.
 
+mod clocks;
 mod connection;
 mod meter;
 mod outage;

@@ -168,3 +168,89 @@ impl Meter {
 fn thread_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::check::reply::Asked;
+
+    const WARM_NS: u64 = 1_000_000;
+    const END_NS: u64 = 5_000_000_000;
+
+    fn at(ns: u64) -> Now {
+        Now { ns, wall_us: 0 }
+    }
+
+    fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
+        let asked = Asked { count: 3, sent_us: 0, above: 0 };
+        InFlight { intended_ns, sent_ns, asked, tag: 0 }
+    }
+
+    fn meter(outage_ns: Option<u64>) -> Meter {
+        Meter::new(0, WARM_NS, END_NS, outage_ns)
+    }
+
+    #[test]
+    fn response_time_counts_from_the_intended_instant_and_service_time_from_the_sending() {
+        let mut meter = meter(None);
+        let late = request(2_000_000, 7_000_000);
+        meter.sent(&late);
+        meter.answered(&late, at(8_000_000));
+        let counts = &meter.counts;
+        let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
+        assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
+    }
+
+    #[test]
+    fn the_warm_up_is_checked_and_not_timed() {
+        let mut meter = meter(None);
+        for intended_ns in [WARM_NS - 1, END_NS] {
+            let outside = request(intended_ns, intended_ns);
+            meter.sent(&outside);
+            meter.answered(&outside, at(END_NS));
+        }
+        let counts = &meter.counts;
+        assert_eq!((counts.requests, counts.answered, counts.ids, counts.checked_ids), (0, 0, 0, 6));
+        assert_eq!(counts.response.len(), 0);
+    }
+
+    #[test]
+    fn what_is_never_answered_lasted_at_least_until_the_end() {
+        let mut meter = meter(None);
+        meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
+        assert_eq!(meter.counts.unanswered, 1);
+        assert!(meter.counts.response.max() >= 3_000_000_000);
+    }
+
+    #[test]
+    fn what_was_due_in_the_announced_outage_does_not_count() {
+        let mut meter = meter(Some(1_000_000_000));
+        let (before, taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
+        meter.sent(&before);
+        meter.lost(&before);
+        meter.sent(&taken);
+        meter.lost(&taken);
+        meter.recovered(at(2_000_000_000));
+        meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
+        assert_eq!((meter.counts.requests, meter.counts.lost, meter.counts.answered), (0, 2, 0));
+        assert_eq!(meter.counts.outage, Duration::from_secs(1));
+        meter.answered(&request(2_000_000_000, 2_000_000_000), at(2_000_000_001));
+        assert_eq!(meter.counts.answered, 1);
+    }
+
+    #[test]
+    fn seconds_are_handed_over_when_they_are_past() {
+        let (to, from) = sync_channel(8);
+        let mut meter = meter(None);
+        meter.answered(&request(WARM_NS, WARM_NS), at(WARM_NS + 1));
+        meter.tick(at(WARM_NS + 999_999_999), &to);
+        assert!(from.try_recv().is_err(), "the second is not over");
+        meter.tick(at(WARM_NS + 1_000_000_000), &to);
+        let Ok(Message::Second { number: 0, second, .. }) = from.try_recv() else {
+            panic!("the first second is due");
+        };
+        assert_eq!((second.ids, second.response.len()), (3, 1));
+    }
+}

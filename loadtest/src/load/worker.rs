@@ -11,12 +11,13 @@ use snowbank::layout::Run;
 use snowbank::protocol::Parsed;
 use snowbank::protocol::reply::{self, Reply};
 
+use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed, InFlight};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
 use super::wire::{self, Line};
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task, Wire};
-use crate::check::reply::{Asked, Received};
+use crate::check::reply::Received;
 use crate::measure::Fault;
 use crate::promise::Span;
 use crate::schedule::Schedule;
@@ -55,14 +56,6 @@ pub(super) struct Worker<'a> {
     ids_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
-}
-
-/// How far the target's clock was seen to be from ours.
-#[derive(Debug)]
-struct ClockOffset {
-    known_us: Option<i64>,
-    /// The shortest round trip of the warm-up, and the offset seen in it.
-    best: Option<(u64, i64)>,
 }
 
 /// Runs one thread of the load to its end and reports it.
@@ -110,7 +103,7 @@ impl<'a> Worker<'a> {
             meter: Meter::new(task.share.thread, warm_ns, end_ns, task.outage.map(|at| at.as_nanos() as u64)),
             end_ns,
             spans: Vec::new(),
-            clocks: ClockOffset { known_us: task.same_clock.then_some(0), best: None },
+            clocks: ClockOffset::new(task.same_clock),
             next_connection: 0,
             housekeeping_ns: 0,
             ids_left,
@@ -130,7 +123,7 @@ impl<'a> Worker<'a> {
         for connection in &self.connections {
             connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
         }
-        self.meter.counts.clock_offset_us = self.clocks.best.map_or(0, |(_, offset_us)| offset_us);
+        self.meter.counts.clock_offset_us = self.clocks.seen_us();
         let counts = Box::new(self.meter.finish(now, self.to));
         let thread = self.task.share.thread;
         let _ = self.to.send(Message::Done { thread, counts, fault });
@@ -392,12 +385,12 @@ impl<'a> Worker<'a> {
     }
 
     fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
-        if self.clocks.known_us.is_none() {
+        if self.clocks.known_us().is_none() {
             let warm = self.meter.counts_at(request.intended_ns);
             let seen_us = self.shared.promise.instant_us(run.first);
             self.clocks.see(&request.asked, now.ns - request.sent_ns, seen_us, now.wall_us, warm);
         }
-        let received = Received { received_us: now.wall_us, offset_us: self.clocks.known_us };
+        let received = Received { received_us: now.wall_us, offset_us: self.clocks.known_us() };
         let check = &mut self.connections[index].check;
         let checked = check.run(&self.shared.promise, &request.asked, received, run, &mut self.spans);
         checked.map_err(Fault::Violation)
@@ -422,32 +415,12 @@ impl<'a> Worker<'a> {
     fn hand_over_spans(&mut self, now: Now) {
         let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
         let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
-        let low_us =
-            self.clocks.known_us.and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
+        let low_us = self
+            .clocks
+            .known_us()
+            .and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
         let spans = std::mem::take(&mut self.spans);
         let _ = self.to.send(Message::Spans { thread: self.task.share.thread, spans, low_us });
-    }
-}
-
-impl ClockOffset {
-    /// Learns from a reply; the first one after the warm-up settles it.
-    fn see(
-        &mut self,
-        asked: &Asked,
-        round_trip_ns: u64,
-        dated_us: Option<i64>,
-        received_us: i64,
-        warm: bool,
-    ) {
-        let middle_us = asked.sent_us.midpoint(received_us);
-        if let Some(dated_us) = dated_us
-            && self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns)
-        {
-            self.best = Some((round_trip_ns, dated_us - middle_us));
-        }
-        if warm {
-            self.known_us = Some(self.best.map_or(0, |(_, offset_us)| offset_us.saturating_abs()));
-        }
     }
 }
 

@@ -38,3 +38,26 @@ pub fn percentile_distribution(histogram: &Histogram<u64>) -> String {
     );
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_milliseconds_and_counts_add_up() {
+        let mut histogram = crate::measure::histogram();
+        (1..=1_000_u64).for_each(|step| histogram.saturating_record(step * 1_000_000));
+        let text = percentile_distribution(&histogram);
+        let rows: Vec<Vec<f64>> = text
+            .lines()
+            .skip(2)
+            .take_while(|line| !line.starts_with('#'))
+            .map(|line| line.split_whitespace().map(|number| number.parse().expect("a number")).collect())
+            .collect();
+        assert!(rows.is_sorted_by(|one, next| one[0] <= next[0] && one[1] <= next[1] && one[2] <= next[2]));
+        let half = rows.iter().find(|row| row[1] >= 0.5).expect("a median");
+        assert!((half[0] - 500.0).abs() < 1.0 && (half[2] - 500.0).abs() < 2.0, "{half:?}");
+        assert_eq!(rows.last().map(|row| (row[1], row[2])), Some((1.0, 1_000.0)));
+        assert!(text.ends_with("SubBuckets     =         2048]\n"), "{text}");
+    }
+}

@@ -263,3 +263,33 @@ impl Collected {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::serialization::Deserializer;
+    use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+
+    use super::*;
+
+    #[test]
+    fn an_interval_log_is_read_back() {
+        let mut log = IntervalLog::begin(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        for number in 0..3 {
+            let mut second = Second::empty();
+            second.response.saturating_record_n(5_000_000, number + 1);
+            log.write(number, &second);
+        }
+        let entries = IntervalLogIterator::new(&log.text).map(|entry| entry.expect("a sound entry"));
+        let mut counts = Vec::new();
+        for entry in entries {
+            if let LogEntry::Interval(interval) = entry {
+                let bytes = base64::engine::general_purpose::STANDARD;
+                let bytes = base64::Engine::decode(&bytes, interval.encoded_histogram()).expect("base64");
+                let histogram: hdrhistogram::Histogram<u64> =
+                    Deserializer::new().deserialize(&mut &bytes[..]).expect("a histogram");
+                counts.push((interval.start_timestamp().as_secs(), histogram.len()));
+            }
+        }
+        assert_eq!(counts, [(0, 1), (1, 2), (2, 3)]);
+    }
+}
