@@ -8,6 +8,7 @@ mod clocks;
 mod connection;
 mod meter;
 mod outage;
+mod receive;
 mod wire;
 mod worker;
 
