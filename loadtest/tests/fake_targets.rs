@@ -160,7 +160,11 @@ fn a_duplicate_on_another_connection_is_found() {
 
 #[test]
 fn an_id_that_goes_back_is_out_of_order() {
-    let ran = odd_once(|_, peer, next, tag| peer.send_run(tag, first_of_tick(-5) + 4_000, next.count));
+    // Of the tick before the last ID's, and never handed out.
+    let ran = odd_once(|ids, peer, next, tag| {
+        let last = *ids.0.lock().expect("no panic") - 1;
+        peer.send_run(tag, last - (1 << 22) + 2_000, next.count)
+    });
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("wrong order: "), "{ran:?}");
     assert_eq!(ran.last_line().matches("sequence=").count(), 2, "both IDs are decoded: {ran:?}");
@@ -244,12 +248,13 @@ fn ids_outside_the_promised_window_fail() {
 fn strict_order_holds_over_connections() {
     const STRICT: &str = r#"{"protocol":1,"max_count":1000,"order":"strict","sources":[
         {"index":0,"name":"default","layout":"twitter","worker_ids":[3]}]}"#;
-    // Each connection increases, and one of them lags behind the other by a few ms.
+    // Each connection, with a request every 8 ms, increases; but one of them lags behind the other by as much, and so gets
+    // lower IDs than the other received 4 ms before.
     let lags = target(STRICT, |number, _, peer, next, tag| {
         let lag_ms = if number % 2 == 0 { 0 } else { -8 };
         peer.send_run(tag, first_of_tick(lag_ms) + number % 4_000, next.count)
     });
-    let ran = load(&lags, &["--rate", "100"]);
+    let ran = load(&lags, &["--rate", "250"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("order is strict"), "{ran:?}");
 }
@@ -261,7 +266,8 @@ fn refusals_are_counted_by_code_and_fail() {
             99 => peer.refuse(tag, ErrorCode::Exhausted, None, "none left"),
             _ => peer.send_run(tag, ids.take(next.count), next.count),
         });
-        load(&target, &[])
+        // On one connection, so that the target counts requests as they are due.
+        load(&target, &["--connections", "1"])
     });
     assert_eq!(ran.code, 1, "{ran:?}");
     assert_eq!(ran.json()["refused"]["exhausted"], 15, "{ran:?}");
