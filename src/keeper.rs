@@ -12,6 +12,14 @@ use crate::source::Source;
 /// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
+/// How often the keeper wants to look without being asked: the one timer of an idle daemon.
+const PERIOD: Duration = Duration::from_secs(1);
+/// While a source is in use and its ceiling is near (soon after a start, or riding far ahead), the keeper looks more often,
+/// so that requests do not meet it: each time when half the way is left, but not more often than this.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
+/// What counts as in use for that.
+const IN_USE: Duration = Duration::from_secs(3);
+
 /// One source as the keeper sees it.
 #[derive(Debug)]
 pub struct Kept {
@@ -48,6 +56,7 @@ impl Kept {
 
     /// The ceiling to make durable now, if there is one to.
     fn look(&mut self, now: Now, uptime: Duration) -> Option<Position> {
+        self.source.end_ride(now);
         let cursor = self.source.cursor()?;
         if cursor != self.seen {
             self.seen = cursor;
@@ -61,6 +70,15 @@ impl Kept {
         }
         let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
         (ceiling > grant.ceiling()).then_some(ceiling)
+    }
+
+    /// After how long to look again.
+    fn next_look(&self, now: Now) -> Duration {
+        if now.boot.since(self.used_at) > IN_USE {
+            return PERIOD;
+        }
+        let left = self.source.reaches_in(now, self.source.grant().ceiling());
+        (left / 2).clamp(SHORTEST_PERIOD, PERIOD)
     }
 
     /// The ceiling that the rule wants at a moment.
@@ -82,6 +100,8 @@ pub struct Looked {
     pub taken_over: Option<TakenOver>,
     /// Whether requests wait that may have their turn now.
     pub some_wait: bool,
+    /// After how long it wants to look again, unless a claim meets its ceiling before.
+    pub next_in: Duration,
 }
 
 /// Raises the ceilings of all sources, and watches the wall clock.
@@ -102,7 +122,7 @@ impl Keeper {
         Keeper { sources, store, wall, watch, started: started.boot, taken_over: None }
     }
 
-    /// Looks once: about every second, and at once when a claim has met its ceiling.
+    /// Looks once: about every second (it says when), and at once when a claim has met its ceiling.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
             // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until the
@@ -124,7 +144,10 @@ impl Keeper {
             looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
         let failure = self.raise(&raises).err();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
-        Looked { clock, failure, taken_over: self.taken_over.clone(), some_wait }
+        let is_held = self.taken_over.is_none() && failure.is_none();
+        let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
+        let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
+        Looked { clock, failure, taken_over: self.taken_over.clone(), some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.
@@ -132,9 +155,16 @@ impl Keeper {
         if raises.is_empty() || self.taken_over.is_some() {
             return Ok(());
         }
+        let generations: Vec<u64> =
+            raises.iter().map(|&(index, _)| self.sources[index].source.grant().generation()).collect();
         self.store.raise(raises, self.wall.carried_us())?;
-        for &(index, ceiling) in raises {
-            self.sources[index].grant(ceiling);
+        for (&(index, ceiling), generation) in raises.iter().zip(generations) {
+            let kept = &mut self.sources[index];
+            kept.durable = ceiling;
+            // Taken away while the store was at it: what is durable from before that counts no more.
+            if kept.source.grant().generation() == generation {
+                kept.source.grant().raise(ceiling);
+            }
         }
         Ok(())
     }
@@ -152,3 +182,6 @@ impl Keeper {
         self.store.trim(&trims)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,6 +41,8 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "daemon")]
 pub mod front;
+#[cfg(all(feature = "daemon", any(test, fuzzing)))]
+pub mod fuzzing;
 #[cfg(feature = "daemon")]
 pub mod keeper;
 #[cfg(feature = "daemon")]

@@ -20,6 +20,7 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 const MAX_AHEAD: Duration = Duration::from_secs(10);
+const HORIZON: Duration = Duration::from_secs(3);
 const BURST_WINDOW: Duration = Duration::from_millis(10);
 const STEP_RULE: StepRule =
     StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
@@ -30,18 +31,25 @@ const STEPS: usize = 400;
 #[derive(Debug, Default)]
 struct Disk {
     ceiling: Option<Position>,
+    /// What the last process believed of wall − boot, if that was in this boot of the machine.
+    wall_minus_boot_us: Option<i64>,
+    /// Another daemon has taken it over: whoever writes to it now breaks that one's promises.
+    is_anothers: bool,
     /// One in so many writes fails; 0: none.
     fails_one_in: u32,
     /// Of those that fail, whether the data reached the disk all the same is drawn.
     rng: fastrand::Rng,
 }
 
-#[derive(Clone)]
-struct Store(Arc<Mutex<Disk>>);
+struct Store {
+    disk: Arc<Mutex<Disk>>,
+    source: Arc<Source>,
+}
 
 impl Store {
     fn write(&self, ceiling: Position, may_sink: bool) -> Result<(), StoreError> {
-        let mut disk = self.0.lock().expect("no panic while locked");
+        let mut disk = self.disk.lock().expect("no panic while locked");
+        assert!(!disk.is_anothers, "written though another daemon has it");
         let one_in = disk.fails_one_in;
         let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
         let reaches_disk = !fails || disk.rng.bool();
@@ -54,16 +62,21 @@ impl Store {
 }
 
 impl CeilingStore for Store {
-    fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = Some(wall_minus_boot_us);
         raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))
     }
 
     fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        assert_eq!(self.source.cursor(), None, "nothing may be claimed once a trim is tried");
         trims.iter().try_for_each(|&(_, cursor)| self.write(cursor, true))
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {
-        Ok(())
+        match self.disk.lock().expect("no panic while locked").is_anothers {
+            true => Err(TakenOver(String::from("another daemon has it"))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -175,17 +188,20 @@ impl World {
     /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let wall = Arc::new(Wall::new(STEP_RULE, reading, None));
+        let (stored, remembered_us) = {
+            let disk = self.disk.lock().expect("no panic while locked");
+            (disk.ceiling, disk.wall_minus_boot_us)
+        };
+        let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered_us));
         let now = wall.believe(reading);
-        let stored = self.disk.lock().expect("no panic while locked").ceiling;
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
         let start = stored.unwrap_or(above_now);
         let tick = Duration::from_millis(self.numbering.layout().tick_ms());
-        let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead: MAX_AHEAD, tick };
+        let rule = CeilingRule { horizon: HORIZON, max_ahead: MAX_AHEAD, tick };
         let grant = Grant::new(Position(0));
         let name = String::from("simulated");
         let source = Arc::new(Source::new(name, self.numbering.clone(), self.rules, grant, start, now));
-        let mut store = Store(Arc::clone(&self.disk));
+        let mut store = Store { disk: Arc::clone(&self.disk), source: Arc::clone(&source) };
         let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
         let ceiling = kept.first_ceiling(now);
         if store.raise(&[(0, ceiling)], wall.carried_us()).is_err() {
@@ -260,8 +276,14 @@ impl World {
             75..88 => self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),
-            95..97 => self.daemon = None,
-            97 => self.stop(),
+            95 => self.daemon = None,
+            96 => self.stop(),
+            97 => match self.rng.u8(..4) {
+                0 => self.reboot(),
+                1 => self.take_over(),
+                2 => self.stop(),
+                _ => self.daemon = None,
+            },
             _ => {
                 let rates = [0, 20, 3];
                 let rate = rates[self.rng.usize(..3)];
@@ -288,10 +310,43 @@ impl World {
         }
     }
 
-    /// A clean stop, which may fail to trim.
+    /// A clean stop, which may fail to trim. Nothing is handed out after it, not even what was claimed before.
     fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             let _ = daemon.keeper.seal_and_trim();
+            self.expect_silence(&mut daemon);
+        }
+    }
+
+    /// Another daemon has the state: from the keeper's next look on nothing is handed out, nor written.
+    fn take_over(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            self.disk.lock().expect("no panic while locked").is_anothers = true;
+            let looked = daemon.keeper.look(self.machine.read());
+            assert!(looked.taken_over.is_some());
+            self.expect_silence(&mut daemon);
+            daemon.keeper.look(self.machine.read());
+            self.expect_silence(&mut daemon);
+            let _ = daemon.keeper.seal_and_trim();
+            self.disk.lock().expect("no panic while locked").is_anothers = false;
+        }
+    }
+
+    /// The machine starts anew: another boot, in which nothing of the old one's clocks is known.
+    fn reboot(&mut self) {
+        self.daemon = None;
+        self.machine.boot_at_us = self.machine.true_us;
+        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = None;
+    }
+
+    fn expect_silence(&self, daemon: &mut Daemon) {
+        let now = daemon.wall.believe(self.machine.read());
+        for shard in &mut daemon.shards {
+            let mut runs = Vec::new();
+            shard.wake(now);
+            let (lane, rng) = shard.lane(0);
+            let taken = lane.take(1, || 0, rng, &mut runs);
+            assert_eq!(taken, Err(1), "seed {}: {runs:?} after the end", self.seed);
         }
     }
 
@@ -338,6 +393,7 @@ impl World {
                         self.seed
                     );
                 }
+                self.check_age(&runs, now);
                 self.hand_out(index, &runs, now.wall.0);
             }
             Err(missing) => {
@@ -349,6 +405,16 @@ impl World {
                     daemon.waiting[index] = Some(Waiting { ticket, count, runs, latest_us });
                 }
             }
+        }
+    }
+
+    /// IDs that are handed out at once are not older than the burst window.
+    fn check_age(&self, runs: &[Run], now: Now) {
+        let oldest = now.wall.0 - self.rules.burst_window.as_micros() as i64;
+        let oldest = self.numbering.first_of(self.numbering.tick_at(UnixMicros(oldest)));
+        for run in runs {
+            let (from, _) = interval(&self.numbering, run);
+            assert!(from >= oldest.0, "seed {}: {run:?} is older than the burst window", self.seed);
         }
     }
 
@@ -466,6 +532,35 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name)
         .ok()
         .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: a number is wanted")))
+}
+
+/// A process that is killed again and again, after it has served for a while each time.
+fn crash_again_and_again(seed: u64) {
+    let mut world = World::new(seed);
+    world.disk.lock().expect("no panic while locked").fails_one_in = 0;
+    let uptime_us = (50 * MS).max(10 * MS * world.numbering.layout().tick_ms() as i64);
+    for _ in 0..200 {
+        world.start();
+        let killed_at_us = world.machine.true_us + uptime_us;
+        while world.machine.true_us < killed_at_us {
+            world.machine.true_us += MS;
+            world.note_wall();
+            world.take();
+            world.advance();
+            world.keep();
+        }
+        world.daemon = None;
+    }
+    let ceiling = world.disk.lock().expect("no panic while locked").ceiling.expect("stored before use");
+    let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
+    let most_us = HORIZON.as_micros() as i64 + SECOND;
+    assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
+    world.recover();
+}
+
+#[test]
+fn a_crash_loop_gains_less_than_the_wall_clock() {
+    (0..20).for_each(crash_again_and_again);
 }
 
 #[test]

@@ -30,7 +30,7 @@ struct Machine {
 
 impl Machine {
     fn new() -> Machine {
-        Machine { directory: tempfile::tempdir().expect("a temporary directory") }
+        Machine { directory: support::directory() }
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use super::serve::place_of_state;
+use super::serve::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Overrides};
@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 Ok(place) => writeln!(out, "{place}")?,
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
-            for warning in settings.warnings(now) {
+            for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
                 writeln!(out, "warning: {warning}")?;
             }
             Ok(())

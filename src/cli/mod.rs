@@ -116,6 +116,7 @@ fn wrong_use(error: clap::Error) -> Failure {
     }
     let page = error.render().to_string();
     let lines = page.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
-    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    let is_said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
+    let line = lines.filter(is_said).collect::<Vec<_>>().join("; ").replace(":;", ":");
     Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }

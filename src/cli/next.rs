@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Failure, Outcome};
-use crate::client::{Batch, Client, ClientOptions, Endpoint, SourceChoice};
+use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
+use crate::protocol::ErrorCode;
 
 /// How long a daemon may gather a part of what is asked before it sends what there is.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -14,7 +15,7 @@ const GATHERING: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// How many IDs; more than the daemon's max_count are fetched in several batches.
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = parse_count)]
     count: u64,
 
     #[command(flatten)]
@@ -33,7 +34,7 @@ pub(super) struct Arguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
     /// The daemon's address: host:port, [IPv6]:port or unix:PATH.
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7660")]
+    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660")]
     pub(super) address: Endpoint,
 
     /// A file with the token that the daemon asks for; a newline at its end does not count.
@@ -41,7 +42,7 @@ pub(super) struct Daemon {
     token_file: Option<PathBuf>,
 
     /// How long to wait for each answer, such as 500ms or 2s.
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
     timeout: Duration,
 }
 
@@ -60,6 +61,12 @@ impl Daemon {
             while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
                 token.pop();
             }
+            if token.contains(&b'\n') {
+                return Err(Failure::usage(format!(
+                    "found several lines in the token file {}, allowed: one token, as a client sends it",
+                    path.display()
+                )));
+            }
             options = options.token(token);
         }
         Client::new(options).map_err(Failure::usage)
@@ -74,6 +81,21 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         Some(duration) if !duration.is_zero() => Ok(duration),
         _ => Err("use a length of time above 0, such as 500ms or 2s".to_owned()),
     }
+}
+
+/// How many IDs to fetch.
+fn parse_count(text: &str) -> Result<u64, String> {
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "use a whole number from 1 on".to_owned())
+}
+
+/// A failure of the client, with what to do where the command knows more than the client does.
+pub(super) fn explain(error: Error) -> Failure {
+    let hint = match &error {
+        Error::Unreachable { .. } => "; is `snowbank serve` running there?",
+        error if error.code() == Some(ErrorCode::Unauthorized) => "; give its token with --token-file",
+        _ => "",
+    };
+    Failure::no(format!("{error}{hint}"))
 }
 
 /// Runs a command's conversation with a daemon on a runtime of its own.
@@ -98,8 +120,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// the daemon's longest wait streams what it has.
 async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
-    let max_count =
-        if arguments.count == 1 { 1 } else { client.info().await.map_err(Failure::no)?.max_count };
+    let max_count = if arguments.count == 1 { 1 } else { client.info().await.map_err(explain)?.max_count };
     let mut left = arguments.count;
     while left > 0 {
         let count = u32::try_from(left).unwrap_or(u32::MAX).min(max_count).max(1);
@@ -109,9 +130,12 @@ async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> 
             Err(error) if left < arguments.count => {
                 ignore_closed_reader(out.flush())?;
                 let written = arguments.count - left;
-                return Err(Failure::no(format!("after {written} of {} IDs: {error}", arguments.count)));
+                return Err(Failure::no(format!(
+                    "after {written} of {} IDs, which are good: {error}; ask for the rest again",
+                    arguments.count
+                )));
             }
-            Err(error) => return Err(Failure::no(error)),
+            Err(error) => return Err(explain(error)),
         };
         left = left.saturating_sub(batch.len() as u64);
         match write(&batch, arguments.json, out) {

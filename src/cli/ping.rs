@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::next::{Daemon, converse, ignore_closed_reader};
-use super::{Failure, Outcome};
+use super::Outcome;
+use super::next::{Daemon, converse, explain, ignore_closed_reader};
 use crate::client::Client;
 
 /// The time between two pings.
@@ -47,12 +47,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 }
 
 async fn ping(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let info = client.info().await.map_err(Failure::no)?;
+    let info = client.info().await.map_err(explain)?;
     for number in 0..arguments.count {
         if number > 0 {
             tokio::time::sleep(INTERVAL).await;
         }
-        let round_trip = client.ping().await.map_err(Failure::no)?;
+        let round_trip = client.ping().await.map_err(explain)?;
         let report = Report {
             address: arguments.daemon.address.to_string(),
             instance: info.instance.as_deref(),

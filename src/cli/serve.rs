@@ -33,15 +33,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let file = arguments.config.as_deref().zip(text.as_deref());
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let now = clock::os::read().wall;
-    let (settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
+    let (mut settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
         .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
     let place = place_of_state(&settings).map_err(Failure::usage)?;
-    allow_open_files();
+    let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
-    server.notes().iter().for_each(|note| tracing::warn!("{note}"));
+    server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {
@@ -80,6 +80,8 @@ fn log_to_standard_error() {
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        // A log that nobody takes any more, or a full disk under it, ends no daemon.
+        .log_internal_errors(false)
         .with_target(false);
     // Fails only if the process has a subscriber already, which then gets the events.
     let _ = subscriber.try_init();
@@ -89,7 +91,7 @@ fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros)
     for line in settings.summary() {
         tracing::info!("{line}");
     }
-    for warning in settings.warnings(now) {
+    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
         tracing::warn!("{warning}");
     }
     match place {
@@ -98,15 +100,43 @@ fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros)
     }
 }
 
+/// A warning for each environment variable that is called like one of ours and is none.
+pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let warn = |name| {
+        format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
+    };
+    config::unknown_variables(names).into_iter().map(warn)
+}
+
 /// Where the environment of this process puts the state.
 pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
     settings.state_dir.place(|name| std::env::var_os(name))
 }
 
-/// Raises the soft limit of open files to the hard one: each connection is one.
-fn allow_open_files() {
+/// Raises the soft limit of open files to the hard one: each connection is one. As many connections as then fit are
+/// allowed, so that one too many is told so, rather than left waiting.
+fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed the soft limit stands, and accepting says so when it is reached.
+    // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let files = getrlimit(Resource::Nofile).current?;
+    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
+    let own = FILES_OF_ITS_OWN + FILES_PER_SHARD * settings.shards.get() + settings.listen.len() + worker_ids;
+    let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
+    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
+    if wanted <= fit {
+        settings.limits.max_connections = wanted;
+        return None;
+    }
+    Some(format!(
+        "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
+         raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
+    ))
 }
+
+/// Standard streams, the state and its directory, logs, resolvers, and some to spare.
+const FILES_OF_ITS_OWN: usize = 32;
+/// A shard's reactor: the poll itself, its waker, and what its runtime keeps.
+const FILES_PER_SHARD: usize = 4;

@@ -166,7 +166,10 @@ pub struct StepWatch {
 impl StepWatch {
     /// Starts at the wall time believed at `reading`.
     pub fn new(wall: &Wall, reading: Reading) -> Self {
-        StepWatch { highest: wall.believe(reading).wall, held_since: None }
+        // A remembered offset says how far time had come before the restart: a wall clock that has gone back since, and
+        // comes back, is believed at once.
+        let carried = UnixMicros(reading.boot.0.saturating_add(wall.carried_us()));
+        StepWatch { highest: wall.believe(reading).wall.max(carried), held_since: None }
     }
 
     /// Looks once. The only writer of `wall`.
@@ -200,8 +203,9 @@ impl StepWatch {
 
 /// The line at half speed on which a source's ID clock rides while the wall clock is behind IDs already handed out.
 ///
-/// `line(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is one atomic. It is only
-/// ever raised: a line below ID time says nothing, because the ID clock takes the higher of line and wall.
+/// `line(boot) = base + (boot − boot at base) / 2`, kept as its value at boot 0, so that it is one atomic. It is raised
+/// until the wall clock has caught up: a line below ID time says nothing, because the ID clock takes the higher of line and
+/// wall.
 #[derive(Debug)]
 pub struct Ride {
     /// The line at boot 0, in microseconds of Unix time; `i64::MIN` when there is nothing to ride.
@@ -217,6 +221,16 @@ impl Ride {
     /// Raises the line so that it stands at `base` at the moment `boot`.
     pub fn raise_to(&self, base: UnixMicros, boot: BootMicros) {
         self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
+    }
+
+    /// Ends a ride that the believed wall clock has caught up with.
+    pub fn end_below(&self, now: Now) {
+        let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
+        if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
+            // Fails when it was raised meanwhile: then it is a new one.
+            let ended = i64::MIN;
+            let _ = self.at_boot_us.compare_exchange(at_boot_us, ended, Ordering::Relaxed, Ordering::Relaxed);
+        }
     }
 
     #[inline]

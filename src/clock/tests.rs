@@ -70,6 +70,34 @@ fn a_wall_clock_that_went_back_and_comes_back_is_believed_at_once() {
 }
 
 #[test]
+fn a_wall_clock_that_went_back_over_a_restart_and_comes_back_is_believed_at_once() {
+    let back = |after_us| later(after_us, -3_600 * SECOND_US);
+    let wall = Wall::new(RULE, back(0), Some(START.offset_us()));
+    let mut watch = StepWatch::new(&wall, back(0));
+    for second in 1..=600 {
+        assert!(matches!(watch.observe(&wall, back(second * SECOND_US)), Observed::Behind(_)));
+    }
+    let returned = later(601 * SECOND_US, 0);
+    assert_eq!(wall.believe(returned).wall, returned.wall);
+    assert_eq!(watch.observe(&wall, returned), Observed::Steady);
+}
+
+#[test]
+fn a_ride_ends_when_the_wall_clock_has_caught_up() {
+    let at = |after_s: i64| {
+        let reading = later(after_s * SECOND_US, 0);
+        Now { wall: reading.wall, boot: reading.boot, jumped: false }
+    };
+    let ride = Ride::none();
+    ride.raise_to(UnixMicros(START.wall.0 + 5 * SECOND_US), START.boot);
+    ride.end_below(at(9));
+    assert!(id_time(at(9), &ride, MAX_AHEAD) > at(9).wall, "not caught up yet");
+    ride.end_below(at(10));
+    let back = Now { wall: UnixMicros(START.wall.0), ..at(11) };
+    assert_eq!(id_time(back, &ride, MAX_AHEAD), back.wall);
+}
+
+#[test]
 fn a_frozen_wall_clock_is_behind() {
     let (wall, mut watch) = watched();
     let frozen = |after_us| later(after_us, -after_us);
@@ -181,4 +209,17 @@ fn clocks_that_jump_against_each_other_are_noticed_until_the_keeper_has_looked()
     let restored = later(SECOND_US, 3 * SECOND_US);
     wall.note_seen(restored);
     assert!(!wall.believe(restored).jumped);
+}
+
+#[test]
+fn a_step_that_turns_into_a_step_back_starts_its_hold_anew() {
+    let (wall, mut watch) = watched();
+    let hour_us = 3_600 * SECOND_US;
+    for second in 1..=30 {
+        watch.observe(&wall, later(second * SECOND_US, hour_us));
+    }
+    assert!(matches!(watch.observe(&wall, later(31 * SECOND_US, -hour_us)), Observed::Behind(_)));
+    assert!(matches!(watch.observe(&wall, later(32 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(91 * SECOND_US, hour_us)), Observed::Held(_)));
+    assert!(matches!(watch.observe(&wall, later(92 * SECOND_US, hour_us)), Observed::Believed(_)));
 }

@@ -84,8 +84,8 @@ fn parse_unix(path: &str) -> Result<Address, String> {
     if path.is_empty() || path.ends_with('/') {
         return Err("unix: wants the path of a socket, as in unix:/run/snowbank/snowbank.sock".into());
     }
-    if path.contains('\0') {
-        return Err("the path of a socket holds no zero byte".into());
+    if path.contains(char::is_control) {
+        return Err("the path of a socket holds no control characters".into());
     }
     if path.len() > UNIX_PATH_BYTES_MAX {
         return Err(format!(
@@ -256,7 +256,8 @@ mod tests {
             ("/run/s.sock", "written unix:/run/s.sock"),
             ("unix:", "wants the path"),
             ("unix:/run/", "wants the path"),
-            ("unix:/a\0b", "zero byte"),
+            ("unix:/a\0b", "control characters"),
+            ("unix:/a\nb", "control characters"),
         ] {
             let refusal = refusal(text);
             assert!(refusal.contains(right), "{refusal}");

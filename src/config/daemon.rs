@@ -13,6 +13,9 @@ use crate::shard::Order;
 /// number fits a byte.
 pub const SHARDS_MAX: usize = 256;
 
+/// Where the machine's locks of worker IDs are unless set otherwise.
+pub(super) const LOCK_DIR: &str = "/run/lock/snowbank";
+
 /// The least bytes that may be queued for a slow reader: one reply frame on its way to the socket and one being filled.
 pub const REPLY_QUEUE_BYTES_MIN: usize = 128 * 1024;
 
@@ -105,7 +108,7 @@ impl Default for Daemon {
             limits: Limits::default(),
             clock: ClockSettings::default(),
             state_dir: StateDirChoice::Default,
-            lock_dir: PathBuf::from("/run/lock/snowbank"),
+            lock_dir: PathBuf::from(LOCK_DIR),
             token_file: None,
             unix_mode: 0o660,
         }

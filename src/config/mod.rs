@@ -14,6 +14,8 @@
 mod address;
 mod daemon;
 mod findings;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod mistake;
 mod overrides;
 mod reader;
@@ -36,7 +38,7 @@ use std::time::Duration;
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
-pub use overrides::{Override, Overrides};
+pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};

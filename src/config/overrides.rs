@@ -122,6 +122,15 @@ impl Overrides {
     }
 }
 
+/// Of these environment variables, those that nothing reads though they are called as if: misspelt ones.
+pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
+    let known = |name: &str| {
+        ["SNOWBANK_CONFIG", "SNOWBANK_LOG", "SNOWBANK_ADDRESS"].contains(&name)
+            || OPTIONS.iter().any(|row| row.variable == name)
+    };
+    names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known(name)).collect()
+}
+
 impl clap::Args for Overrides {
     fn augment_args(command: clap::Command) -> clap::Command {
         command.args(OPTIONS.iter().map(|row| {
@@ -130,6 +139,7 @@ impl clap::Args for Overrides {
                 .env(row.variable)
                 .value_name(row.value_name)
                 .value_parser(ValueParser::string())
+                .allow_hyphen_values(true)
                 .help(row.help);
             match row.key {
                 "listen" => arg.action(ArgAction::Append).value_delimiter(','),

@@ -1,5 +1,8 @@
 //! What a daemon with these settings does, in words: what `check` answers and `serve` says when it starts.
 
+use std::path::Path;
+
+use super::daemon::LOCK_DIR;
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
 use crate::layout::{Life, UnixMicros};
@@ -52,6 +55,13 @@ impl Settings {
             warnings.push(format!(
                 "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
                  reaches it can draw IDs"
+            ));
+        }
+        if self.lock_dir != Path::new(LOCK_DIR) {
+            warnings.push(format!(
+                "locks of worker IDs are in {}, not in {LOCK_DIR}: daemons of this machine that use another lock_dir \
+                 are not kept from the same worker IDs",
+                self.lock_dir.display()
             ));
         }
         warnings

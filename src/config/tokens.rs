@@ -19,6 +19,29 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Tokens(Vec<Box<[u8]>>);
 
 impl Tokens {
+    /// The tokens of a file's bytes; `path` is for messages.
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenError> {
+        let mut tokens = Vec::new();
+        for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
+            let token = line.trim_ascii();
+            if token.is_empty() || token.starts_with(b"#") {
+                continue;
+            }
+            if token.len() > TOKEN_BYTES_MAX {
+                return Err(TokenError::TooLong {
+                    path: path.to_owned(),
+                    line: index + 1,
+                    bytes: token.len(),
+                });
+            }
+            tokens.push(Box::from(token));
+        }
+        if tokens.is_empty() {
+            return Err(TokenError::Empty(path.to_owned()));
+        }
+        Ok(Tokens(tokens))
+    }
+
     /// Whether this is one of the tokens. The time it takes depends on lengths alone, not on what the bytes are or
     /// which token they match.
     pub fn accepts(&self, presented: &[u8]) -> bool {
@@ -77,21 +100,7 @@ pub fn read_tokens(path: &Path) -> Result<Tokens, TokenError> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(TokenError::TooLarge(path.to_owned()));
     }
-    let mut tokens = Vec::new();
-    for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-        let token = line.trim_ascii();
-        if token.is_empty() || token.starts_with(b"#") {
-            continue;
-        }
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(TokenError::TooLong { path: path.to_owned(), line: index + 1, bytes: token.len() });
-        }
-        tokens.push(Box::from(token));
-    }
-    if tokens.is_empty() {
-        return Err(TokenError::Empty(path.to_owned()));
-    }
-    Ok(Tokens(tokens))
+    Tokens::parse(path, &bytes)
 }
 
 #[cfg(test)]

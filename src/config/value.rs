@@ -127,12 +127,13 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// A path; empty stands for none.
+    /// A path; empty stands for none. Without control characters: a zero byte names nothing, and a line feed would make two
+    /// lines of what is logged in one.
     pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {
         match self.0.get_ref().as_str() {
             Some("") => Ok(None),
-            Some(path) if !path.contains('\0') => Ok(Some(PathBuf::from(path))),
-            _ => Err(self.refuse("a path in quotes")),
+            Some(path) if !path.contains(char::is_control) => Ok(Some(PathBuf::from(path))),
+            _ => Err(self.refuse("a path in quotes, without control characters")),
         }
     }
 

@@ -3,6 +3,8 @@
 //! A front-end knows its protocol and nothing of sockets, shards or clocks. [`connection`](crate::server) drives it: hands
 //! it the bytes at hand, takes the IDs that it asks for, and has it encode them.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod native;
 
 pub use native::Native;
@@ -129,3 +131,6 @@ impl Granted<'_> {
         self.runs.iter().flat_map(Run::ids).map(move |id| draw(id, rng))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -69,7 +69,7 @@ impl Native {
             }
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
                 let (found, most) = (next.count, facts.max_count);
-                let message = format!("found count {found}, allowed 1 to {most}; ask for a batch in parts");
+                let message = format!("found count {found}, allowed 1 to {most}");
                 reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
             }
             Request::Next(next) => {

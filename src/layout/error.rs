@@ -12,7 +12,7 @@ use super::{UnixMicros, preset};
 pub enum LayoutError {
     /// Neither a preset nor a text form.
     #[error(
-        "no layout is called {name:?}; the presets are {}; or write one, such as time:41,worker:10,sequence:12",
+        "no layout is called {name:?}; the presets are {}; or write one, such as time:41,worker:10,sequence:12;epoch=2026-01-01",
         preset::names()
     )]
     UnknownPreset {

@@ -52,12 +52,19 @@ pub(super) async fn accept(
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
     let acceptor = Acceptor::register(socket)?;
+    // Said once for each time that it begins, not for each try.
+    let mut fails = false;
     loop {
         match acceptor.accept().await {
-            Ok(socket) => admit(socket, &inboxes, max_connections).await,
+            Ok(socket) => {
+                fails = false;
+                admit(socket, &inboxes, max_connections).await;
+            }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
-                tracing::warn!(%address, %error, "cannot accept a connection; trying again");
+                if !std::mem::replace(&mut fails, true) {
+                    tracing::warn!(%address, %error, "cannot accept connections; trying again until it works");
+                }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
         }

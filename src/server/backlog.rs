@@ -18,12 +18,21 @@ impl Backlog {
     pub(super) fn new(ask: Ask, numbering: &Numbering, runs: &[Run]) -> Self {
         let mut spans: Vec<Span> = Vec::new();
         for run in runs {
-            let Some(from) = numbering.position_of(run.first) else {
-                unreachable!("granted IDs have positions");
-            };
-            match spans.last_mut() {
-                Some(last) if last.end() == from => last.count += u64::from(run.count),
-                _ => spans.push(Span { from, count: run.count.into() }),
+            let mut left = *run;
+            while left.count > 0 {
+                let Some(from) = numbering.position_of(left.first) else {
+                    unreachable!("granted IDs have positions");
+                };
+                // Positions that are not granted may lie within a run, where the IDs before and after them happen to be
+                // as far apart as the run's: see how far it has all of them.
+                let dense = numbering.run_at(from, left.count.into());
+                let count = if dense.stride == left.stride { dense.count } else { 1 };
+                left.count -= count;
+                left.first = left.first.saturating_add(u64::from(count) * left.stride);
+                match spans.last_mut() {
+                    Some(last) if last.end() == from => last.count += u64::from(count),
+                    _ => spans.push(Span { from, count: count.into() }),
+                }
             }
         }
         Backlog { ask, spans: spans.into() }
@@ -99,5 +108,22 @@ mod tests {
             assert_eq!(found, expected);
             assert!(frames > 10);
         }
+    }
+
+    #[test]
+    fn a_run_over_a_position_that_was_not_granted_gives_back_its_own_ids() {
+        let layout = Layout::resolve("clearing-batch").expect("a preset");
+        let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
+        let numbering = Numbering::new(layout, workers).expect("they exist");
+        // Worker 50, then worker 0, then not worker 25 but 50 again: from each to the next it is 50.
+        let mut runs = vec![numbering.run_at(Position(2), 2)];
+        append_run(&mut runs, numbering.run_at(Position(5), 1));
+        assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);
+        let form = Form { tag: 0, explicit: true };
+        let ask = Ask { source: 0, count: 3, wait: None, partial: false, form };
+        let mut backlog = Backlog::new(ask, &numbering, &runs);
+        let mut frame = Vec::new();
+        assert!(!backlog.next_frame(&numbering, FrameLimit { runs: 10, ids: 100 }, &mut frame));
+        assert_eq!(frame.iter().flat_map(Run::ids).collect::<Vec<_>>(), [50, 100, 150]);
     }
 }

@@ -162,3 +162,6 @@ fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, now: N
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
     Kept::new(Arc::new(source), rule, start, now)
 }
+
+#[cfg(test)]
+mod tests;

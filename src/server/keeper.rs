@@ -1,17 +1,13 @@
-//! The keeper's thread: looks once a second, or at once when a request meets a ceiling, and tells the operator what
+//! The keeper's thread: looks when the keeper wants to, or at once when a request meets a ceiling, and tells the operator what
 //! changed. It may block on storage; no request does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use super::worker::Bells;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
-
-/// How often the keeper looks without being asked: the one timer of an idle daemon.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs until told to stop, then gives back what the end of the daemon needs.
 pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>) -> Keeper {
@@ -25,7 +21,7 @@ pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>)
         }
         // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
         // reach further.
-        thread::park_timeout(PERIOD.saturating_sub(clock::os::boot().since(reading.boot)));
+        thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
     }
     keeper
 }

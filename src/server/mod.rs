@@ -15,14 +15,18 @@
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
 //! - `backlog`: the rest of a reply longer than a frame.
+//! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
 mod backlog;
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod grants;
 mod keeper;
 mod listen;
+mod restored;
 mod start;
 mod stream;
 mod ticker;

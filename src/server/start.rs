@@ -14,6 +14,7 @@ use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
 use super::keeper;
 use super::listen::{self, Listener};
+use super::restored;
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
@@ -118,6 +119,7 @@ impl Server {
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
+        restored::watch(common.sources.clone(), Arc::clone(&common.bells));
 
         let (stop_shards, stopped) = watch::channel(false);
         let (inboxes, threads) = spawn_shards(&common, shards, &stopped)?;

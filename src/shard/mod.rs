@@ -9,6 +9,8 @@
 //! block lies below the ring, the ring below every later claim, and what turns out to lie below IDs already handed out is
 //! dropped.
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 mod lane;
 mod ring;
 

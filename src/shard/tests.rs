@@ -261,6 +261,96 @@ fn nothing_is_handed_out_after_a_jump_until_the_keeper_has_looked() {
     assert!(position >= cursor, "what was claimed before the jump is dropped");
 }
 
+#[test]
+fn a_busy_shard_hands_out_each_id_once() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let mut last = 0;
+    for wake_up in 0..2_000 {
+        let runs = take(&mut shard, after_us(wake_up * 10), wake_up % 7 + 1).expect("there is room");
+        assert_eq!(ids(&runs), wake_up % 7 + 1);
+        for run in runs {
+            assert!(run.first > last, "{run:?} after {last}");
+            last = run.last();
+        }
+    }
+    let last = source.numbering().position_of(last).expect("an ID of this source");
+    assert!(last < source.cursor().expect("not sealed"), "handed out and never claimed");
+}
+
+#[test]
+fn one_id_at_a_time_is_each_id_once() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let mut runs = Vec::new();
+    shard.wake(START);
+    let (lane, rng) = shard.lane(0);
+    assert_eq!(lane.take_one(), None, "nothing is claimed for it");
+    lane.take(1, || 9, rng, &mut runs).expect("there is room");
+    let next: Vec<u64> = std::iter::from_fn(|| lane.take_one()).collect();
+    let expected: Vec<u64> = (1..10).map(|index| runs[0].first + index).collect();
+    assert_eq!(next, expected);
+}
+
+#[test]
+fn what_a_lost_grant_had_claimed_is_dropped_though_nobody_looked_meanwhile() {
+    let source = source(TWITTER, "0");
+    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
+    let now = after_us(warm_up(&mut shard, 0));
+    let cursor = source.cursor();
+    source.grant().revoke();
+    source.grant().raise(source.numbering().end());
+    let runs = take(&mut shard, now, 1).expect("granted anew");
+    assert!(source.numbering().position_of(runs[0].first) >= cursor);
+}
+
+#[test]
+fn what_waited_does_not_lower_what_was_handed_out() {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let mut rng = fastrand::Rng::with_seed(3);
+    let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
+    // Above it what the sibling has claimed ahead, and above that what another connection of this shard got.
+    let now = after_us(warm_up(&mut shards[1], 0));
+    let high = take(&mut shards[0], now, 3).expect("there is room");
+    let mut waited = Vec::new();
+    shards[0].lane(0).0.hand_out_waited(&[Span { from, count: 10 }], &mut waited);
+    assert!(waited[0].last() < high[0].first);
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng).expect("somebody takes all that is left");
+    assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
+}
+
+/// Two shards, of which the first has blocks, while the cursor has nothing left.
+fn at_the_edge() -> (Vec<Shard>, Now) {
+    let source = source(TWITTER, "0");
+    let mut shards = shards(&source, 2, Order::Relaxed);
+    let now = after_us(warm_up(&mut shards[0], 0));
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut fastrand::Rng::with_seed(3)).expect("all that is left");
+    (shards, now)
+}
+
+fn take_singles(shard: &mut Shard, now: Now) -> Vec<u64> {
+    std::iter::from_fn(|| take(shard, now, 1).ok()).flat_map(|runs| runs[0].ids()).collect()
+}
+
+#[test]
+fn what_a_sibling_takes_is_handed_out_once() {
+    let (mut shards, now) = at_the_edge();
+    let all = take_singles(&mut shards[1], now).len() as u64;
+    assert!(all > 100, "{all}");
+    // The same again, but all at once.
+    let (mut shards, now) = at_the_edge();
+    let runs = take(&mut shards[1], now, all).expect("the sibling has as many");
+    let mut every: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
+    every.extend(take_singles(&mut shards[0], now));
+    let handed_out = every.len();
+    every.sort_unstable();
+    every.dedup();
+    assert_eq!(every.len(), handed_out, "an ID twice");
+}
+
 proptest! {
     /// Cutting a span gives its positions, in order, in blocks of one tick.
     #[test]

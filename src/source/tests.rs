@@ -499,6 +499,34 @@ fn a_late_reading_is_told_when_not_never() {
     assert!(matches!(source.admit(&late, wish(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
 }
 
+#[test]
+fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(Now { jumped: true, ..START });
+    assert_eq!((window.bound, source.left(&window)), (Bound::Ceiling, 0));
+    assert_eq!(source.claim(&window, 1, &mut rng()), None);
+    source.claim(&source.window(START), 1, &mut rng()).expect("the keeper has looked");
+}
+
+#[test]
+fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
+    let source = source(TWITTER, RULES);
+    let window = source.window(START);
+    let first = source.admit(&window, wish(20 * 4_096, START, 1_000)).expect("to be had");
+    let second = source.admit(&window, wish(5 * 4_096, START, 1_000)).expect("to be had after it");
+    source.advance(START, &mut rng(), &Heard::default());
+    let used = source.cursor().expect("not sealed");
+    assert!(used > window.floor, "some was claimed for the first");
+    source.cancel(first);
+    for ms in 1..30 {
+        source.advance(after_ms(ms), &mut rng(), &Heard::default());
+    }
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].ticket), (1, second));
+    assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 5 * 4_096);
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "{:?}", finished[0].spans);
+}
+
 /// One step of a random history.
 #[derive(Clone, Debug)]
 enum Step {
@@ -608,4 +636,55 @@ proptest! {
 
 fn micros_of(duration: Duration) -> i64 {
     clock::micros(duration)
+}
+
+/// Claims all that a window holds.
+fn drain(source: &Source, now: Now) {
+    let window = source.window(now);
+    source.claim(&window, source.left(&window), &mut rng()).expect("nobody else claims");
+}
+
+#[test]
+fn who_waits_rides_past_a_wall_clock_that_stands() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
+    source.admit(&source.window(stands(0)), wish(1, stands(0), 1_000)).expect("to be had with the next tick");
+    let heard = Heard::default();
+    source.advance(stands(1), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
+    source.advance(stands(2), &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    // An hour back: the keeper has to look before this means anything.
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    let jumped = Now { wall: hour_back, jumped: true, ..START };
+    source.admit(&source.window(jumped), wish(1, jumped, 1_000)).expect("it waits");
+    let heard = Heard::default();
+    source.advance(jumped, &mut rng(), &heard);
+    assert_eq!((heard.shards.borrow().len(), *heard.ceilings.borrow()), (0, 1), "the keeper is called");
+    let looked = Now { jumped: false, ..START.after(Duration::from_millis(1)) };
+    source.advance(looked, &mut rng(), &heard);
+    assert_eq!(*heard.shards.borrow(), [0]);
+}
+
+#[test]
+fn a_refusal_stays_what_it_is_when_the_grant_is_lost_meanwhile() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    for _ in 0..2 {
+        source.admit(&source.window(START), wish(1, START, 1_000)).expect("to be had with the next tick");
+    }
+    source.grant().revoke();
+    source.grant().raise(source.numbering().end());
+    let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
+    source.advance(Now { wall: hour_back, ..after_ms(1_000) }, &mut rng(), &Heard::default());
+    let refusals: Vec<_> = source.collect(0).into_iter().map(|finished| finished.refusal).collect();
+    assert_eq!(refusals.len(), 2);
+    assert!(refusals.iter().all(|refusal| matches!(refusal, Some(Refusal::ClockBehind(_)))), "{refusals:?}");
 }

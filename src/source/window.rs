@@ -151,9 +151,34 @@ impl Source {
         }
     }
 
+    /// Begins a ride where somebody waits for the next tick: a wall clock that runs overtakes it at once, and past one that
+    /// stands still it goes on at half speed.
+    pub(super) fn ride_on(&self, now: Now) {
+        let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
+        // An older reading would put the line too far ahead.
+        if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
+            return;
+        }
+        if let Some(cursor) = self.cursor() {
+            let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
+            self.ride.raise_to(self.numbering.start_of(highest_used), now.boot);
+        }
+    }
+
+    /// Ends a ride that the wall clock has caught up with: a later step back is not to find it.
+    pub fn end_ride(&self, now: Now) {
+        self.ride.end_below(now);
+    }
+
     /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
     pub(super) fn edge_after(&self, now: Now, wait: Duration) -> Position {
         self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
+    }
+
+    /// How long until the ID clock is at a position's tick, if no clock steps meanwhile.
+    pub fn reaches_in(&self, now: Now, position: Position) -> Duration {
+        let start = self.numbering.start_of(self.numbering.tick_of(position));
+        clock::until(now, &self.ride, self.rules.max_ahead, start)
     }
 
     /// How long until the ID clock enters the tick after the window's.

@@ -60,7 +60,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// `snowbank serve` without an option, but with directories of its own for locks and state.
     pub(crate) fn bare() -> Setup {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+        let directory = super::directory();
         let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("SNOWBANK_") {
@@ -267,6 +267,7 @@ impl Drop for Daemon {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        super::faketime::sweep(self.child.id());
         let said = self.stderr.whole();
         if thread::panicking() {
             eprintln!("the daemon said:\n{said}");

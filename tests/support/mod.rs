@@ -8,9 +8,12 @@
 
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
+pub(crate) mod faketime;
 pub(crate) mod ids;
+pub(crate) mod machine;
 pub(crate) mod reply;
 pub(crate) mod wire;
+pub(crate) mod witness;
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +23,12 @@ pub(crate) use wire::{Ask, Reply, Wire};
 
 /// How long anything may take that the tests wait for. Long enough for a machine that does much else meanwhile.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
+
+/// A directory for a daemon's files, in memory where that can be: what a disk that others keep busy takes for a sync is not
+/// what these tests are about. Where it is, a slow or failing disk is injected.
+pub(crate) fn directory() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
+}
 
 /// Asks `probe` until it answers, for what cannot be awaited.
 pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {

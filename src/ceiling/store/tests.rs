@@ -160,6 +160,16 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 }
 
 #[test]
+fn a_start_between_two_ids_takes_the_higher_one() {
+    let (stored, wanted) = (numbering("twitter", "2"), numbering("twitter", "1"));
+    // Worker 2's first ID of the tick lies above all of worker 1's.
+    let bound = id_bound(&stored, at(&stored, 0));
+    let start = position_from(&wanted, bound);
+    assert_eq!(start, at(&wanted, 1));
+    assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
+}
+
+#[test]
 fn a_renamed_source_takes_its_ceiling_with_it() {
     let wanted = numbering("twitter", "1-3");
     let records = [record("old", "twitter", "1,2", 1_000)];

@@ -24,7 +24,10 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
         ("\nshards = 257", "2: shards: found 257, allowed: a number from 1 to 256, or \"auto\""),
         ("shards = 1.5", "1: shards: found 1.5, allowed: a number from 1 to 256, or \"auto\""),
         ("order = \"loose\"", "1: order: found \"loose\", allowed: \"relaxed\" or \"strict\""),
-        ("state_dir = true", "1: state_dir: found true, allowed: a path in quotes"),
+        (
+            "state_dir = true",
+            "1: state_dir: found true, allowed: a path in quotes, without control characters",
+        ),
         ("lock_dir = \"\"", "1: lock_dir: found \"\", allowed: a directory, for locks are never skipped"),
         (
             "unix_mode = 660",

@@ -258,3 +258,9 @@ fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
         ]
     );
 }
+
+#[test]
+fn misspelt_variables_are_noticed() {
+    let names = ["SNOWBANK_LISTEN", "SNOWBANK_LISTN", "SNOWBANK_CONFIG", "PATH"].map(String::from);
+    assert_eq!(unknown_variables(names), ["SNOWBANK_LISTN"]);
+}

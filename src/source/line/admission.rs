@@ -29,7 +29,8 @@ impl Source {
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
-            Bound::Clock | Bound::Ceiling | Bound::Ended => {}
+            Bound::Clock => self.ride_on(window.now()),
+            Bound::Ceiling | Bound::Ended => {}
         }
         let mut queue = self.line.lock();
         let small =
@@ -67,6 +68,10 @@ impl Source {
     /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
     /// what there will be of it.
     fn promise(&self, window: &Window, wish: &Wish, before: u64) -> Result<Promise, Refusal> {
+        if window.now.jumped {
+            // What the ID clock will show is not known before the keeper has looked, and it looks as soon as one waits.
+            return Ok(Promise { count: wish.count, slack: 0 });
+        }
         let at_hand = self.edge_at(window.id_time).0;
         let wait = wish.due.since(window.now.boot);
         let to_come =

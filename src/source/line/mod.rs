@@ -235,7 +235,11 @@ impl Source {
         let collected_before = queue.finished.len();
         self.feed_small(&window, &mut queue, rng);
         self.feed_large(&window, &mut queue, rng);
-        let meets_ceiling = window.bound == Bound::Ceiling && queue.waiting().next().is_some();
+        let some_wait = queue.waiting().next().is_some();
+        let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
+        if window.bound == Bound::Clock && some_wait {
+            self.ride_on(now);
+        }
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
@@ -349,7 +353,9 @@ impl Source {
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
         let generation = self.grant.generation();
-        let of_this_grant = |(_, finished): (usize, Finished)| match finished.generation == generation {
+        // A refusal stays what it is; only IDs are lost with the grant.
+        let is_good = |finished: &Finished| finished.generation == generation || finished.refusal.is_some();
+        let of_this_grant = |(_, finished): (usize, Finished)| match is_good(&finished) {
             true => finished,
             false => Finished { spans: Vec::new(), refusal: Some(Refusal::NoCeiling), ..finished },
         };

@@ -1,0 +1,71 @@
+//! Any text as a configuration, and as what options say in its place.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
+use crate::layout::UnixMicros;
+
+/// 2027-01-15T08:00:00Z
+const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
+
+/// A configuration file, and after each zero byte the text of one option: listen, layout, worker IDs, shards, order, state
+/// directory, directory of locks.
+///
+/// Every mistake is one line, and its place a line that the file has or an option that was given. What is accepted is
+/// within its bounds.
+pub fn config(data: &[u8]) {
+    let Ok(data) = std::str::from_utf8(data) else {
+        return;
+    };
+    let mut texts = data.split('\0');
+    let file = texts.next().unwrap_or_default();
+    let mut option = |origin| {
+        let text = texts.next().filter(|text| !text.is_empty())?;
+        Some(Override { texts: text.split(',').map(str::to_owned).collect(), origin })
+    };
+    let overrides = Overrides {
+        listen: option("--listen"),
+        layout: option("--layout"),
+        worker_ids: option("--worker-id"),
+        shards: option("--shards"),
+        order: option("--order"),
+        state_dir: option("--state-dir"),
+        lock_dir: option("--lock-dir"),
+    };
+    match load(Some((Path::new("/etc/snowbank.toml"), file)), &overrides, NonZeroUsize::MIN, NOW) {
+        Ok(settings) => check_settings(&settings),
+        Err(mistakes) => check_mistakes(&mistakes, 1 + file.matches('\n').count()),
+    }
+    // A token file is any bytes.
+    let _ = Tokens::parse(Path::new("tokens"), data.as_bytes());
+}
+
+fn check_mistakes(mistakes: &Mistakes, lines: usize) {
+    assert!(mistakes.len() >= 1 && !mistakes.first_line().is_empty());
+    for mistake in mistakes.iter() {
+        let text = mistake.to_string();
+        assert!(!mistake.text.is_empty() && !text.contains(char::is_control), "{text:?}");
+        if let Origin::Line(_, line) = mistake.origin {
+            assert!((1..=lines).contains(&line), "{text}: the file has {lines} lines");
+        }
+    }
+}
+
+fn check_settings(settings: &Settings) {
+    assert!(!settings.listen.is_empty() && settings.shards.get() <= SHARDS_MAX);
+    assert!((1..=SOURCES_MAX).contains(&settings.sources.len()));
+    for (index, source) in settings.sources.iter().enumerate() {
+        assert!(source.worker_ids.highest() < source.layout.workers());
+        assert!(source.burst_window <= source.max_ahead && source.horizon <= source.max_ahead);
+        for other in &settings.sources[..index] {
+            assert_ne!(source.name, other.name);
+            let shared = source.worker_ids.iter().any(|id| other.worker_ids.contains(id));
+            assert!(!shared || source.layout.space() != other.layout.space(), "two sources of the same IDs");
+        }
+    }
+    let words = settings.summary().into_iter().chain(settings.warnings(NOW));
+    for line in words {
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}

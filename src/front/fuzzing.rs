@@ -1,0 +1,110 @@
+//! Any bytes, in any pieces, from a client.
+
+use super::{Ask, Facts, Front, Native, Step};
+use crate::config::Tokens;
+use crate::fuzzing::Choices;
+use crate::protocol::reply::{self, Reply};
+use crate::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
+use crate::source::line::Refusal;
+
+const TOKENS: &[u8] = b"t\ntoken";
+const MAX_COUNT: u32 = 1_000;
+
+/// The server's side of a stream: two choices (tokens, draining; the size of pieces), then the stream itself.
+///
+/// However it is cut, the same is asked and answered; each message gets its whole reply under its tag; no ID is asked for
+/// without the token, while draining, or out of bounds; what was understood encodes to the same bytes.
+pub fn request_frames(data: &[u8]) {
+    let mut choices = Choices::new(data);
+    let (asks_token, draining) = match choices.byte() % 4 {
+        0 => (false, false),
+        1 => (true, false),
+        2 => (false, true),
+        _ => (true, true),
+    };
+    let piece_size = usize::from(choices.byte()) + 1;
+    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
+    let facts = Facts { info_json: b"{}".to_vec(), max_count: MAX_COUNT, sources: 2, tokens };
+    let stream = choices.rest();
+    let whole = serve([stream], &facts, draining);
+    let in_pieces = serve(stream.chunks(piece_size), &facts, draining);
+    assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
+}
+
+/// What the front-end makes of a stream: what is asked, and all bytes that are answered.
+fn serve<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    facts: &Facts,
+    draining: bool,
+) -> (Vec<Ask>, Vec<u8>) {
+    let mut front = Native::new(facts);
+    let mut authorized = facts.tokens.is_none();
+    let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    for piece in pieces {
+        unread.extend_from_slice(piece);
+        let mut at = 0;
+        loop {
+            let (bytes, answered) = (&unread[at..], out.len());
+            authorized |= brings_token(bytes, facts);
+            let demand: u64 = (0..facts.sources).map(|source| front.demand(bytes, source, facts)).sum();
+            let step = front.step(bytes, facts, draining, &mut out);
+            match &step {
+                Step::Incomplete => {
+                    assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
+                    assert_eq!(out.len(), answered);
+                    break;
+                }
+                Step::Ids { ask, .. } => {
+                    assert!(authorized && !draining && ask.source < facts.sources);
+                    assert!((1..=MAX_COUNT.into()).contains(&ask.count) && demand >= ask.count);
+                    front.refuse(&mut out, ask.form, Refusal::Exhausted(None), "default");
+                    asks.push(*ask);
+                }
+                Step::Answered { .. } | Step::Close => {}
+            }
+            check_reply(&out[answered..], bytes);
+            let (Step::Answered { consumed } | Step::Ids { consumed, .. }) = step else {
+                return (asks, out);
+            };
+            assert!((8..=bytes.len()).contains(&consumed));
+            at += consumed;
+        }
+        unread.drain(..at);
+    }
+    (asks, out)
+}
+
+/// Whether the first message is an AUTH with one of the daemon's tokens. Whatever it is, it encodes to the same bytes.
+fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
+    let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
+        return false;
+    };
+    let mut encoded = Vec::new();
+    match request {
+        Request::Next(next) => request::encode_next(&mut encoded, tag, &next),
+        Request::Info => request::encode_info(&mut encoded, tag),
+        Request::Ping(body) => request::encode_ping(&mut encoded, tag, body).expect("a size that was parsed"),
+        Request::Auth(token) => {
+            request::encode_auth(&mut encoded, tag, token).expect("a size that was parsed")
+        }
+    }
+    assert_eq!(encoded, bytes[..consumed]);
+    matches!(request, Request::Auth(token) if facts.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
+}
+
+/// One whole frame, under the tag of the message or, if that has no end, under tag 0.
+fn check_reply(answer: &[u8], message: &[u8]) {
+    let expected_tag = match request::parse(message) {
+        Parsed::Frame { tag, .. } => tag,
+        Parsed::BadLength(_) | Parsed::Incomplete => 0,
+    };
+    let Parsed::Frame { content: Ok(reply), tag, consumed } = reply::parse(answer) else {
+        panic!("{answer:?} is no reply to {message:?}");
+    };
+    assert_eq!((tag, consumed), (expected_tag, answer.len()), "{reply:?}");
+    assert!(!matches!(reply, Reply::Runs { .. } | Reply::List { .. }), "{reply:?}");
+    if let Reply::Error(error) = reply {
+        let message = std::str::from_utf8(error.message).expect("UTF-8");
+        assert!(!message.contains(char::is_control), "{message:?}");
+    }
+}

@@ -1,0 +1,123 @@
+//! What fuzzers run: a body for each target, which takes any bytes and holds the code to a post-condition.
+//!
+//! Each body stands in its room, as `fuzzing.rs` beside the code that it tries. `fuzz/fuzz_targets` has a shim for each;
+//! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`; the test below feeds every kept input to the same
+//! bodies, so that `cargo test` replays it without any fuzzer.
+
+pub use crate::config::fuzzing::config;
+pub use crate::front::fuzzing::request_frames;
+pub use crate::layout::fuzzing::layout_text;
+pub use crate::protocol::fuzzing::{info_json, reply_frames};
+pub use crate::server::fuzzing::id_frames;
+pub use crate::shard::fuzzing::shards;
+
+/// What a target does with a fuzzer's bytes: panics if what has to hold does not.
+pub type Body = fn(&[u8]);
+
+/// Every target: its name, which is that of its shim and its corpus, and its body.
+pub const TARGETS: &[(&str, Body)] = &[
+    ("config", config),
+    ("id_frames", id_frames),
+    ("info_json", info_json),
+    ("layout_text", layout_text),
+    ("reply_frames", reply_frames),
+    ("request_frames", request_frames),
+    ("shards", shards),
+];
+
+/// A fuzzer's bytes as choices. At their end every choice is the first one, so that short inputs mean something too.
+pub(crate) struct Choices<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Choices<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Choices { bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// All bytes that no choice has used yet.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(crate) fn bool(&mut self) -> bool {
+        self.byte() & 1 == 1
+    }
+
+    pub(crate) fn byte(&mut self) -> u8 {
+        let [byte] = self.array();
+        byte
+    }
+
+    pub(crate) fn u32(&mut self) -> u32 {
+        u32::from_le_bytes(self.array())
+    }
+
+    /// A number below `end`, which is at least 1. Uses as few bytes as can reach them all.
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        let number = match end {
+            0..=0x100 => self.byte().into(),
+            0x101..=0x1_0000 => u16::from_le_bytes(self.array()).into(),
+            0x1_0001..=0x1_0000_0000 => self.u32().into(),
+            _ => u64::from_le_bytes(self.array()),
+        };
+        number % end
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, items: &[T]) -> T {
+        items[self.below(items.len() as u64) as usize]
+    }
+
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let mut array = [0; N];
+        let (taken, rest) = self.bytes.split_at(self.bytes.len().min(N));
+        array[..taken.len()].copy_from_slice(taken);
+        self.bytes = rest;
+        array
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    use super::*;
+
+    fn files(directory: &Path) -> Vec<PathBuf> {
+        let entries =
+            fs::read_dir(directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
+        let mut files: Vec<_> = entries.map(|entry| entry.expect("a directory entry").path()).collect();
+        files.sort();
+        files
+    }
+
+    fn fuzz(directory: &str) -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz").join(directory)
+    }
+
+    #[test]
+    fn every_kept_input_passes() {
+        for (name, body) in TARGETS {
+            let inputs = files(&fuzz("corpus").join(name));
+            assert!(!inputs.is_empty(), "no input is kept for {name}");
+            for input in inputs {
+                // Shown if the body panics.
+                eprintln!("{}", input.display());
+                body(&fs::read(&input).expect("a readable input"));
+            }
+        }
+    }
+
+    #[test]
+    fn every_target_has_its_shim() {
+        let shims = files(&fuzz("fuzz_targets"));
+        let shims: Vec<_> = shims.iter().map(|shim| shim.file_stem().expect("a name")).collect();
+        let targets: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(shims, targets);
+    }
+}

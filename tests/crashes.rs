@@ -1,0 +1,246 @@
+//! Daemons that are killed, stopped, suspended, or started over and over, and every ID that they handed out before it.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use support::faketime::true_unix_ms;
+use support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms};
+use support::machine::Machine;
+use support::wire::{EXHAUSTED, NO_CEILING, Run};
+use support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
+use support::{Ask, Daemon, Random, poll};
+
+const BURST_WINDOW_MS: f64 = 10.0;
+/// As in `clock_steps.rs`.
+const TOLERANCE_MS: f64 = 2.0;
+/// `default_wait`.
+const DEFAULT_WAIT: Duration = Duration::from_secs(1);
+const ROUNDS: u64 = 100;
+
+fn tick(id: u64) -> f64 {
+    twitter_unix_ms(id) as f64
+}
+
+/// Kills and restarts a daemon, whose clock loses up to `lost_ms` each time, `ROUNDS` times while connections ask.
+fn kill_over_and_over(machine: &Machine, lost_ms: u64, seed: u64) {
+    const HORIZON_MS: f64 = 500.0;
+    /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are had.
+    const LITTLE_MS: f64 = 30.0;
+    const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
+    let toml = "horizon = \"500ms\"\nshards = 2";
+    let mut random = Random::seeded(seed);
+    let (mut runs, mut highest, mut lost_in_all_ms) = (Vec::<Run>::new(), 0, 0);
+    let offset_ms = |lost_in_all_ms: u64| -(lost_in_all_ms as f64);
+    for round in 0..ROUNDS {
+        let started = Instant::now();
+        let mut daemon = machine.start(toml);
+        // At once, and above all that was handed out before. While the horizon is ahead, the first ceiling of a ride is
+        // close, and on a busy machine it may have to be raised first.
+        let asked = Instant::now();
+        let first = daemon.connect().next(Ask::of(1).wait_ms(200)).ids()[0];
+        assert!(first > highest, "round {round}: {first} after {highest} of the life before");
+        // All that the clock has lost, the first ID is ahead of; beyond that only the horizon, a crash loop or not.
+        let ahead_ms = tick(first) - true_unix_ms(asked);
+        assert!(
+            ahead_ms <= HORIZON_MS + LITTLE_MS,
+            "round {round}: {ahead_ms} ms ahead of where the clock would be, had it lost nothing"
+        );
+        let witness = Witness::of(&daemon, &LOADS);
+        if round % 10 != 0 {
+            // Else killed as soon as it can be.
+            witness.await_time(Duration::from_micros(random.below(60_000)));
+        }
+        daemon.kill();
+        let testimony = witness.after_death();
+        for samples in &testimony.connections {
+            let mut last = first;
+            for (first, to) in samples.iter().filter_map(Sample::ids) {
+                assert!(first > last, "round {round}: {first} after {last} on one connection");
+                last = to;
+            }
+        }
+        testimony.assert_no_refusal();
+        let of_life = testimony.runs();
+        highest = of_life.iter().map(|run| run.last()).max().unwrap_or(first).max(first);
+        runs.extend(of_life);
+        runs.push(Run { first, count: 1, stride: 1 });
+        drop(daemon);
+        // Restarts are at least this far apart: what is less ends in `clock_behind`, never in a repeat.
+        std::thread::sleep(Duration::from_millis(50).saturating_sub(started.elapsed()));
+        if lost_ms > 0 {
+            lost_in_all_ms += random.below(lost_ms);
+            machine.clock().set(offset_ms(lost_in_all_ms) as i64);
+        }
+    }
+    assert_distinct(runs);
+}
+
+#[test]
+fn kill_9_a_hundred_times_with_the_clock_further_back_each_time() {
+    if let Some(machine) = Machine::with_clock() {
+        kill_over_and_over(&machine, 40, 1);
+    }
+}
+
+#[test]
+fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
+    kill_over_and_over(&Machine::new(), 0, 2);
+}
+
+/// A process that sleeps does not notice: what it had claimed ahead is old when it wakes.
+#[test]
+fn a_suspended_daemon_hands_out_nothing_old() {
+    let machine = Machine::new();
+    let daemon = machine.start("shards = 2");
+    let witness = Witness::of(&daemon, &[MIXED, MIXED, FLOOD, SPARSE]);
+    let mut woken = Vec::new();
+    for suspended_ms in [50, 400, 2_500] {
+        witness.await_ids();
+        witness.await_time(Duration::from_millis(100));
+        daemon.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(suspended_ms));
+        // What was asked for by now is read after it wakes.
+        woken.push(Instant::now());
+        daemon.signal(Signal::CONT);
+    }
+    witness.await_ids();
+    let testimony = witness.stop();
+    daemon.stop();
+
+    testimony.assert_unique_and_ordered();
+    // Those alone whose wait was over before the daemon woke.
+    testimony.assert_refusals(|sample, code, _| {
+        [EXHAUSTED, NO_CEILING].contains(&code) && sample.answered - sample.asked >= DEFAULT_WAIT
+    });
+    for sample in testimony.samples() {
+        let Some((first, last)) = sample.ids() else { continue };
+        // The ID clock that a reply was made by was read after the request was.
+        let low = true_unix_ms(sample.asked) - BURST_WINDOW_MS - TOLERANCE_MS;
+        assert!(tick(first) >= low, "{:.1} ms too old: {sample:?}", low - tick(first));
+        assert!(tick(last) <= true_unix_ms(sample.answered) + TOLERANCE_MS, "ahead of the clock: {sample:?}");
+    }
+    for (index, woken) in woken.iter().enumerate() {
+        let next = testimony.samples().find(|sample| sample.asked >= *woken && sample.ids().is_some());
+        assert!(next.is_some(), "no IDs after suspension {index}");
+    }
+}
+
+/// Two sources: one whose ticks are of the clock's time, and one whose only tick is so long that every ID of it counts.
+const CLEAN: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:14;tick=600s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+sequence_start = "zero"
+"#;
+
+#[test]
+fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
+    let machine = Machine::new();
+    let mut random = Random::seeded(3);
+    let (mut runs, mut highest, mut slow_next) = (Vec::new(), 0, None);
+    for round in 0..ROUNDS {
+        let daemon = machine.start(CLEAN);
+        let mut wires = [daemon.connect(), daemon.connect()];
+        for wire in &mut wires {
+            let count = random.pick(&[1, 3, 700, TWITTER_IDS_PER_MS as u32 * 2]);
+            let of_reply = wire.next(Ask::of(count)).runs();
+            let answered = Instant::now();
+            assert!(of_reply[0].first > highest, "round {round}: {of_reply:?} after {highest}");
+            highest = of_reply[of_reply.len() - 1].last();
+            // The very first start is above the clock by the guard.
+            let guard_ms = if round == 0 { 1.0 } else { 0.0 };
+            let ahead_ms = tick(highest) - true_unix_ms(answered) - guard_ms;
+            assert!(ahead_ms <= TOLERANCE_MS, "round {round}: {ahead_ms} ms ahead of the clock");
+            runs.extend(of_reply);
+
+            let slow = wire.next(Ask::of(random.pick(&[1, 2, 40])).source(1)).runs();
+            assert!(
+                slow_next.is_none_or(|next| slow[0].first == next),
+                "round {round}: {slow:?}, lost from {slow_next:?}"
+            );
+            slow_next = Some(slow[slow.len() - 1].last() + 1);
+        }
+        daemon.stop();
+    }
+    assert_distinct(runs);
+}
+
+#[test]
+fn two_with_one_worker_id_are_refused_whatever_their_directories() {
+    let machine = Machine::new();
+    let first = machine.start("worker_ids = \"4-6\"");
+    let second = machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).end();
+    second.assert_refusal(&["worker ID 6", &first.id().to_string()]);
+    let mut wire = first.connect();
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    // Free again as soon as the first one is gone, however it went.
+    let mut first = first;
+    first.kill();
+    machine.setup("worker_ids = 6").env("SNOWBANK_STATE_DIR", machine.path("other")).start().stop();
+}
+
+/// Every lock's file, and what it is called.
+fn lock_of(machine: &Machine) -> std::path::PathBuf {
+    let locks = std::fs::read_dir(machine.path("locks")).expect("it holds locks");
+    let mut locks: Vec<_> = locks.map(|entry| entry.expect("readable").path()).collect();
+    assert_eq!(locks.len(), 1, "{locks:?}");
+    locks.remove(0)
+}
+
+/// A daemon that somebody takes `path` away from, in a way of his, stops handing out IDs and says why.
+fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce(&Path)) {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    let mut runs = Vec::new();
+    take(path);
+    let taken = Instant::now();
+    let message = poll("a refusal", || {
+        let reply = wire.next(Ask::of(1));
+        if reply.id_count().is_some() {
+            runs.extend(reply.runs());
+            return None;
+        }
+        let (code, _, message) = reply.error();
+        assert_eq!(code, NO_CEILING, "{message}");
+        Some(message)
+    });
+    // The keeper looks once a second; the net is as wide as a busy machine needs it.
+    let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
+    assert!(served <= 5_000.0, "served {served} ms after it was taken over; {message}");
+    poll("the daemon to say so", || {
+        let said = daemon.said();
+        said.contains(path.file_name()?.to_str()?).then_some(())
+    });
+    // It stays so, even if a daemon is started over it and another life begins.
+    let next = machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other")).start();
+    let after = next.connect().next(Ask::of(1)).ids()[0];
+    assert!(runs.iter().all(|run| run.last() < after), "{after} after {runs:?}");
+    wire.next(Ask::of(1)).assert_error(0, NO_CEILING);
+}
+
+#[test]
+fn a_lock_that_is_removed_stops_its_daemon() {
+    let machine = Machine::new();
+    let daemon = machine.start("");
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+}
+
+#[test]
+fn a_lock_that_is_replaced_stops_its_daemon() {
+    let machine = Machine::new();
+    let daemon = machine.start("");
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| {
+        let other = path.with_extension("new");
+        std::fs::write(&other, "").expect("written");
+        std::fs::rename(&other, path).expect("replaced");
+    });
+}

@@ -1,0 +1,65 @@
+//! The client against real daemons that stop, are killed, and come back.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use snowbank::client::{Client, ClientOptions, IdsOptions};
+use support::{Daemon, Setup};
+
+fn start(worker: &str, port: u16) -> Daemon {
+    // Another worker ID than those before it on this port: their state is not this one's.
+    Setup::bare().args(["--worker-id", worker, "--listen", &format!("127.0.0.1:{port}")]).start()
+}
+
+fn options(daemons: &[&Daemon]) -> ClientOptions {
+    let endpoints: Vec<String> = daemons.iter().map(|daemon| daemon.tcp().to_string()).collect();
+    ClientOptions::new(endpoints)
+        .expect("addresses")
+        .timeout(Duration::from_secs(30))
+        .backoff(Duration::from_millis(5), Duration::from_millis(50))
+}
+
+#[tokio::test]
+async fn ids_go_on_while_daemons_die_and_come_back() {
+    let mut first = Setup::new().args(["--worker-id", "1"]).start();
+    let second = Setup::new().args(["--worker-id", "2"]).start();
+    let port = first.tcp().port();
+    let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
+    let mut ids = client.ids(IdsOptions::default().max_batch(64)).expect("options fit");
+    let mut seen = HashSet::new();
+    let mut draw = async |count: usize, seen: &mut HashSet<u64>| {
+        for _ in 0..count {
+            let id = ids.next().await.expect("another daemon is there");
+            assert!(seen.insert(id), "{id} twice");
+        }
+    };
+
+    draw(1_000, &mut seen).await;
+    first.kill();
+    draw(1_000, &mut seen).await;
+    let third = start("3", port);
+    second.signal(Signal::TERM);
+    draw(1_000, &mut seen).await;
+    assert_eq!(client.batch(10).await.expect("the one that came back").endpoint(), third.tcp().to_string());
+}
+
+#[tokio::test]
+async fn a_call_outlasts_the_restart_of_the_only_daemon() {
+    let mut daemon = Setup::new().args(["--worker-id", "1"]).start();
+    let port = daemon.tcp().port();
+    let client = Client::new(options(&[&daemon])).expect("a runtime is there");
+    client.batch(1).await.expect("it is there");
+    daemon.kill();
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { client.batch(100).await.map(|batch| batch.len()) }
+    });
+    let back = start("2", port);
+    assert_eq!(call.await.expect("no panic").expect("it came back"), 100);
+    back.stop();
+}

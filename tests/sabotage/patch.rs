@@ -1,0 +1,157 @@
+//! One sabotage: what is changed, what that breaks, and the test that must notice.
+//!
+//! A patch is a unified diff without line numbers, so that it stays valid while code around it moves: the lines that begin
+//! with a space or a minus are searched for, and must be there exactly once.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// One change to the shipped sources.
+pub(crate) struct Patch {
+    /// The file's name without `.patch`.
+    pub(crate) name: String,
+    /// What is changed, in words.
+    pub(crate) change: String,
+    /// The number of the promise, and how it is broken.
+    pub(crate) breaks: String,
+    /// The test that must turn red.
+    pub(crate) caught_by: TestName,
+    edits: Vec<Edit>,
+}
+
+struct Edit {
+    file: String,
+    old: String,
+    new: String,
+}
+
+/// A test by its full name: `source::tests::…` of the library, or `tests/simulation.rs::…`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TestName(String);
+
+/// How a test is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suite<'a> {
+    /// A unit test.
+    Unit,
+    /// A model of every interleaving.
+    Loom,
+    /// A file in tests/.
+    Integration(&'a str),
+}
+
+impl Patch {
+    /// Reads a patch file.
+    pub(crate) fn read(path: &Path) -> Result<Patch, String> {
+        let fault = |what: &str| format!("{}: {what}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| fault(&error.to_string()))?;
+        let (head, diff) = text.split_once("\n\n").ok_or_else(|| fault("no empty line before the diff"))?;
+        let field = |name: &str| {
+            let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            value.map(str::to_owned).ok_or_else(|| fault(&format!("no line \"{name}: …\"")))
+        };
+        Ok(Patch {
+            name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            change: field("Change")?,
+            breaks: field("Breaks")?,
+            caught_by: TestName(field("Caught by")?),
+            edits: read_diff(diff).map_err(|what| fault(&what))?,
+        })
+    }
+
+    /// The files as the patch leaves them, by their paths below `root`. Nothing is written.
+    pub(crate) fn apply(&self, root: &Path) -> Result<Vec<(PathBuf, String)>, String> {
+        let mut files: Vec<(PathBuf, String)> = Vec::new();
+        for edit in &self.edits {
+            let path = PathBuf::from(&edit.file);
+            let text = match files.iter().position(|(file, _)| *file == path) {
+                Some(index) => files.remove(index).1,
+                None => std::fs::read_to_string(root.join(&path))
+                    .map_err(|error| format!("{}: {error}", edit.file))?,
+            };
+            let whole_lines = |&(at, _): &(usize, &str)| at == 0 || text[..at].ends_with('\n');
+            let found: Vec<usize> =
+                text.match_indices(&edit.old).filter(whole_lines).map(|(at, _)| at).collect();
+            let [at] = found[..] else {
+                let (name, file, times) = (&self.name, &edit.file, found.len());
+                return Err(format!(
+                    "{name} does not apply: its lines are {times} times in {file}:\n{}",
+                    edit.old
+                ));
+            };
+            let changed = [&text[..at], &edit.new, &text[at + edit.old.len()..]].concat();
+            files.push((path, changed));
+        }
+        Ok(files)
+    }
+}
+
+fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
+    let mut edits: Vec<Edit> = Vec::new();
+    let mut file = None;
+    for line in diff.lines() {
+        if let Some(name) = line.strip_prefix("--- ") {
+            file = Some(name.to_owned());
+        } else if line.starts_with("@@") {
+            let file = file.clone().ok_or("a hunk before its file")?;
+            edits.push(Edit { file, old: String::new(), new: String::new() });
+        } else {
+            let edit = edits.last_mut().ok_or("a line before its hunk")?;
+            let (mark, rest) = line.split_at_checked(1).unwrap_or((" ", ""));
+            let texts: &mut [&mut String] = match mark {
+                " " => &mut [&mut edit.old, &mut edit.new],
+                "-" => &mut [&mut edit.old],
+                "+" => &mut [&mut edit.new],
+                _ => return Err(format!("neither kept, removed nor added: {line}")),
+            };
+            for text in texts {
+                text.push_str(rest);
+                text.push('\n');
+            }
+        }
+    }
+    match edits.iter().all(|edit| edit.old != edit.new) && !edits.is_empty() {
+        true => Ok(edits),
+        false => Err(String::from("it changes nothing")),
+    }
+}
+
+impl TestName {
+    /// How it is built.
+    pub(crate) fn suite(&self) -> Suite<'_> {
+        match self.0.strip_prefix("tests/").and_then(|rest| rest.split_once(".rs::")) {
+            Some((file, _)) => Suite::Integration(file),
+            None if self.0.contains("::models::") => Suite::Loom,
+            None => Suite::Unit,
+        }
+    }
+
+    /// Its name within its executable.
+    pub(crate) fn in_executable(&self) -> &str {
+        self.0.split_once(".rs::").map_or(&self.0, |(_, name)| name)
+    }
+
+    /// Whether the sources have such a test, as far as a look at its file tells.
+    pub(crate) fn exists(&self, root: &Path) -> bool {
+        let (modules, function) = self.0.rsplit_once("::").unwrap_or(("", &self.0));
+        let module = modules.replace("::", "/");
+        let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let files = [
+            module.clone(),
+            format!("src/{module}.rs"),
+            format!("src/{module}/mod.rs"),
+            format!("src/{parent}.rs"),
+            format!("src/{parent}/mod.rs"),
+        ];
+        let definition = format!("fn {function}(");
+        files
+            .iter()
+            .any(|file| std::fs::read_to_string(root.join(file)).is_ok_and(|text| text.contains(&definition)))
+    }
+}
+
+impl fmt::Display for TestName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

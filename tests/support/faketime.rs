@@ -1,0 +1,134 @@
+//! The wall clock of a daemon, set at will: libfaketime, preloaded into the shipped binary. The boot and the monotonic
+//! clock stay true, as they do when a real machine's wall clock is set.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::Setup;
+use super::ids::unix_ms;
+
+/// The library; `None` where it is not installed, which has been said then, and the test is to return. With `CI` set a
+/// missing library is a failure instead, so that no test is skipped where it counts.
+fn library() -> Option<PathBuf> {
+    const NAME: &str = "faketime/libfaketimeMT.so.1";
+    let is_there = |directory: &Path| Some(directory.join(NAME)).filter(|path| path.exists());
+    let of_architectures = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let found = is_there(Path::new("/usr/lib"))
+        .or_else(|| of_architectures.map(|entry| entry.path()).find_map(|path| is_there(&path)));
+    if found.is_none() {
+        let missing = "libfaketime is missing: install the package faketime (tests/run does it)";
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        // Past the test harness, which keeps to itself what a test prints that passes.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
+    }
+    found
+}
+
+/// A setting of the clock: it was made between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Until here the clock was as before.
+    pub(crate) before: Instant,
+    /// From here on it is as set.
+    pub(crate) after: Instant,
+}
+
+/// The wall clock of all daemons that were put under it.
+pub(crate) struct FakeClock {
+    library: PathBuf,
+    file: PathBuf,
+    offset_ms: Mutex<i64>,
+}
+
+impl FakeClock {
+    /// A clock that is right for now, kept in a file of this directory. `None`: the test cannot run here.
+    pub(crate) fn new(directory: &Path) -> Option<FakeClock> {
+        let clock =
+            FakeClock { library: library()?, file: directory.join("clock"), offset_ms: Mutex::new(0) };
+        clock.set(0);
+        Some(clock)
+    }
+
+    /// Puts it under a daemon.
+    pub(crate) fn under(&self, setup: Setup) -> Setup {
+        setup
+            .env("LD_PRELOAD", &self.library)
+            .env("FAKETIME_TIMESTAMP_FILE", &self.file)
+            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .env("FAKETIME_NO_CACHE", "1")
+            // Where the clock stands still, its instant is written as local time.
+            .env("TZ", "UTC")
+    }
+
+    /// Sets the clock to this much ahead of the right time.
+    pub(crate) fn set(&self, offset_ms: i64) -> Step {
+        *self.offset_ms.lock().expect("no holder panics") = offset_ms;
+        let sign = if offset_ms < 0 { '-' } else { '+' };
+        let (seconds, ms) = (offset_ms.unsigned_abs() / 1_000, offset_ms.unsigned_abs() % 1_000);
+        self.write(&format!("{sign}{seconds}.{ms:03}\n"))
+    }
+
+    /// Moves the clock by this much.
+    pub(crate) fn step(&self, by_ms: i64) -> Step {
+        self.set(self.offset_ms() + by_ms)
+    }
+
+    /// Stops the clock, which is as it was set, where its next second begins: the library's form for a clock that stands
+    /// knows whole seconds alone. Gives that instant in Unix ms.
+    pub(crate) fn stop(&self) -> (Step, f64) {
+        /// Early rather than late, so that this is no step back.
+        const EARLY_MS: i64 = 20;
+        let now_ms = unix_ms() as i64 + self.offset_ms() + EARLY_MS;
+        let second = now_ms.div_euclid(1_000) + 1;
+        std::thread::sleep(Duration::from_millis((second * 1_000 - now_ms) as u64));
+        let stands = jiff::Timestamp::from_second(second).expect("a second of this age");
+        let step = self.write(&format!("{}\n", stands.strftime("%Y-%m-%d %H:%M:%S")));
+        (step, second as f64 * 1e3)
+    }
+
+    pub(crate) fn offset_ms(&self) -> i64 {
+        *self.offset_ms.lock().expect("no holder panics")
+    }
+
+    fn write(&self, text: &str) -> Step {
+        let unfinished = self.file.with_extension("new");
+        std::fs::write(&unfinished, text).expect("the time is written");
+        let before = Instant::now();
+        // Renamed into place, so that no reading finds half of it.
+        std::fs::rename(&unfinished, &self.file).expect("the clock is set");
+        Step { before, after: Instant::now() }
+    }
+}
+
+/// What the library leaves behind of a process that could not clean up.
+pub(crate) fn sweep(process: u32) {
+    for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
+        let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));
+    }
+}
+
+/// The right time at a moment, in Unix ms. The two clocks that it takes are read together once, so that all moments are
+/// on one scale.
+pub(crate) fn true_unix_ms(moment: Instant) -> f64 {
+    static ORIGIN: std::sync::LazyLock<(Instant, f64)> = std::sync::LazyLock::new(|| {
+        let tightest = (0..100).map(|_| {
+            let before = Instant::now();
+            let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            (before.elapsed(), before, unix.unwrap_or(Duration::ZERO))
+        });
+        let (_, moment, unix) = tightest.min_by_key(|(torn, _, _)| *torn).expect("a hundred readings");
+        (moment, unix.as_secs_f64() * 1e3)
+    });
+    let (origin, unix_ms) = *ORIGIN;
+    unix_ms + ms_between(origin, moment)
+}
+
+/// From one moment to another, in ms; negative if the other is earlier.
+pub(crate) fn ms_between(from: Instant, to: Instant) -> f64 {
+    match to.checked_duration_since(from) {
+        Some(later) => later.as_secs_f64() * 1e3,
+        None => -(from.duration_since(to).as_secs_f64() * 1e3),
+    }
+}

@@ -1,0 +1,51 @@
+//! A machine whose daemons come and go: its state, its locks and its clock stay.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use super::faketime::FakeClock;
+use super::{Daemon, Setup};
+
+/// A machine of its own, as far as a daemon can tell.
+pub(crate) struct Machine {
+    directory: TempDir,
+    clock: Option<FakeClock>,
+}
+
+impl Machine {
+    /// A machine with the right time.
+    pub(crate) fn new() -> Machine {
+        Machine { directory: super::directory(), clock: None }
+    }
+
+    /// A machine whose wall clock can be set. `None` where that is not possible, which has been said.
+    pub(crate) fn with_clock() -> Option<Machine> {
+        let machine = Machine::new();
+        let clock = FakeClock::new(machine.directory.path())?;
+        Some(Machine { clock: Some(clock), ..machine })
+    }
+
+    pub(crate) fn clock(&self) -> &FakeClock {
+        self.clock.as_ref().expect("a machine whose clock can be set")
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A daemon on this machine.
+    pub(crate) fn setup(&self, toml: &str) -> Setup {
+        let setup = Setup::configured(toml)
+            .env("SNOWBANK_STATE_DIR", self.path("state"))
+            .env("SNOWBANK_LOCK_DIR", self.path("locks"));
+        match &self.clock {
+            Some(clock) => clock.under(setup),
+            None => setup,
+        }
+    }
+
+    pub(crate) fn start(&self, toml: &str) -> Daemon {
+        self.setup(toml).start()
+    }
+}

@@ -1,0 +1,250 @@
+//! A client that keeps all that it gets: many connections that ask without a pause, and every reply with the moments
+//! between which it was made. A daemon reads its clock after it read a request and before it answers, so what the clock
+//! showed at those two moments bounds what may be in the IDs, however busy the machine is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::ids::assert_distinct;
+use super::wire::{Ask, Reply, Run, Wire};
+use super::{Daemon, Random, poll};
+
+/// What came for a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Came {
+    Ids(Vec<Run>),
+    Refusal { code: u16, retry_after_ms: u32 },
+}
+
+/// A reply, and what was known when it was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) asked: Instant,
+    pub(crate) answered: Instant,
+    /// The highest ID that any connection had received when this was asked for.
+    pub(crate) highest_before: u64,
+    pub(crate) came: Came,
+}
+
+impl Sample {
+    /// The first and the last ID.
+    pub(crate) fn ids(&self) -> Option<(u64, u64)> {
+        match &self.came {
+            Came::Ids(runs) => Some((runs[0].first, runs[runs.len() - 1].last())),
+            Came::Refusal { .. } => None,
+        }
+    }
+
+    pub(crate) fn refusal(&self) -> Option<(u16, u32)> {
+        match self.came {
+            Came::Ids(_) => None,
+            Came::Refusal { code, retry_after_ms } => Some((code, retry_after_ms)),
+        }
+    }
+}
+
+/// How one connection asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Sizes of requests, drawn at random.
+    pub(crate) counts: &'static [u32],
+    /// Between a reply and the next request.
+    pub(crate) pause: Duration,
+}
+
+/// Single IDs and batches.
+pub(crate) const MIXED: Load = Load { counts: &[1, 1, 1, 20, 500], pause: Duration::from_micros(500) };
+/// Single IDs, one every few ms.
+pub(crate) const SPARSE: Load = Load { counts: &[1], pause: Duration::from_millis(3) };
+/// More than there is.
+pub(crate) const FLOOD: Load = Load { counts: &[5_000, 20_000], pause: Duration::ZERO };
+
+#[derive(Debug)]
+struct Shared {
+    samples: Mutex<Vec<Sample>>,
+    highest: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// Connections under way.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    connections: Vec<(Arc<Shared>, JoinHandle<bool>)>,
+    highest: Arc<Shared>,
+}
+
+impl Witness {
+    /// Connects once for each load, and starts to ask.
+    pub(crate) fn of(daemon: &Daemon, loads: &[Load]) -> Witness {
+        let shared = || {
+            Arc::new(Shared {
+                samples: Mutex::new(Vec::new()),
+                highest: AtomicU64::new(0),
+                stop: AtomicBool::new(false),
+            })
+        };
+        let common = shared();
+        let connections = loads.iter().enumerate().map(|(index, &load)| {
+            let (wire, mine, common) = (daemon.connect(), shared(), Arc::clone(&common));
+            let own = Arc::clone(&mine);
+            let random = Random::seeded(index as u64);
+            (mine, thread::spawn(move || ask_on(wire, load, random, &own, &common)))
+        });
+        Witness { connections: connections.collect(), highest: common }
+    }
+
+    /// The highest ID received so far.
+    pub(crate) fn highest(&self) -> u64 {
+        self.highest.highest.load(Ordering::SeqCst)
+    }
+
+    /// Waits until every connection has had a reply, asked for from `moment` on, that `is_it` recognises.
+    pub(crate) fn await_each(&self, what: &str, moment: Instant, is_it: impl Fn(&Sample) -> bool) {
+        for (shared, _) in &self.connections {
+            let mut seen = 0;
+            poll(what, || {
+                let samples = shared.samples.lock().expect("no connection panics");
+                let new = &samples[seen..];
+                seen = samples.len();
+                new.iter().any(|sample| sample.asked >= moment && is_it(sample)).then_some(())
+            });
+        }
+    }
+
+    /// Waits until every connection has had IDs that it asked for from now on.
+    pub(crate) fn await_ids(&self) {
+        self.await_each("IDs", Instant::now(), |sample| sample.ids().is_some());
+    }
+
+    /// Waits until time has gone on by this much, while all connections are answered.
+    pub(crate) fn await_time(&self, span: Duration) {
+        self.await_each("an answer", Instant::now() + span, |_| true);
+    }
+
+    /// Ends the asking and gives what came, per connection. None of the connections may have ended.
+    pub(crate) fn stop(self) -> Testimony {
+        let (testimony, ended) = self.end();
+        assert!(!ended, "a connection was closed");
+        testimony
+    }
+
+    /// Gives what came until the daemon died.
+    pub(crate) fn after_death(self) -> Testimony {
+        self.end().0
+    }
+
+    fn end(self) -> (Testimony, bool) {
+        for (shared, _) in &self.connections {
+            shared.stop.store(true, Ordering::Release);
+        }
+        let mut any_ended = false;
+        let connections = self.connections.into_iter().map(|(shared, thread)| {
+            any_ended |= thread.join().expect("no connection panics");
+            std::mem::take(&mut *shared.samples.lock().expect("no connection panics"))
+        });
+        (Testimony { connections: connections.collect() }, any_ended)
+    }
+}
+
+/// Asks until told to stop, or until the connection ends: true then.
+fn ask_on(mut wire: Wire, load: Load, mut random: Random, own: &Shared, common: &Shared) -> bool {
+    while !own.stop.load(Ordering::Acquire) {
+        let ask = Ask::of(random.pick(load.counts));
+        let highest_before = common.highest.load(Ordering::SeqCst);
+        let asked = Instant::now();
+        if wire.try_send(&ask.bytes()).is_err() {
+            return true;
+        }
+        let Ok(Some(reply)) = wire.try_reply() else {
+            return true;
+        };
+        let answered = Instant::now();
+        let came = match reply {
+            Reply::Runs(_, runs) => {
+                let count: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+                assert_eq!(count, u64::from(ask.count), "{runs:?} for {ask:?}");
+                common.highest.fetch_max(runs[runs.len() - 1].last(), Ordering::SeqCst);
+                Came::Ids(runs)
+            }
+            Reply::Error { code, retry_after_ms, .. } => Came::Refusal { code, retry_after_ms },
+            other => panic!("{other:?} for {ask:?}"),
+        };
+        let was_refused = matches!(came, Came::Refusal { .. });
+        let sample = Sample { asked, answered, highest_before, came };
+        own.samples.lock().expect("no reader panics").push(sample);
+        // A refusal comes at once: asked again without a pause it would be all that the machine does.
+        thread::sleep(load.pause.max(if was_refused { Duration::from_millis(2) } else { Duration::ZERO }));
+    }
+    false
+}
+
+/// All that came, per connection.
+#[derive(Debug, Default)]
+pub(crate) struct Testimony {
+    pub(crate) connections: Vec<Vec<Sample>>,
+}
+
+impl Testimony {
+    pub(crate) fn samples(&self) -> impl Iterator<Item = &Sample> {
+        self.connections.iter().flatten()
+    }
+
+    pub(crate) fn runs(&self) -> Vec<Run> {
+        let runs = |sample: &Sample| match &sample.came {
+            Came::Ids(runs) => runs.clone(),
+            Came::Refusal { .. } => Vec::new(),
+        };
+        self.samples().flat_map(runs).collect()
+    }
+
+    /// Checks promises 1 and 2: no ID twice, and on each connection they increase.
+    #[track_caller]
+    pub(crate) fn assert_unique_and_ordered(&self) {
+        for samples in &self.connections {
+            let mut last = 0;
+            for (first, to) in samples.iter().filter_map(Sample::ids) {
+                assert!(first > last, "{first} after {last} on one connection");
+                last = to;
+            }
+        }
+        let runs = self.runs();
+        assert!(!runs.is_empty());
+        assert_distinct(runs);
+    }
+
+    /// Checks strict order: an ID asked for after another was received, on whichever connection, is higher.
+    #[track_caller]
+    pub(crate) fn assert_strictly_ordered(&self) {
+        for sample in self.samples() {
+            if let Some((first, _)) = sample.ids() {
+                assert!(
+                    first > sample.highest_before,
+                    "{first} after {} was received",
+                    sample.highest_before
+                );
+            }
+        }
+    }
+
+    /// Checks that every refusal is one that `may_be` allows.
+    #[track_caller]
+    pub(crate) fn assert_refusals(&self, may_be: impl Fn(&Sample, u16, u32) -> bool) {
+        for sample in self.samples() {
+            if let Some((code, retry_after_ms)) = sample.refusal() {
+                assert!(may_be(sample, code, retry_after_ms), "refused where IDs were due: {sample:?}");
+            }
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_no_refusal(&self) {
+        self.assert_refusals(|_, _, _| false);
+    }
+
+    /// The replies that were asked for from `from` on and came by `to`: all of them were made between the two.
+    pub(crate) fn between(&self, from: Instant, to: Instant) -> impl Iterator<Item = &Sample> {
+        self.samples().filter(move |sample| from <= sample.asked && sample.answered <= to)
+    }
+}
