@@ -1,8 +1,7 @@
-//! The load-test harness: not built yet. `cargo bench --bench server` measures meanwhile.
+//! The load-test harness; everything is in the library.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    eprintln!("snowbank-loadtest: not built yet; `cargo bench --bench server` measures meanwhile");
-    ExitCode::from(2)
+    snowbank_loadtest::cli::main()
 }

@@ -1,0 +1,159 @@
+//! No ID twice over a whole run, in bounded memory.
+//!
+//! Places are kept as disjoint spans, neighbours merged. A source that hands out everything needs one span; one that is
+//! half idle needs a few for each tick. What is older than any reply to come may be forgotten
+//! ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so the memory follows the
+//! window, not the run.
+
+use std::collections::BTreeMap;
+
+use crate::promise::Span;
+
+/// How many spans are kept at most: some 100 MiB. Reached only by a source without time whose IDs are scattered.
+pub const MAX_SPANS: usize = 4_000_000;
+
+/// The places handed out so far.
+#[derive(Debug, Default)]
+pub struct Distinct {
+    /// From start to end; invariant: no two overlap or touch.
+    spans: BTreeMap<u64, u64>,
+}
+
+/// Why a place cannot be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// The place is taken.
+    Twice {
+        /// The first such place.
+        place: u64,
+    },
+    /// There are [`MAX_SPANS`] spans: whether a place is taken cannot be told any more.
+    Full,
+}
+
+impl Distinct {
+    /// Adds places in any order; leaves `spans` empty.
+    ///
+    /// # Errors
+    /// [`Refused`] if one of them is there already or twice among them; what was added before it stays.
+    pub fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), Refused> {
+        spans.sort_unstable();
+        let mut merged: Option<Span> = None;
+        for span in spans.drain(..) {
+            match &mut merged {
+                Some(last) if span.start < last.end => return Err(Refused::Twice { place: span.start }),
+                Some(last) if span.start == last.end => last.end = span.end,
+                _ => {
+                    merged.replace(span).map_or(Ok(()), |done| self.insert(done))?;
+                }
+            }
+        }
+        merged.map_or(Ok(()), |done| self.insert(done))
+    }
+
+    fn insert(&mut self, span: Span) -> Result<(), Refused> {
+        let Span { mut start, mut end } = span;
+        if let Some((&before, &before_end)) = self.spans.range(..=start).next_back() {
+            if before_end > start {
+                return Err(Refused::Twice { place: start });
+            }
+            if before_end == start {
+                start = before;
+            }
+        }
+        if let Some((&after, &after_end)) = self.spans.range(span.start..).next() {
+            if after < end {
+                return Err(Refused::Twice { place: after });
+            }
+            if after == end {
+                self.spans.remove(&after);
+                end = after_end;
+            }
+        }
+        if self.spans.len() >= MAX_SPANS {
+            return Err(Refused::Full);
+        }
+        self.spans.insert(start, end);
+        Ok(())
+    }
+
+    /// Forgets the spans that end at or before `place`.
+    pub fn forget_below(&mut self, place: u64) {
+        while let Some(first) = self.spans.first_entry()
+            && *first.get() <= place
+        {
+            first.remove();
+        }
+    }
+
+    /// How many spans are kept.
+    #[must_use]
+    pub fn span_count(&self) -> usize {
+        self.spans.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn span(start: u64, end: u64) -> Span {
+        Span { start, end }
+    }
+
+    #[test]
+    fn neighbours_merge() {
+        let mut distinct = Distinct::default();
+        assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(0, 5)]), Ok(()));
+        assert_eq!(distinct.span_count(), 3);
+        assert_eq!(distinct.add(&mut vec![span(20, 30), span(5, 10)]), Ok(()));
+        assert_eq!(distinct.span_count(), 1);
+    }
+
+    #[test]
+    fn a_billion_ids_in_order_need_one_span() {
+        let mut distinct = Distinct::default();
+        for chunk in 0..1_000_u64 {
+            assert_eq!(distinct.add(&mut vec![span(chunk * 1_000_000, (chunk + 1) * 1_000_000)]), Ok(()));
+        }
+        assert_eq!(distinct.span_count(), 1);
+    }
+
+    #[test]
+    fn what_is_too_old_to_come_again_is_forgotten() {
+        let mut distinct = Distinct::default();
+        for tick in 0..1_000 {
+            assert_eq!(distinct.add(&mut vec![span(tick * 4_096, tick * 4_096 + 10)]), Ok(()));
+            distinct.forget_below(tick.saturating_sub(12) * 4_096);
+            assert!(distinct.span_count() <= 13);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_place_is_refused_exactly_when_it_was_there(
+            chunks in prop::collection::vec(prop::collection::vec((0_u64..200, 1_u64..6), 1..5), 1..30)
+        ) {
+            let mut distinct = Distinct::default();
+            let mut model = BTreeSet::new();
+            for chunk in chunks {
+                let mut spans: Vec<Span> = chunk.iter().map(|&(start, count)| span(start, start + count)).collect();
+                let places: Vec<u64> = spans.iter().flat_map(|span| span.start..span.end).collect();
+                let repeated = places.iter().filter(|&&place| !model.insert(place)).count();
+                let fresh = repeated == 0;
+                let added = distinct.add(&mut spans);
+                prop_assert_eq!(added.is_ok(), fresh);
+                if let Err(Refused::Twice { place }) = added {
+                    prop_assert!(model.contains(&place));
+                }
+                if !fresh {
+                    break;
+                }
+            }
+        }
+    }
+}

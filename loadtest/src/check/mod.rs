@@ -1,0 +1,119 @@
+//! Every ID held to what its source promises. Pure: instants come in with the reply.
+//!
+//! - [`reply`]: one connection's replies: count, order, layout, worker and time.
+//! - [`distinct`]: no ID twice over all connections, in bounded memory.
+
+pub mod distinct;
+pub mod reply;
+
+use crate::promise::Promise;
+
+/// A broken promise; one of them fails the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Violation {
+    /// An ID was handed out twice.
+    Duplicate {
+        /// The ID.
+        id: u64,
+    },
+    /// An ID is not above the one before it on the same connection.
+    Order {
+        /// The ID before.
+        previous: u64,
+        /// The one that should be above it.
+        id: u64,
+    },
+    /// With strict order: a request sent after a reply was received did not get larger IDs.
+    Strict {
+        /// The largest ID received before the request was sent.
+        received: u64,
+        /// The one that should be above it.
+        id: u64,
+    },
+    /// A run of no IDs.
+    EmptyRun,
+    /// A run that ends beyond 64 bits, or whose IDs do not differ.
+    BadRun {
+        /// Its first ID.
+        first: u64,
+    },
+    /// Fewer or more IDs than were asked for.
+    Count {
+        /// The IDs asked for.
+        asked: u32,
+        /// The IDs that came, or came before the reply was given up.
+        found: u64,
+    },
+    /// An ID that is not of the source's layout.
+    Layout {
+        /// The ID.
+        id: u64,
+        /// An ID of the same connection that was in order.
+        previous: Option<u64>,
+    },
+    /// An ID of a worker ID that the source does not hold.
+    Worker {
+        /// The ID.
+        id: u64,
+        /// The worker number in it.
+        worker: u64,
+    },
+    /// An ID dated before the window that is promised.
+    TooOld {
+        /// The ID.
+        id: u64,
+        /// How far before.
+        by_us: i64,
+    },
+    /// An ID dated after the window that is promised.
+    TooNew {
+        /// The ID.
+        id: u64,
+        /// How far after.
+        by_us: i64,
+    },
+}
+
+impl Violation {
+    /// One line for a person, IDs decoded.
+    #[must_use]
+    pub fn describe(&self, promise: &Promise) -> String {
+        let decoded = |id: u64| promise.describe(id);
+        match *self {
+            Self::Duplicate { id } => {
+                format!("duplicate: {} was handed out twice, as {} before", decoded(id), decoded(id))
+            }
+            Self::Order { previous, id } => {
+                format!("wrong order: {} follows {} on one connection", decoded(id), decoded(previous))
+            }
+            Self::Strict { received, id } => format!(
+                "wrong order: {} was asked for after {} was received, and order is strict",
+                decoded(id),
+                decoded(received)
+            ),
+            Self::EmptyRun => "malformed reply: a run of no IDs".to_owned(),
+            Self::BadRun { first } => {
+                format!("malformed reply: the run from {} repeats itself or leaves 64 bits", decoded(first))
+            }
+            Self::Count { asked, found } if found < u64::from(asked) => {
+                format!("too few IDs: {found} came and {asked} were asked for")
+            }
+            Self::Count { asked, found } => {
+                format!("too many IDs: {found} came and {asked} were asked for")
+            }
+            Self::Layout { id, previous } => {
+                let before = previous.map(|id| format!("; {} came before", decoded(id))).unwrap_or_default();
+                format!("wrong layout: {} is not of the layout that INFO names{before}", decoded(id))
+            }
+            Self::Worker { id, worker } => {
+                format!("wrong worker: {} has worker {worker}, which INFO does not list", decoded(id))
+            }
+            Self::TooOld { id, by_us } => {
+                format!("wrong time: {} is {by_us} us older than the promised window", decoded(id))
+            }
+            Self::TooNew { id, by_us } => {
+                format!("wrong time: {} is {by_us} us newer than the promised window", decoded(id))
+            }
+        }
+    }
+}

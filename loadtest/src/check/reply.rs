@@ -1,0 +1,229 @@
+//! One connection's replies, frame by frame.
+
+use snowbank::layout::Run;
+
+use super::Violation;
+use crate::promise::{Promise, Span};
+
+/// What a reply is held to.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// How many IDs were asked for.
+    pub count: u32,
+    /// The wall clock when the request was sent, in Unix microseconds.
+    pub sent_us: i64,
+    /// With strict order: the largest ID received by then, on any connection; else 0.
+    pub above: u64,
+}
+
+/// The bounds of an ID's time, kept apart from the reply because they hold for all IDs of a frame.
+#[derive(Debug, Clone, Copy)]
+pub struct Received {
+    /// The wall clock when the reply was received, in Unix microseconds.
+    pub received_us: i64,
+    /// By how much the window is widened; `None` while another machine's clock is not known yet: times are not checked.
+    pub offset_us: Option<i64>,
+}
+
+/// What has come on one connection.
+#[derive(Debug, Default)]
+pub struct ConnectionCheck {
+    last: Option<u64>,
+    /// IDs of the current reply.
+    found: u64,
+}
+
+impl ConnectionCheck {
+    /// Whether some frames of a reply have come and its last has not.
+    #[must_use]
+    pub fn is_within_reply(&self) -> bool {
+        self.found > 0
+    }
+
+    /// The last ID that came.
+    #[must_use]
+    pub fn last(&self) -> Option<u64> {
+        self.last
+    }
+
+    /// Adds a run of the current reply and appends its places to `spans`, also where it is out of order: so that an ID
+    /// that came twice is found as well.
+    ///
+    /// # Errors
+    /// The first [`Violation`].
+    pub fn run(
+        &mut self,
+        promise: &Promise,
+        asked: &Asked,
+        received: Received,
+        run: Run,
+        spans: &mut Vec<Span>,
+    ) -> Result<(), Violation> {
+        let last = last_of(&run)?;
+        self.found += u64::from(run.count);
+        if self.found > u64::from(asked.count) {
+            return Err(Violation::Count { asked: asked.count, found: self.found });
+        }
+        let placed = promise.place(run, |span| append(spans, span));
+        placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
+            Some(worker) => Violation::Worker { id: misplaced.id, worker },
+            None => Violation::Layout { id: misplaced.id, previous: self.last },
+        })?;
+        match self.last.replace(last) {
+            Some(previous) if run.first == previous => return Err(Violation::Duplicate { id: previous }),
+            Some(previous) if run.first < previous => {
+                return Err(Violation::Order { previous, id: run.first });
+            }
+            _ => {}
+        }
+        if promise.strict && run.first <= asked.above {
+            return Err(Violation::Strict { received: asked.above, id: run.first });
+        }
+        check_time(promise, asked, received, run.first, last)
+    }
+
+    /// Ends the current reply.
+    ///
+    /// # Errors
+    /// [`Violation::Count`] if it had fewer IDs than asked for.
+    pub fn end(&mut self, asked: &Asked) -> Result<(), Violation> {
+        let found = std::mem::take(&mut self.found);
+        if found < u64::from(asked.count) {
+            return Err(Violation::Count { asked: asked.count, found });
+        }
+        Ok(())
+    }
+}
+
+/// The last ID of a run as it came off the wire, if it has one and it fits.
+fn last_of(run: &Run) -> Result<u64, Violation> {
+    let steps = u64::from(run.count.checked_sub(1).ok_or(Violation::EmptyRun)?);
+    let bad = Violation::BadRun { first: run.first };
+    if steps > 0 && run.stride == 0 {
+        return Err(bad);
+    }
+    steps.checked_mul(run.stride).and_then(|length| length.checked_add(run.first)).ok_or(bad)
+}
+
+/// IDs of a run increase, so the first and the last bound the times of all.
+fn check_time(
+    promise: &Promise,
+    asked: &Asked,
+    received: Received,
+    first: u64,
+    last: u64,
+) -> Result<(), Violation> {
+    let Some(offset_us) = received.offset_us else {
+        return Ok(());
+    };
+    if let Some((dated_us, earliest_us)) =
+        promise.instant_us(first).zip(promise.earliest_us(asked.sent_us, offset_us))
+        && dated_us < earliest_us
+    {
+        return Err(Violation::TooOld { id: first, by_us: earliest_us - dated_us });
+    }
+    if let Some((dated_us, latest_us)) =
+        promise.instant_us(last).zip(promise.latest_us(received.received_us, offset_us))
+        && dated_us > latest_us
+    {
+        return Err(Violation::TooNew { id: last, by_us: dated_us - latest_us });
+    }
+    Ok(())
+}
+
+/// Replies of neighbouring connections often go on from each other: fewer spans to sort later.
+fn append(spans: &mut Vec<Span>, span: Span) {
+    match spans.last_mut() {
+        Some(last) if last.end == span.start => last.end = span.end,
+        _ => spans.push(span),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use snowbank::protocol::Info;
+
+    use super::*;
+
+    const EPOCH_MS: i64 = 1_288_834_974_657;
+    const NOW_US: i64 = (EPOCH_MS + 1_000_000) * 1_000;
+    const ASKED: Asked = Asked { count: 10, sent_us: NOW_US, above: 0 };
+    const RECEIVED: Received = Received { received_us: NOW_US + 500, offset_us: Some(0) };
+
+    fn promise(order: &str) -> Promise {
+        let json = format!(
+            r#"{{"protocol":1,"max_count":1000,"order":"{order}","sources":[
+            {{"index":0,"name":"a","layout":"twitter","worker_ids":[3]}}]}}"#
+        );
+        Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
+    }
+
+    /// The ID of worker 3, so many ms after `NOW_US`.
+    fn id(ms: i64, sequence: u64) -> u64 {
+        ((1_000_000 + ms) as u64) << 22 | 3 << 12 | sequence
+    }
+
+    fn run(first: u64, count: u32) -> Run {
+        Run { first, count, stride: 1 }
+    }
+
+    /// Feeds replies of one run each.
+    fn replies(order: &str, runs: &[Run]) -> Result<Vec<Span>, Violation> {
+        let promise = promise(order);
+        let (mut check, mut spans) = (ConnectionCheck::default(), Vec::new());
+        for &run in runs {
+            check.run(&promise, &ASKED, RECEIVED, run, &mut spans)?;
+            check.end(&ASKED)?;
+        }
+        Ok(spans)
+    }
+
+    #[test]
+    fn good_replies_are_good() {
+        let spans = replies("strict", &[run(id(0, 0), 10), run(id(0, 10), 10), run(id(1, 5), 10)]);
+        assert_eq!(spans.map(|spans| spans.len()), Ok(2), "those that go on are one span");
+    }
+
+    #[test]
+    fn each_broken_promise_has_its_name() {
+        let (first, worker_4) = (id(0, 100), id(0, 100) + (1 << 12));
+        let after = |second: Run| replies("relaxed", &[run(first, 10), second]).map(|spans| spans.len());
+        assert_eq!(after(run(first + 9, 10)), Err(Violation::Duplicate { id: first + 9 }));
+        assert_eq!(after(run(first - 50, 10)), Err(Violation::Order { previous: first + 9, id: first - 50 }));
+        assert_eq!(after(run(first + 10, 9)), Err(Violation::Count { asked: 10, found: 9 }));
+        assert_eq!(after(run(first + 10, 11)), Err(Violation::Count { asked: 10, found: 11 }));
+        assert_eq!(after(run(first + 10, 0)), Err(Violation::EmptyRun));
+        assert_eq!(after(run(worker_4, 10)), Err(Violation::Worker { id: worker_4, worker: 4 }));
+        let beyond = u64::MAX - 20;
+        assert_eq!(after(run(beyond, 10)), Err(Violation::Layout { id: beyond, previous: Some(first + 9) }));
+        assert_eq!(after(run(u64::MAX, 10)), Err(Violation::BadRun { first: u64::MAX }));
+        let stuck = Run { first: first + 20, count: 10, stride: 0 };
+        assert_eq!(after(stuck), Err(Violation::BadRun { first: first + 20 }));
+    }
+
+    #[test]
+    fn the_window_ends_one_tick_and_the_burst_window_before_sending() {
+        let at = |ms| replies("relaxed", &[run(id(ms, 0), 10)]).map(|_| ());
+        assert_eq!(at(-11), Ok(()));
+        assert_eq!(at(-12), Err(Violation::TooOld { id: id(-12, 0), by_us: 1_000 }));
+        assert_eq!(at(10_000), Ok(()));
+        assert_eq!(at(10_001), Err(Violation::TooNew { id: id(10_001, 9), by_us: 500 }));
+    }
+
+    #[test]
+    fn strict_order_counts_what_other_connections_received() {
+        let (promise, mut spans) = (promise("strict"), Vec::new());
+        let asked = Asked { above: id(0, 50), ..ASKED };
+        let refused =
+            ConnectionCheck::default().run(&promise, &asked, RECEIVED, run(id(0, 41), 10), &mut spans);
+        assert_eq!(refused, Err(Violation::Strict { received: id(0, 50), id: id(0, 41) }));
+    }
+
+    #[test]
+    fn an_unknown_clock_is_not_judged() {
+        let (promise, mut spans) = (promise("relaxed"), Vec::new());
+        let received = Received { offset_us: None, ..RECEIVED };
+        let old = run(id(-60_000, 0), 10);
+        assert_eq!(ConnectionCheck::default().run(&promise, &ASKED, received, old, &mut spans), Ok(()));
+    }
+}

@@ -1,0 +1,274 @@
+//! Options in, exit code out.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser;
+use snowbank::client::Endpoint;
+
+use crate::daemon::Ending;
+use crate::report::{Report, hdr, json, progress::Bar, table};
+use crate::run::{self, Drive, Length, Outage, Scenario};
+use crate::schedule::Arrivals;
+use crate::value::{Mix, Rate, Time};
+use crate::verdict::{Latency, Objectives};
+
+/// Can this machine hold 10,000 IDs/s within 2 ms?
+///
+/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed schedule, checks every ID, and
+/// passes if 99.9 % of the requests were answered within 2 ms of the instant at which they were due.
+///
+/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no target that speaks
+/// the protocol, or the generator itself was the bottleneck.
+#[derive(Debug, Parser)]
+#[command(name = "snowbank-loadtest", version, max_term_width = 100)]
+struct Arguments {
+    /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
+    #[arg(long, value_name = "ADDR")]
+    address: Option<Endpoint>,
+    /// The daemon's source to ask; without it, its default source
+    #[arg(long, value_name = "NAME")]
+    source: Option<String>,
+    /// The target is a Redis: the same load as INCRBY, to compare with
+    #[arg(long, requires = "address", conflicts_with = "source")]
+    resp: bool,
+    /// IDs per second: what is offered (10000/s without it), or what a closed loop has to reach
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<Rate>,
+    /// How long to measure (10s without it), after the warm-up
+    #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
+    length: Option<Time>,
+    /// Measure until so many IDs were asked for
+    #[arg(long, value_name = "IDS", conflicts_with = "length", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
+    #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
+    batch: Mix,
+    /// Connections
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Generator threads, each with its part of the connections
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    threads: u32,
+    /// Closed loop: send as fast as answers come, instead of on a schedule
+    #[arg(long, conflicts_with_all = ["poisson", "ramp"])]
+    closed: bool,
+    /// Closed loop: requests in flight on each connection (1 without it)
+    #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    depth: Option<u32>,
+    /// Requests at random instants, as from many independent users, instead of evenly spaced ones
+    #[arg(long)]
+    poisson: bool,
+    /// Raise the rate from 0 over this time, before the warm-up
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    ramp: Option<Time>,
+    /// At the full rate before the measurement; its IDs are checked and not timed
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
+    warm_up: Time,
+    /// Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
+    restart_daemon_at: Option<Time>,
+    /// Kill the daemon at this time of the measurement, and start it anew: only one started for the run
+    #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
+    kill_daemon_at: Option<Time>,
+    #[command(flatten)]
+    latencies: Latencies,
+    /// What random draws begin with; the same number gives the same schedule
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    seed: u64,
+    /// Write all figures to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the distribution of response times as HdrHistogram's viewers read it
+    #[arg(long, value_name = "FILE")]
+    hgrm: Option<PathBuf>,
+    /// Write each second's histogram of response times, as HdrHistogram's log viewers read it
+    #[arg(long, value_name = "FILE")]
+    hlog: Option<PathBuf>,
+}
+
+/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
+#[derive(Debug, clap::Args)]
+struct Latencies {
+    /// Half of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    p50: Option<Time>,
+    /// 90 % of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    p90: Option<Time>,
+    /// 99 % of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    p99: Option<Time>,
+    /// 99.9 % of all response times are at most this (2ms in an open loop without any of these)
+    #[arg(long = "p99.9", value_name = "TIME", allow_hyphen_values = true)]
+    p99_9: Option<Time>,
+    /// 99.99 % of all response times are at most this
+    #[arg(long = "p99.99", value_name = "TIME", allow_hyphen_values = true)]
+    p99_99: Option<Time>,
+    /// All response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    max: Option<Time>,
+}
+
+/// Why there is no verdict: one line, and the exit code.
+struct Failure {
+    code: u8,
+    reason: String,
+}
+
+impl Failure {
+    fn usage(reason: impl ToString) -> Self {
+        Self { code: 2, reason: reason.to_string() }
+    }
+}
+
+/// Runs the command line that the process was started with.
+#[must_use]
+pub fn main() -> ExitCode {
+    let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| measure(&arguments));
+    ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
+        // If standard error is closed, the exit code has to do.
+        let _ = writeln!(io::stderr(), "snowbank-loadtest: {reason}");
+        code
+    }))
+}
+
+fn measure(arguments: &Arguments) -> Result<u8, Failure> {
+    let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
+    let files = Files::create(arguments)?;
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&interrupt);
+    ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed)).map_err(Failure::usage)?;
+    let bar = Bar::new();
+    let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
+    bar.clear();
+    let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
+    let report = Report::new(&scenario, &objectives, &outcome);
+    files.write(&report)?;
+    let mut out = io::stdout().lock();
+    // Who reads the table may leave early; the exit code stays.
+    let _ = table::write(&report, &mut out).and_then(|()| out.flush());
+    Ok(report.verdict.exit_code())
+}
+
+impl Arguments {
+    fn scenario(&self) -> Result<Scenario, Failure> {
+        if self.threads > self.connections {
+            return Err(Failure::usage(format!(
+                "--threads {} is more than --connections {}: each thread needs a connection",
+                self.threads, self.connections
+            )));
+        }
+        let drive = if self.closed {
+            Drive::Closed { depth: self.depth.unwrap_or(1) as usize }
+        } else {
+            let arrivals = if self.poisson { Arrivals::Poisson } else { Arrivals::Even };
+            let ramp = self.ramp.map_or_else(Default::default, |ramp| ramp.0);
+            Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), ramp, arrivals }
+        };
+        let standard_length = std::time::Duration::from_secs(10);
+        let length = match self.count {
+            Some(ids) => Length::Ids(ids),
+            None => Length::For(self.length.map_or(standard_length, |length| length.0)),
+        };
+        let outage = self.outage();
+        if let (Some(outage), Length::For(length)) = (outage, length)
+            && outage.at >= length
+        {
+            return Err(Failure::usage(format!(
+                "the outage at {} is not within the measurement of {}",
+                Time(outage.at),
+                Time(length)
+            )));
+        }
+        Ok(Scenario {
+            address: self.address.clone(),
+            source: self.source.clone(),
+            resp: self.resp,
+            drive,
+            batch: self.batch.clone(),
+            connections: self.connections as usize,
+            threads: self.threads as usize,
+            warm_up: self.warm_up.0,
+            length,
+            outage,
+            seed: self.seed,
+        })
+    }
+
+    fn outage(&self) -> Option<Outage> {
+        let of = |at: Option<Time>, ending| at.map(|at| Outage { at: at.0, ending });
+        of(self.restart_daemon_at, Ending::Stop).or(of(self.kill_daemon_at, Ending::Kill))
+    }
+
+    fn objectives(&self) -> Objectives {
+        let Latencies { p50, p90, p99, p99_9, p99_99, max } = self.latencies;
+        let given = [(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9), (0.9999, p99_99), (1.0, max)];
+        let mut latencies: Vec<Latency> = given
+            .into_iter()
+            .filter_map(|(quantile, limit)| limit.map(|limit| Latency { quantile, limit: limit.0 }))
+            .collect();
+        if latencies.is_empty() && !self.closed {
+            latencies.push(Latency { quantile: 0.999, limit: std::time::Duration::from_millis(2) });
+        }
+        Objectives { rate: self.rate, latencies }
+    }
+}
+
+/// The files asked for, created before the run: a path that cannot be written is a mistake to hear of at once.
+struct Files<'a> {
+    json: Option<&'a Path>,
+    hgrm: Option<&'a Path>,
+    hlog: Option<&'a Path>,
+}
+
+impl<'a> Files<'a> {
+    fn create(arguments: &'a Arguments) -> Result<Self, Failure> {
+        let files = Self {
+            json: arguments.json.as_deref(),
+            hgrm: arguments.hgrm.as_deref(),
+            hlog: arguments.hlog.as_deref(),
+        };
+        [files.json, files.hgrm, files.hlog]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| write_file(path, b""))?;
+        Ok(files)
+    }
+
+    fn write(&self, report: &Report<'_>) -> Result<(), Failure> {
+        if let Some(path) = self.json {
+            write_file(path, json::Run::of(report).to_json().as_bytes())?;
+        }
+        if let Some(path) = self.hgrm {
+            write_file(path, hdr::percentile_distribution(&report.outcome.counts.response).as_bytes())?;
+        }
+        if let Some(path) = self.hlog {
+            write_file(path, &report.outcome.interval_log)?;
+        }
+        Ok(())
+    }
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(path, bytes)
+        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Help and version print themselves and end the process; a mistake becomes one line.
+fn wrong_use(error: clap::Error) -> Failure {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let page = error.render().to_string();
+    let lines = page
+        .lines()
+        .map(str::trim)
+        .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
+    Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
+}

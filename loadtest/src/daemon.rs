@@ -1,0 +1,172 @@
+//! A daemon of our own: the `snowbank` binary beside this one.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use snowbank::client::Endpoint;
+use tempfile::TempDir;
+
+/// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that another
+/// daemon of this machine holds is refused by the daemon itself, and the next is tried.
+const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
+
+/// A daemon that was started here, and ends with this value.
+#[derive(Debug)]
+pub struct Daemon {
+    child: Child,
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// Which worker ID it holds.
+    pub worker_id: u16,
+    binary: PathBuf,
+    /// Removed after the process has ended.
+    directory: TempDir,
+}
+
+/// How a daemon is made to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// As a service manager stops it.
+    Stop,
+    /// As a crash ends it.
+    Kill,
+}
+
+/// Why no daemon could be started.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// The binary is not where it should be.
+    #[error("there is no {} to start; build it (cargo build --release) or name a daemon with --address", .0.display())]
+    NoBinary(PathBuf),
+    /// The system's reason.
+    #[error("cannot start a daemon: {0}")]
+    System(#[from] io::Error),
+    /// The daemon's own.
+    #[error("the daemon did not start: {0}")]
+    Refused(String),
+}
+
+impl Daemon {
+    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a worker ID that
+    /// nobody on this machine holds.
+    ///
+    /// # Errors
+    /// [`NotStarted`], with the daemon's last words.
+    pub fn start() -> Result<Self, NotStarted> {
+        let binary = binary()?;
+        let mut refusal = String::new();
+        for worker_id in WORKER_IDS.rev() {
+            match Self::start_as(&binary, worker_id)? {
+                Ok(daemon) => return Ok(daemon),
+                Err(said) if said.contains("worker") => refusal = said,
+                Err(said) => return Err(NotStarted::Refused(said)),
+            }
+        }
+        Err(NotStarted::Refused(refusal))
+    }
+
+    /// The inner error is the daemon's refusal.
+    fn start_as(binary: &Path, worker_id: u16) -> Result<Result<Self, String>, NotStarted> {
+        let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
+        let binary = binary.to_owned();
+        let spawned = spawn(&binary, directory.path(), worker_id, "127.0.0.1:0")?;
+        Ok(spawned.map(|(child, endpoint)| Self { child, endpoint, worker_id, binary, directory }))
+    }
+
+    /// Ends the daemon and starts it anew, on the same address and state.
+    ///
+    /// # Errors
+    /// [`NotStarted`], with the daemon's last words.
+    pub fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
+        match ending {
+            Ending::Stop => self.stop(),
+            Ending::Kill => {
+                self.child.kill()?;
+                self.child.wait()?;
+            }
+        }
+        let address = self.endpoint.to_string();
+        let spawned = spawn(&self.binary, self.directory.path(), self.worker_id, &address)?;
+        (self.child, _) = spawned.map_err(NotStarted::Refused)?;
+        Ok(())
+    }
+
+    /// In order, so that its worker ID is given back; and hard if it does not listen.
+    fn stop(&mut self) {
+        // Fails only when it has ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        for _ in 0..500 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// The processor time that all its threads have used, as far as the kernel tells.
+    #[must_use]
+    pub fn cpu(&self) -> Option<Duration> {
+        let mut sum_ns = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()? {
+            let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
+            sum_ns += text.split(' ').next()?.parse::<u64>().ok()?;
+        }
+        Some(Duration::from_nanos(sum_ns))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Starts a process and waits until it listens; the inner error is its refusal.
+fn spawn(
+    binary: &Path,
+    directory: &Path,
+    worker_id: u16,
+    listen: &str,
+) -> Result<Result<(Child, Endpoint), String>, NotStarted> {
+    // A file, so that nobody has to read along for the daemon not to wait.
+    let said = directory.join("stderr");
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("SNOWBANK_") {
+            command.env_remove(name);
+        }
+    }
+    command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
+    command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
+    command.env("SNOWBANK_LOG", "error");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said)?);
+    let mut child = command.spawn()?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // Nothing read is nothing said, and treated so below.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    if let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) {
+        return Ok(Ok((child, endpoint)));
+    }
+    let _ = child.kill();
+    child.wait()?;
+    let said = fs::read_to_string(&said).unwrap_or_default();
+    Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
+}
+
+fn binary() -> Result<PathBuf, NotStarted> {
+    let own = std::env::current_exe()?;
+    let name = format!("snowbank{}", std::env::consts::EXE_SUFFIX);
+    let beside = own.with_file_name(&name);
+    // A test's executable is one directory further down.
+    let above = own.parent().and_then(Path::parent).map(|directory| directory.join(&name));
+    let found = [Some(beside.clone()), above].into_iter().flatten().find(|path| path.is_file());
+    found.ok_or(NotStarted::NoBinary(beside))
+}

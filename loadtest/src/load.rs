@@ -1,0 +1,143 @@
+//! One thread of the load: a schedule, some connections, one epoll.
+//!
+//! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond: spinning would
+//! take a core from the target where both share a machine. In each turn it first sends all that is due, one `send` for
+//! each connection, then reads what has come. It never waits for an answer before it sends.
+
+mod clocks;
+mod connection;
+mod meter;
+mod outage;
+mod receive;
+mod wire;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant, SystemTime};
+
+use snowbank::client::Endpoint;
+
+use crate::measure::{Counts, Fault, Second};
+use crate::promise::{Promise, Span};
+use crate::schedule::{Arrivals, Share};
+use crate::value::Mix;
+
+pub use wire::Wire;
+pub use worker::run;
+
+/// How many requests may be in flight on one connection of an open loop: as many as there are tags to tell them apart.
+pub const MAX_IN_FLIGHT: usize = 1 << 16;
+
+/// How long a request may go without an answer.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long after its begin an announced outage may last.
+pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// When requests leave.
+#[derive(Debug, Clone, Copy)]
+pub enum Pace {
+    /// On a schedule, whatever the target does.
+    Open {
+        /// Requests per second of all threads.
+        requests_per_s: f64,
+        /// How long the rate rises.
+        ramp: Duration,
+        /// How they are spaced.
+        arrivals: Arrivals,
+    },
+    /// As soon as an earlier one is answered.
+    Closed {
+        /// Requests in flight on each connection.
+        depth: usize,
+        /// After how many counted IDs this thread stops asking.
+        ids_limit: Option<u64>,
+    },
+}
+
+/// What one thread has to do.
+#[derive(Debug, Clone)]
+pub struct Task {
+    /// Which thread, of how many.
+    pub share: Share,
+    /// When requests leave.
+    pub pace: Pace,
+    /// How many IDs each asks for.
+    pub mix: Mix,
+    /// When the warm-up is over, from the begin of the run.
+    pub warm_up: Duration,
+    /// When no more requests leave, from the begin of the run; `None` where a count ends it.
+    pub end: Option<Duration>,
+    /// When the announced outage begins, from the begin of the run.
+    pub outage: Option<Duration>,
+    /// Where connections that it ended are opened again.
+    pub endpoint: Endpoint,
+    /// Whether the target's clock is this machine's.
+    pub same_clock: bool,
+    /// What random draws begin with.
+    pub seed: u64,
+}
+
+/// What all threads see.
+#[derive(Debug)]
+pub struct Shared {
+    /// What the target speaks.
+    pub wire: Wire,
+    /// What the IDs are held to.
+    pub promise: Promise,
+    /// Instant 0 of the run.
+    pub origin: Instant,
+    /// Set by whoever finds that the run is over.
+    pub stop: AtomicBool,
+    /// With strict order: the largest ID received so far.
+    pub highest: AtomicU64,
+}
+
+/// What a thread tells the collector.
+#[derive(Debug)]
+pub enum Message {
+    /// Places received.
+    Spans {
+        /// Which thread.
+        thread: usize,
+        /// The places, in no order.
+        spans: Vec<Span>,
+        /// No ID still to come on this thread may be dated before this.
+        low_us: Option<i64>,
+    },
+    /// A second of the measurement is over on this thread.
+    Second {
+        /// Which thread.
+        thread: usize,
+        /// Which second.
+        number: u64,
+        /// What happened in it.
+        second: Box<Second>,
+    },
+    /// The thread is done, after a fault of the target or without.
+    Done {
+        /// Which thread.
+        thread: usize,
+        /// What it counted.
+        counts: Box<Counts>,
+        /// Why it ended early.
+        fault: Option<Fault>,
+    },
+}
+
+/// An instant on both clocks.
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    /// Since the begin of the run; 0 before it.
+    ns: u64,
+    /// The wall clock, Unix microseconds.
+    wall_us: i64,
+}
+
+impl Shared {
+    fn now(&self) -> Now {
+        let ns = Instant::now().saturating_duration_since(self.origin).as_nanos() as u64;
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Now { ns, wall_us: since_1970.as_micros() as i64 }
+    }
+}

@@ -1,0 +1,121 @@
+//! One connection of the load: what it has in flight, and the bytes either way.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, Read, Write};
+
+use crate::check::reply::{Asked, ConnectionCheck};
+use crate::measure::Fault;
+use crate::target::Stream;
+
+use super::{Now, Wire};
+
+/// A request that was not answered yet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct InFlight {
+    /// When the schedule says that it leaves.
+    pub(super) intended_ns: u64,
+    /// When it left.
+    pub(super) sent_ns: u64,
+    pub(super) asked: Asked,
+    pub(super) tag: u16,
+}
+
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) check: ConnectionCheck,
+    pub(super) in_flight: VecDeque<InFlight>,
+    /// How many of them, the last, are not handed to the socket yet.
+    unsent: usize,
+    out: Vec<u8>,
+    /// Ended by the announced outage and not open again.
+    pub(super) is_down: bool,
+    /// Opened again since.
+    pub(super) is_reopened: bool,
+    /// The begin of a frame whose rest has not come.
+    pub(super) partial: Vec<u8>,
+    tag: u16,
+}
+
+/// Whether the socket took all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flushed {
+    All,
+    /// The target reads more slowly than we write.
+    Part,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            check: ConnectionCheck::default(),
+            in_flight: VecDeque::new(),
+            unsent: 0,
+            is_down: false,
+            is_reopened: false,
+            out: Vec::new(),
+            partial: Vec::new(),
+            tag: 0,
+        }
+    }
+
+    /// Drops what no socket will take any more.
+    pub(super) fn forget_unsent(&mut self) {
+        self.out.clear();
+        self.partial.clear();
+        self.unsent = 0;
+    }
+
+    /// Whether something waits to be flushed.
+    pub(super) fn is_dirty(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    /// Prepares a request; it leaves with the next [`flush`](Self::flush).
+    pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64) {
+        wire.encode(&mut self.out, self.tag, source, count);
+        let asked = Asked { count, sent_us: 0, above: 0 };
+        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
+        self.tag = self.tag.wrapping_add(1);
+        self.unsent += 1;
+    }
+
+    /// Stamps what is prepared as sent now and hands it to the socket.
+    pub(super) fn flush(
+        &mut self,
+        now: Now,
+        above: u64,
+        mut each: impl FnMut(&InFlight),
+    ) -> Result<Flushed, Fault> {
+        let sent_before = self.in_flight.len() - self.unsent;
+        for request in self.in_flight.range_mut(sent_before..) {
+            request.sent_ns = now.ns;
+            request.asked.sent_us = now.wall_us;
+            request.asked.above = above;
+            each(request);
+        }
+        self.unsent = 0;
+        let taken = match self.stream.write(&self.out) {
+            Ok(taken) => taken,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error) => return Err(self.closed(Some(&error))),
+        };
+        self.out.drain(..taken);
+        Ok(if self.out.is_empty() { Flushed::All } else { Flushed::Part })
+    }
+
+    /// Reads once; `None` if nothing is there.
+    pub(super) fn read(&mut self, input: &mut [u8]) -> Result<Option<usize>, Fault> {
+        match self.stream.read(input) {
+            Ok(0) => Err(self.closed(None)),
+            Ok(size) => Ok(Some(size)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(self.closed(Some(&error))),
+        }
+    }
+
+    fn closed(&self, reason: Option<&io::Error>) -> Fault {
+        Fault::Closed { unanswered: self.in_flight.len(), reason: reason.map(ToString::to_string) }
+    }
+}

@@ -1,0 +1,256 @@
+//! What one thread counts while it runs.
+
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::measure::{Counts, Refusals, Second};
+
+use super::connection::InFlight;
+use super::{Message, Now};
+
+/// Figures of requests that were meant to leave between the warm-up and the end.
+#[derive(Debug)]
+pub(super) struct Meter {
+    thread: usize,
+    warm_ns: u64,
+    end_ns: u64,
+    pub(super) counts: Counts,
+    second: Second,
+    second_number: u64,
+    /// From its begin, until it is over.
+    outage: Option<(u64, Option<u64>)>,
+    last_answer_ns: Option<u64>,
+    /// Processor time and instant when the measurement began on this thread.
+    began: Option<(Duration, u64)>,
+}
+
+impl Meter {
+    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
+        let (counts, second) = (Counts::empty(), Second::empty());
+        Self {
+            thread,
+            warm_ns,
+            end_ns,
+            counts,
+            second,
+            second_number: 0,
+            outage: outage_ns.map(|from_ns| (from_ns, None)),
+            last_answer_ns: None,
+            began: None,
+        }
+    }
+
+    pub(super) fn counts_at(&self, intended_ns: u64) -> bool {
+        let in_outage = self.outage.is_some_and(|(from_ns, until_ns)| {
+            intended_ns >= from_ns && until_ns.is_none_or(|until_ns| intended_ns < until_ns)
+        });
+        (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
+    }
+
+    /// When the announced outage began, if it has begun and is not over.
+    pub(super) fn outage_since(&self, now: Now) -> Option<u64> {
+        let (from_ns, until_ns) = self.outage?;
+        (until_ns.is_none() && now.ns >= from_ns).then_some(from_ns)
+    }
+
+    /// The announced outage is over: what was due before now does not count.
+    pub(super) fn recovered(&mut self, now: Now) {
+        if let Some((from_ns, until_ns)) = &mut self.outage {
+            *until_ns = Some(now.ns);
+            self.counts.outage = Duration::from_nanos(now.ns.saturating_sub(*from_ns));
+        }
+    }
+
+    /// The outage took a request away that was in flight.
+    pub(super) fn lost(&mut self, request: &InFlight) {
+        self.counts.lost += 1;
+        if self.counts_at(request.intended_ns) {
+            self.counts.requests -= 1;
+        }
+    }
+
+    /// A request was due while there was no connection.
+    pub(super) fn lost_unsent(&mut self) {
+        self.counts.lost += 1;
+    }
+
+    pub(super) fn sent(&mut self, request: &InFlight) {
+        if self.counts_at(request.intended_ns) {
+            self.counts.requests += 1;
+            self.counts.slip.saturating_record(request.sent_ns.saturating_sub(request.intended_ns));
+        }
+    }
+
+    pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
+        self.counts.checked_ids += u64::from(request.asked.count);
+        if now.ns >= self.warm_ns {
+            let last_ns = self.last_answer_ns.replace(now.ns).unwrap_or(now.ns);
+            self.counts.longest_gap = self.counts.longest_gap.max(Duration::from_nanos(now.ns - last_ns));
+        }
+        if !self.counts_at(request.intended_ns) {
+            return;
+        }
+        self.counts.answered += 1;
+        self.counts.ids += u64::from(request.asked.count);
+        self.second.ids += u64::from(request.asked.count);
+        self.time(request, now);
+    }
+
+    pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
+        if !self.counts_at(request.intended_ns) {
+            return;
+        }
+        let words = || String::from_utf8_lossy(message).into_owned();
+        let fresh = || Refusals { count: 0, first_message: words() };
+        self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
+        self.second.refused += 1;
+        // A refusal is no answer: a target must not look fast by refusing.
+        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    fn time(&mut self, request: &InFlight, now: Now) {
+        let response_ns = now.ns.saturating_sub(request.intended_ns);
+        self.counts.response.saturating_record(response_ns);
+        self.second.response.saturating_record(response_ns);
+        self.counts.service.saturating_record(now.ns.saturating_sub(request.sent_ns));
+        self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    /// A request that never was answered lasted at least until now.
+    pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
+        if self.counts_at(request.intended_ns) {
+            self.counts.unanswered += 1;
+            self.counts.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
+        }
+    }
+
+    /// Notes how long the thread did not run when it should have.
+    pub(super) fn paused(&mut self, pause_ns: u64) {
+        self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
+    }
+
+    /// Begins the measurement, and hands over the second that is past.
+    pub(super) fn tick(&mut self, now: Now, to: &SyncSender<Message>) {
+        if now.ns < self.warm_ns {
+            return;
+        }
+        if self.began.is_none() {
+            self.began = Some((thread_cpu(), now.ns));
+        }
+        let number = (now.ns - self.warm_ns) / 1_000_000_000;
+        if number > self.second_number {
+            self.hand_over(to);
+            self.second_number = number;
+        }
+    }
+
+    fn hand_over(&mut self, to: &SyncSender<Message>) {
+        let second = Box::new(std::mem::replace(&mut self.second, Second::empty()));
+        // Whoever stopped listening has stopped the run.
+        let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
+    }
+
+    pub(super) fn finish(mut self, now: Now, to: &SyncSender<Message>) -> Counts {
+        if self.second.ids > 0 || self.second.refused > 0 {
+            self.hand_over(to);
+        }
+        if let Some((cpu, began_ns)) = self.began {
+            self.counts.cpu = thread_cpu().saturating_sub(cpu);
+            let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
+            self.counts.busiest_thread = self.counts.cpu.as_secs_f64() / elapsed_s;
+        }
+        self.counts
+    }
+}
+
+fn thread_cpu() -> Duration {
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use super::*;
+    use crate::check::reply::Asked;
+
+    const WARM_NS: u64 = 1_000_000;
+    const END_NS: u64 = 5_000_000_000;
+
+    fn at(ns: u64) -> Now {
+        Now { ns, wall_us: 0 }
+    }
+
+    fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
+        let asked = Asked { count: 3, sent_us: 0, above: 0 };
+        InFlight { intended_ns, sent_ns, asked, tag: 0 }
+    }
+
+    fn meter(outage_ns: Option<u64>) -> Meter {
+        Meter::new(0, WARM_NS, END_NS, outage_ns)
+    }
+
+    #[test]
+    fn response_time_counts_from_the_intended_instant_and_service_time_from_the_sending() {
+        let mut meter = meter(None);
+        let late = request(2_000_000, 7_000_000);
+        meter.sent(&late);
+        meter.answered(&late, at(8_000_000));
+        let counts = &meter.counts;
+        let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
+        assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
+    }
+
+    #[test]
+    fn the_warm_up_is_checked_and_not_timed() {
+        let mut meter = meter(None);
+        for intended_ns in [WARM_NS - 1, END_NS] {
+            let outside = request(intended_ns, intended_ns);
+            meter.sent(&outside);
+            meter.answered(&outside, at(END_NS));
+        }
+        let counts = &meter.counts;
+        assert_eq!((counts.requests, counts.answered, counts.ids, counts.checked_ids), (0, 0, 0, 6));
+        assert_eq!(counts.response.len(), 0);
+    }
+
+    #[test]
+    fn what_is_never_answered_lasted_at_least_until_the_end() {
+        let mut meter = meter(None);
+        meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
+        assert_eq!(meter.counts.unanswered, 1);
+        assert!(meter.counts.response.max() >= 3_000_000_000);
+    }
+
+    #[test]
+    fn what_was_due_in_the_announced_outage_does_not_count() {
+        let mut meter = meter(Some(1_000_000_000));
+        let (before, taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
+        meter.sent(&before);
+        meter.lost(&before);
+        meter.sent(&taken);
+        meter.lost(&taken);
+        meter.recovered(at(2_000_000_000));
+        meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
+        assert_eq!((meter.counts.requests, meter.counts.lost, meter.counts.answered), (0, 2, 0));
+        assert_eq!(meter.counts.outage, Duration::from_secs(1));
+        meter.answered(&request(2_000_000_000, 2_000_000_000), at(2_000_000_001));
+        assert_eq!(meter.counts.answered, 1);
+    }
+
+    #[test]
+    fn seconds_are_handed_over_when_they_are_past() {
+        let (to, from) = sync_channel(8);
+        let mut meter = meter(None);
+        meter.answered(&request(WARM_NS, WARM_NS), at(WARM_NS + 1));
+        meter.tick(at(WARM_NS + 999_999_999), &to);
+        assert!(from.try_recv().is_err(), "the second is not over");
+        meter.tick(at(WARM_NS + 1_000_000_000), &to);
+        let Ok(Message::Second { number: 0, second, .. }) = from.try_recv() else {
+            panic!("the first second is due");
+        };
+        assert_eq!((second.ids, second.response.len()), (3, 1));
+    }
+}

@@ -1,0 +1,88 @@
+//! The announced outage, as one thread sees it: connections end, and are opened again.
+
+use std::time::Duration;
+
+use rustix::event::epoll;
+use snowbank::protocol::ErrorCode;
+
+use super::connection::Connection;
+use super::worker::Worker;
+use super::{Now, RECOVERY_TIMEOUT};
+use crate::measure::Fault;
+use crate::target::Stream;
+
+/// How long one try may hold the thread up; on one machine it is refused or taken at once.
+const RECONNECT_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// How often connections are tried again.
+pub(super) const RETRY_NS: u64 = 5_000_000;
+
+impl Worker<'_> {
+    /// Lets a connection go that the outage ended; a fault at any other time stays one.
+    pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
+        let now = self.shared.now();
+        let connection = &mut self.connections[index];
+        let excused = matches!(fault, Fault::Closed { .. }) && !connection.is_reopened;
+        if !excused || self.meter.outage_since(now).is_none() {
+            return Err(fault);
+        }
+        for request in connection.in_flight.drain(..connection.in_flight.len()) {
+            self.meter.lost(&request);
+        }
+        // Fails only for a socket that is not watched.
+        let _ = epoll::delete(&self.epoll, &connection.stream);
+        connection.is_down = true;
+        connection.forget_unsent();
+        Ok(())
+    }
+
+    /// Whether a refusal says that the daemon is stopping because of the outage.
+    pub(super) fn is_excused(&self, code: u16, now: Now) -> bool {
+        code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_since(now).is_some()
+    }
+
+    /// Tries to open what is down.
+    ///
+    /// # Errors
+    /// [`Fault::NotRecovered`] when that has taken too long.
+    pub(super) fn recover(&mut self, now: Now) -> Result<(), Fault> {
+        let Some(since_ns) = self.meter.outage_since(now) else {
+            return Ok(());
+        };
+        if now.ns - since_ns > RECOVERY_TIMEOUT.as_nanos() as u64 {
+            return Err(Fault::NotRecovered { waited: RECOVERY_TIMEOUT });
+        }
+        if now.ns < self.retry_ns {
+            return Ok(());
+        }
+        self.retry_ns = now.ns + RETRY_NS;
+        for index in 0..self.connections.len() {
+            if self.connections[index].is_down && !self.reopen(index) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn reopen(&mut self, index: usize) -> bool {
+        let Ok(stream) = Stream::connect(&self.task.endpoint, RECONNECT_TIMEOUT) else {
+            return false;
+        };
+        let data = epoll::EventData::new_u64(index as u64);
+        let watched = stream.set_nonblocking().is_ok()
+            && epoll::add(&self.epoll, &stream, data, epoll::EventFlags::IN).is_ok();
+        if watched {
+            self.connections[index] = Connection::new(stream);
+            self.connections[index].is_reopened = true;
+        }
+        watched
+    }
+
+    /// An answer has come: the outage is over if it came when every connection was open again.
+    pub(super) fn note_recovery(&mut self, now: Now) {
+        let over = || self.connections.iter().all(|connection| connection.is_reopened);
+        if self.meter.outage_since(now).is_some() && over() {
+            self.meter.recovered(now);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What has come on one connection: bytes to replies, each ID checked, each reply timed.
+
+use std::sync::atomic::Ordering;
+
+use snowbank::layout::Run;
+use snowbank::protocol::Parsed;
+use snowbank::protocol::reply::{self, Reply};
+
+use super::connection::InFlight;
+use super::wire::{self, Line};
+use super::worker::{MAX_SPANS, Worker};
+use super::{Now, Wire};
+use crate::check::reply::Received;
+use crate::measure::Fault;
+
+impl Worker<'_> {
+    /// Reads once and takes what is whole.
+    pub(super) fn receive(&mut self, index: usize, input: &mut [u8]) -> Result<(), Fault> {
+        let Some(size) = self.connections[index].read(input)? else {
+            return Ok(());
+        };
+        let now = self.shared.now();
+        let mut partial = std::mem::take(&mut self.connections[index].partial);
+        if partial.is_empty() {
+            let consumed = self.replies(index, &input[..size], now)?;
+            partial.extend_from_slice(&input[consumed..size]);
+        } else {
+            partial.extend_from_slice(&input[..size]);
+            let consumed = self.replies(index, &partial, now)?;
+            partial.drain(..consumed);
+        }
+        self.connections[index].partial = partial;
+        if self.spans.len() > MAX_SPANS {
+            self.hand_over_spans(now);
+        }
+        Ok(())
+    }
+
+    /// Takes the whole replies and tells how many bytes they were.
+    fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        match self.shared.wire {
+            Wire::Native => self.frames(index, bytes, now),
+            Wire::Resp { .. } => self.lines(index, bytes, now),
+        }
+    }
+
+    fn lines(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        let unreadable = |what: &str| Fault::Unreadable(what.to_owned());
+        let mut taken = 0;
+        while let Some((line, consumed)) = wire::parse_line(&bytes[taken..]) {
+            taken += consumed;
+            let Some(&request) = self.connections[index].in_flight.front() else {
+                return Err(unreadable("a reply to nothing"));
+            };
+            match line {
+                Line::Integer(last) => {
+                    let count = request.asked.count;
+                    let before = last.checked_sub(count.into());
+                    let first = before.ok_or_else(|| unreadable("a number below the count asked for"))? + 1;
+                    self.check(index, &request, Run { first, count, stride: 1 }, now)?;
+                    self.finish(index, &request, now)?;
+                }
+                Line::Error(words) => {
+                    self.meter.refused(&request, now, crate::target::RESP_ERROR, words);
+                    self.connections[index].in_flight.pop_front();
+                }
+                Line::Other => return Err(unreadable("a reply that is no number")),
+            }
+        }
+        if bytes.len() - taken > wire::MAX_LINE_SIZE {
+            return Err(unreadable("a line without an end"));
+        }
+        Ok(taken)
+    }
+
+    /// Takes the whole frames and tells how many bytes they were.
+    fn frames(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        let mut taken = 0;
+        loop {
+            match reply::parse(&bytes[taken..]) {
+                Parsed::Incomplete => return Ok(taken),
+                Parsed::BadLength(length) => {
+                    return Err(Fault::Unreadable(format!("a frame of {length} bytes")));
+                }
+                Parsed::Frame { content, tag, consumed } => {
+                    let frame = content.map_err(|fault| Fault::Unreadable(fault.to_string()))?;
+                    self.frame(index, frame, tag, now)?;
+                    taken += consumed;
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, index: usize, frame: Reply<'_>, tag: u16, now: Now) -> Result<(), Fault> {
+        let in_flight = &self.connections[index].in_flight;
+        let Some(&request) = in_flight.front().filter(|request| request.tag == tag) else {
+            return Err(unasked(frame, tag, in_flight.len()));
+        };
+        let more = match frame {
+            Reply::Runs { runs, more } => {
+                runs.iter().try_for_each(|run| self.check(index, &request, run, now))?;
+                more
+            }
+            Reply::List { ids, more } => {
+                let single = |id| Run { first: id, count: 1, stride: 1 };
+                ids.iter().try_for_each(|id| self.check(index, &request, single(id), now))?;
+                more
+            }
+            Reply::Error(_) if self.connections[index].check.is_within_reply() => {
+                return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
+            }
+            Reply::Error(error) => {
+                if self.is_excused(error.code, now) {
+                    self.meter.lost(&request);
+                } else {
+                    self.meter.refused(&request, now, error.code, error.message);
+                }
+                self.connections[index].in_flight.pop_front();
+                return Ok(());
+            }
+            Reply::Info { .. } | Reply::Pong(_) | Reply::Ok => {
+                return Err(Fault::Unreadable("a frame that answers another kind of request".to_owned()));
+            }
+        };
+        if more { Ok(()) } else { self.finish(index, &request, now) }
+    }
+
+    /// The last of a reply has come.
+    fn finish(&mut self, index: usize, request: &InFlight, now: Now) -> Result<(), Fault> {
+        let connection = &mut self.connections[index];
+        connection.in_flight.pop_front();
+        connection.check.end(&request.asked).map_err(Fault::Violation)?;
+        if self.shared.promise.strict
+            && let Some(last) = connection.check.last()
+        {
+            self.shared.highest.fetch_max(last, Ordering::SeqCst);
+        }
+        self.meter.answered(request, now);
+        self.note_recovery(now);
+        Ok(())
+    }
+
+    fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
+        if self.clocks.known_us().is_none() {
+            let warm = self.meter.counts_at(request.intended_ns);
+            let seen_us = self.shared.promise.instant_us(run.first);
+            self.clocks.see(&request.asked, now.ns - request.sent_ns, seen_us, now.wall_us, warm);
+        }
+        let received = Received { received_us: now.wall_us, offset_us: self.clocks.known_us() };
+        let check = &mut self.connections[index].check;
+        let checked = check.run(&self.shared.promise, &request.asked, received, run, &mut self.spans);
+        checked.map_err(Fault::Violation)
+    }
+}
+
+/// A frame that answers nothing: the connection limit has tag 0 and closes; all else is nonsense.
+fn unasked(frame: Reply<'_>, tag: u16, unanswered: usize) -> Fault {
+    match frame {
+        Reply::Error(error) => {
+            let name = crate::target::code_name(error.code);
+            let message = String::from_utf8_lossy(error.message);
+            Fault::Closed { unanswered, reason: Some(format!("{name}: {message}")) }
+        }
+        _ => Fault::Unreadable(format!("a reply with tag {tag}, which is not the next request's")),
+    }
+}

@@ -1,0 +1,287 @@
+//! The loop of one thread.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
+
+use super::clocks::ClockOffset;
+use super::connection::{Connection, Flushed};
+use super::meter::Meter;
+use super::outage::RETRY_NS;
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
+use crate::measure::Fault;
+use crate::promise::Span;
+use crate::schedule::Schedule;
+use crate::target::Stream;
+
+/// Several replies of the largest frame at once.
+const INPUT_SIZE: usize = 256 * 1024;
+
+/// The longest sleep: how soon a stop is seen, and how well a pause of the thread itself is told from idleness.
+const MAX_SLEEP_NS: u64 = 50_000_000;
+
+/// How often places are handed to the collector, and timeouts looked for.
+const HOUSEKEEPING_NS: u64 = 100_000_000;
+
+/// How many spans are kept before they are handed over early.
+pub(super) const MAX_SPANS: usize = 16_384;
+
+/// How many requests are prepared before replies are looked at again.
+const MAX_SENDS_PER_TURN: usize = 1_024;
+
+pub(super) struct Worker<'a> {
+    pub(super) task: Task,
+    pub(super) shared: &'a Shared,
+    to: &'a SyncSender<Message>,
+    pub(super) connections: Vec<Connection>,
+    pub(super) epoll: OwnedFd,
+    schedule: Option<Schedule>,
+    random: fastrand::Rng,
+    pub(super) meter: Meter,
+    end_ns: u64,
+    pub(super) spans: Vec<Span>,
+    pub(super) clocks: ClockOffset,
+    next_connection: usize,
+    housekeeping_ns: u64,
+    /// Counted IDs that a closed loop may still ask for.
+    ids_left: u64,
+    /// When connections that are down are tried again.
+    pub(super) retry_ns: u64,
+}
+
+/// Runs one thread of the load to its end and reports it.
+pub fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
+    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is measured all the same.
+    let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
+    let thread = task.share.thread;
+    match Worker::new(task, streams, shared, to) {
+        Ok(worker) => worker.run_to_end(),
+        Err(error) => {
+            let fault = Some(Fault::Unreadable(format!("its connections cannot be watched: {error}")));
+            let counts = Box::new(crate::measure::Counts::empty());
+            let _ = to.send(Message::Done { thread, counts, fault });
+        }
+    }
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        task: Task,
+        streams: Vec<Stream>,
+        shared: &'a Shared,
+        to: &'a SyncSender<Message>,
+    ) -> std::io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        for (index, stream) in streams.iter().enumerate() {
+            stream.set_nonblocking()?;
+            epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
+        }
+        let (schedule, ids_left) = match task.pace {
+            Pace::Open { requests_per_s, ramp, arrivals } => {
+                (Some(Schedule::new(requests_per_s, ramp, arrivals, task.share, task.seed)), u64::MAX)
+            }
+            Pace::Closed { ids_limit, .. } => (None, ids_limit.unwrap_or(u64::MAX)),
+        };
+        let warm_ns = task.warm_up.as_nanos() as u64;
+        let end_ns = task.end.map_or(u64::MAX, |end| end.as_nanos() as u64);
+        Ok(Self {
+            shared,
+            to,
+            connections: streams.into_iter().map(Connection::new).collect(),
+            epoll,
+            schedule,
+            random: fastrand::Rng::with_seed(task.seed.wrapping_add(task.share.thread as u64)),
+            meter: Meter::new(task.share.thread, warm_ns, end_ns, task.outage.map(|at| at.as_nanos() as u64)),
+            end_ns,
+            spans: Vec::new(),
+            clocks: ClockOffset::new(task.same_clock),
+            next_connection: 0,
+            housekeeping_ns: 0,
+            ids_left,
+            retry_ns: 0,
+            task,
+        })
+    }
+
+    fn run_to_end(mut self) {
+        std::thread::sleep(self.shared.origin.saturating_duration_since(Instant::now()));
+        let fault = self.turns().err();
+        if fault.is_some() {
+            self.shared.stop.store(true, Ordering::Relaxed);
+        }
+        let now = self.shared.now();
+        self.hand_over_spans(now);
+        for connection in &self.connections {
+            connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
+        }
+        self.meter.counts.clock_offset_us = self.clocks.seen_us();
+        let counts = Box::new(self.meter.finish(now, self.to));
+        let thread = self.task.share.thread;
+        let _ = self.to.send(Message::Done { thread, counts, fault });
+    }
+
+    /// Ends when all is sent and answered, or when told to stop.
+    fn turns(&mut self) -> Result<(), Fault> {
+        let mut input = vec![0; INPUT_SIZE];
+        let mut events = Vec::with_capacity(256);
+        let mut turn = self.shared.now();
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            self.meter.tick(turn, self.to);
+            self.recover(turn)?;
+            let more = self.prepare(turn)?;
+            let all_sent = self.flush()?;
+            self.keep_house(turn)?;
+            if !more && self.connections.iter().all(|connection| connection.in_flight.is_empty()) {
+                return Ok(());
+            }
+            let before_sleep = self.shared.now();
+            self.meter.paused(before_sleep.ns.saturating_sub(turn.ns));
+            let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
+            self.sleep(&mut events, sleep_ns);
+            turn = self.shared.now();
+            self.meter.paused(turn.ns.saturating_sub(before_sleep.ns + sleep_ns));
+            for event in events.drain(..) {
+                let index = event.data.u64() as usize;
+                self.receive(index, &mut input).or_else(|fault| self.excuse(index, fault))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Prepares what is due; tells whether more is to come.
+    fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
+        match self.task.pace {
+            Pace::Open { .. } => self.prepare_due(now),
+            Pace::Closed { depth, .. } => Ok(self.refill(now, depth)),
+        }
+    }
+
+    fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
+        for _ in 0..MAX_SENDS_PER_TURN {
+            let Some(schedule) = &mut self.schedule else {
+                return Ok(false);
+            };
+            let due_ns = schedule.due_ns();
+            // Without requests nobody would see the end of an outage.
+            if due_ns >= self.end_ns && self.meter.outage_since(now).is_none() {
+                return Ok(false);
+            }
+            if due_ns > now.ns {
+                break;
+            }
+            schedule.advance();
+            let Some(index) = self.next_open() else {
+                self.meter.lost_unsent();
+                continue;
+            };
+            let connection = &mut self.connections[index];
+            if connection.in_flight.len() >= MAX_IN_FLIGHT {
+                return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
+            }
+            let count = draw(&self.task, &mut self.random);
+            connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns);
+        }
+        Ok(true)
+    }
+
+    /// Connections in turn, without those that are down.
+    fn next_open(&mut self) -> Option<usize> {
+        for _ in 0..self.connections.len() {
+            let index = self.next_connection;
+            self.next_connection = (index + 1) % self.connections.len();
+            if !self.connections[index].is_down {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    fn refill(&mut self, now: Now, depth: usize) -> bool {
+        if now.ns >= self.end_ns || self.ids_left == 0 {
+            return false;
+        }
+        let counts = self.meter.counts_at(now.ns);
+        for connection in self.connections.iter_mut().filter(|connection| !connection.is_down) {
+            while connection.in_flight.len() < depth && self.ids_left > 0 {
+                let count = draw(&self.task, &mut self.random);
+                if counts {
+                    self.ids_left = self.ids_left.saturating_sub(count.into());
+                }
+                connection.ask(&self.shared.wire, self.shared.promise.source, count, now.ns);
+            }
+        }
+        true
+    }
+
+    /// Sends what is prepared; tells whether the sockets took all.
+    fn flush(&mut self) -> Result<bool, Fault> {
+        let mut all = true;
+        let strict = self.shared.promise.strict;
+        for index in 0..self.connections.len() {
+            let connection = &mut self.connections[index];
+            if !connection.is_dirty() {
+                continue;
+            }
+            let above = if strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
+            let meter = &mut self.meter;
+            let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
+            match (flushed, self.task.pace) {
+                (Ok(Flushed::All), _) => {}
+                (Ok(Flushed::Part), Pace::Open { .. }) => return Err(Fault::FullSocket),
+                (Ok(Flushed::Part), Pace::Closed { .. }) => all = false,
+                (Err(fault), _) => self.excuse(index, fault)?,
+            }
+        }
+        Ok(all)
+    }
+
+    fn until_due_ns(&self, now: Now, more: bool) -> u64 {
+        let down = self.meter.outage_since(now).is_some();
+        let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
+        match &self.schedule {
+            Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(longest_ns),
+            _ => longest_ns,
+        }
+    }
+
+    fn sleep(&self, events: &mut Vec<epoll::Event>, sleep_ns: u64) {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
+        // Fails only when a signal interrupts it, and then there are no events.
+        let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
+    }
+
+    fn keep_house(&mut self, now: Now) -> Result<(), Fault> {
+        if now.ns < self.housekeeping_ns {
+            return Ok(());
+        }
+        self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
+        self.hand_over_spans(now);
+        let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
+        for connection in &self.connections {
+            if connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns) {
+                let unanswered = connection.in_flight.len();
+                return Err(Fault::Silent { waited: ANSWER_TIMEOUT, unanswered });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn hand_over_spans(&mut self, now: Now) {
+        let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
+        let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
+        let low_us = self
+            .clocks
+            .known_us()
+            .and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
+        let spans = std::mem::take(&mut self.spans);
+        let _ = self.to.send(Message::Spans { thread: self.task.share.thread, spans, low_us });
+    }
+}
+
+fn draw(task: &Task, random: &mut fastrand::Rng) -> u32 {
+    if task.mix.is_fixed() { task.mix.max() } else { task.mix.at(random.f64()) }
+}

@@ -1,0 +1,272 @@
+//! Histograms, seconds, and what a run came to.
+//!
+//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to the
+//! microsecond; that is also the unit in which HdrHistogram's viewers expect them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::check::Violation;
+
+const MAX_VALUE_NS: u64 = 3_600_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// An empty histogram of nanoseconds.
+#[must_use]
+pub fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS)
+        .unwrap_or_else(|_| unreachable!("the bounds are constants that the test below has seen accepted"))
+}
+
+/// Requests that were refused with one error code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refusals {
+    /// How many.
+    pub count: u64,
+    /// The target's words for the first of them.
+    pub first_message: String,
+}
+
+/// Refusals by the code's number.
+pub type RefusalsByCode = BTreeMap<u16, Refusals>;
+
+/// What one thread, or all together, saw in one second of the measurement, by the time of receipt.
+#[derive(Debug)]
+pub struct Second {
+    /// IDs received.
+    pub ids: u64,
+    /// Requests refused.
+    pub refused: u64,
+    /// Response times.
+    pub response: Histogram<u64>,
+}
+
+impl Second {
+    /// A second in which nothing has happened yet.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self { ids: 0, refused: 0, response: histogram() }
+    }
+
+    /// Adds another thread's same second.
+    pub fn merge(&mut self, other: &Self) {
+        self.ids += other.ids;
+        self.refused += other.refused;
+        add(&mut self.response, &other.response);
+    }
+}
+
+/// The figures of a second, for tables and charts.
+#[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct SecondFigures {
+    /// Which second of the measurement, from 0.
+    pub second: u64,
+    /// IDs received in it.
+    pub ids: u64,
+    /// Requests refused in it.
+    pub refused: u64,
+    /// The median of the response times, in microseconds.
+    pub p50_us: f64,
+    /// 99 % of them were at most this.
+    pub p99_us: f64,
+    /// 99.9 % of them were at most this.
+    pub p999_us: f64,
+    /// The longest.
+    pub max_us: f64,
+}
+
+impl SecondFigures {
+    /// The figures of the second of that number.
+    #[must_use]
+    pub fn of(number: u64, second: &Second) -> Self {
+        let at = |quantile| micros(second.response.value_at_quantile(quantile));
+        Self {
+            second: number,
+            ids: second.ids,
+            refused: second.refused,
+            p50_us: at(0.5),
+            p99_us: at(0.99),
+            p999_us: at(0.999),
+            max_us: micros(second.response.max()),
+        }
+    }
+}
+
+/// Nanoseconds as microseconds.
+#[must_use]
+pub fn micros(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// Adds a histogram of the same form.
+pub fn add(to: &mut Histogram<u64>, other: &Histogram<u64>) {
+    // Fails only for a histogram of a larger range, and all are made by `histogram`.
+    let added = to.add(other);
+    debug_assert!(added.is_ok());
+}
+
+/// What the target did that no target may do, once it has answered INFO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// A promise was broken.
+    Violation(Violation),
+    /// A connection ended.
+    Closed {
+        /// Requests on it without an answer.
+        unanswered: usize,
+        /// The system's reason, or none where the target closed in order.
+        reason: Option<String>,
+    },
+    /// Bytes that are no reply, or a reply to nothing.
+    Unreadable(String),
+    /// A request had no answer for so long.
+    Silent {
+        /// How long it was waited for.
+        waited: Duration,
+        /// Requests without an answer on that connection.
+        unanswered: usize,
+    },
+    /// More requests in flight than the documented bound.
+    TooManyInFlight {
+        /// The bound, for each connection.
+        bound: usize,
+    },
+    /// A socket took no more bytes: the target does not read.
+    FullSocket,
+    /// After the announced outage, connections were not back and answered within that time.
+    NotRecovered {
+        /// How long it was waited for.
+        waited: Duration,
+    },
+}
+
+/// What one thread counted.
+#[derive(Debug)]
+pub struct Counts {
+    /// Requests that count: sent after the warm-up.
+    pub requests: u64,
+    /// Those of them that were answered with IDs.
+    pub answered: u64,
+    /// The IDs in those answers.
+    pub ids: u64,
+    /// IDs of the whole run, the warm-up included; each was checked.
+    pub checked_ids: u64,
+    /// Those refused, by code.
+    pub refused: RefusalsByCode,
+    /// Those still without an answer at the end.
+    pub unanswered: u64,
+    /// Requests that the announced outage took away: in flight on a connection that it ended, or due while there was
+    /// none.
+    pub lost: u64,
+    /// The announced outage, from its begin until every connection was back and one answered; the longest of all threads.
+    pub outage: Duration,
+    /// The longest time between two answers of the measurement, as one thread saw it.
+    pub longest_gap: Duration,
+    /// From the intended instant to the receipt.
+    pub response: Histogram<u64>,
+    /// From the sending to the receipt.
+    pub service: Histogram<u64>,
+    /// From the intended instant to the sending.
+    pub slip: Histogram<u64>,
+    /// The longest that the thread itself did not run when it should have.
+    pub longest_pause: Duration,
+    /// Processor time of the generator's threads.
+    pub cpu: Duration,
+    /// The largest share of a core that one generator thread used, from 0 to 1.
+    pub busiest_thread: f64,
+    /// The last counted receipt, since the begin of the measurement.
+    pub last_receipt: Duration,
+    /// How far apart the clocks of the two machines were seen to be in the warm-up; 0 on one machine.
+    pub clock_offset_us: i64,
+}
+
+impl Counts {
+    /// Nothing yet.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self {
+            requests: 0,
+            answered: 0,
+            ids: 0,
+            checked_ids: 0,
+            refused: RefusalsByCode::new(),
+            unanswered: 0,
+            lost: 0,
+            outage: Duration::ZERO,
+            longest_gap: Duration::ZERO,
+            response: histogram(),
+            service: histogram(),
+            slip: histogram(),
+            longest_pause: Duration::ZERO,
+            cpu: Duration::ZERO,
+            busiest_thread: 0.0,
+            last_receipt: Duration::ZERO,
+            clock_offset_us: 0,
+        }
+    }
+
+    /// Adds what another thread counted.
+    pub fn merge(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.answered += other.answered;
+        self.ids += other.ids;
+        self.checked_ids += other.checked_ids;
+        self.unanswered += other.unanswered;
+        self.lost += other.lost;
+        self.outage = self.outage.max(other.outage);
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+        for (code, refusals) in other.refused {
+            let all = self.refused.entry(code).or_default();
+            all.count += refusals.count;
+            if all.first_message.is_empty() {
+                all.first_message = refusals.first_message;
+            }
+        }
+        add(&mut self.response, &other.response);
+        add(&mut self.service, &other.service);
+        add(&mut self.slip, &other.slip);
+        self.longest_pause = self.longest_pause.max(other.longest_pause);
+        self.cpu += other.cpu;
+        self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
+        self.last_receipt = self.last_receipt.max(other.last_receipt);
+        if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
+            self.clock_offset_us = other.clock_offset_us;
+        }
+    }
+
+    /// Requests refused, of all codes.
+    #[must_use]
+    pub fn refused_count(&self) -> u64 {
+        self.refused.values().map(|refusals| refusals.count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_accepted_and_microseconds_kept_apart() {
+        let mut histogram = histogram();
+        assert!(histogram.record(MAX_VALUE_NS).is_ok());
+        assert!(!histogram.equivalent(999_000, 1_000_000));
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let counted = |ids, code| {
+            let mut counts = Counts::empty();
+            counts.ids = ids;
+            counts.response.saturating_record(ids);
+            counts.refused.insert(code, Refusals { count: 1, first_message: format!("code {code}") });
+            counts
+        };
+        let mut all = counted(5, 6);
+        all.merge(counted(7, 6));
+        all.merge(counted(9, 8));
+        assert_eq!((all.ids, all.refused_count(), all.response.len()), (21, 3, 3));
+        assert_eq!(all.refused[&6], Refusals { count: 2, first_message: "code 6".into() });
+    }
+}

@@ -1,0 +1,347 @@
+//! What a target promises of its IDs, as its INFO says, and where each ID has its place in that.
+
+use std::sync::OnceLock;
+
+use snowbank::layout::{Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank::protocol::Info;
+use snowbank::protocol::info::{Order, Source, SourceKind};
+
+/// How far an ID's tick may lie behind the daemon's clock where INFO is silent.
+const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
+
+/// How far an ID's tick may lie ahead of the daemon's clock where INFO is silent.
+const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
+
+/// What a target promises of one source.
+#[derive(Debug)]
+pub struct Promise {
+    /// The index by which requests name the source.
+    pub source: u16,
+    /// The source's name.
+    pub source_name: String,
+    /// The most IDs that a request may ask for.
+    pub max_count: u32,
+    /// Whether a request sent after a reply was received gets larger IDs, on whatever connection.
+    pub strict: bool,
+    /// How many IDs per second the source says it can hand out.
+    pub per_second: Option<u64>,
+    space: Space,
+    burst_window_us: i64,
+    max_ahead_us: i64,
+}
+
+/// What is known of the IDs' form.
+#[derive(Debug)]
+enum Space {
+    /// A layout and its worker IDs: an ID's place is its position, whatever its random fields hold.
+    Layout(Numbering),
+    /// A counter: its increment and the remainder that all its IDs leave, learnt from the first.
+    Ticket(OnceLock<(u64, u64)>),
+    /// Nothing: an ID is its own place.
+    Unknown,
+}
+
+/// Consecutive places, `start` included and `end` not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// The first place.
+    pub start: u64,
+    /// The place after the last.
+    pub end: u64,
+}
+
+/// Why an INFO promises nothing that IDs could be held to.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPromise {
+    /// No source has that name: the user's mistake.
+    #[error("the target has no source {wanted:?}; it has {present}")]
+    NoSource {
+        /// The name asked for.
+        wanted: String,
+        /// The names it has.
+        present: String,
+    },
+    /// The target's mistake: a layout that cannot be, or worker IDs that the layout does not have.
+    #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
+    Layout {
+        /// The source.
+        name: String,
+        /// What is wrong with it.
+        reason: LayoutError,
+    },
+}
+
+/// An ID that is not of the source's layout or worker IDs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Misplaced {
+    /// The ID.
+    pub id: u64,
+}
+
+impl Promise {
+    /// What INFO says of the source of that name, or of source 0.
+    ///
+    /// # Errors
+    /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
+    pub fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
+        let found = match source {
+            Some(name) => info.source(name),
+            None => info.sources.iter().find(|source| source.index == 0),
+        };
+        let found = found.ok_or_else(|| NoPromise::NoSource {
+            wanted: source.unwrap_or("0").to_owned(),
+            present: info.sources.iter().map(|source| source.name.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        let to_us = |ms: Option<u64>, default_us| {
+            ms.map_or(default_us, |ms| i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 4))
+        };
+        Ok(Self {
+            source: found.index,
+            source_name: found.name.clone(),
+            max_count: info.max_count,
+            strict: info.order == Some(Order::Strict),
+            per_second: found.per_second,
+            space: Space::of(found)
+                .map_err(|reason| NoPromise::Layout { name: found.name.clone(), reason })?,
+            burst_window_us: to_us(info.burst_window_ms, DEFAULT_BURST_WINDOW_US),
+            max_ahead_us: to_us(info.max_ahead_ms, DEFAULT_MAX_AHEAD_US),
+        })
+    }
+
+    /// What other servers' counters promise: numbers, each once.
+    #[must_use]
+    pub fn of_counter() -> Self {
+        Self {
+            source: 0,
+            source_name: "a counter".to_owned(),
+            max_count: u32::MAX,
+            strict: false,
+            per_second: None,
+            space: Space::Ticket(OnceLock::new()),
+            burst_window_us: 0,
+            max_ahead_us: 0,
+        }
+    }
+
+    /// The layout in text form, if the IDs have one.
+    #[must_use]
+    pub fn layout(&self) -> Option<String> {
+        self.numbering().map(|numbering| numbering.layout().to_string())
+    }
+
+    /// Whether an ID's time can be checked.
+    #[must_use]
+    pub fn has_time(&self) -> bool {
+        self.numbering().is_some()
+    }
+
+    fn numbering(&self) -> Option<&Numbering> {
+        match &self.space {
+            Space::Layout(numbering) => Some(numbering),
+            Space::Ticket(_) | Space::Unknown => None,
+        }
+    }
+
+    /// Gives the places of a run of at least one ID, in order.
+    ///
+    /// # Errors
+    /// [`Misplaced`] for the first ID that has none.
+    pub fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+        match &self.space {
+            Space::Layout(numbering) => place_in_layout(numbering, run, each),
+            Space::Ticket(form) => {
+                let &(increment, remainder) = form.get_or_init(|| {
+                    let increment = run.stride.max(1);
+                    (increment, run.first % increment)
+                });
+                if run.stride.max(1) != increment || run.first % increment != remainder {
+                    return Err(Misplaced { id: run.first });
+                }
+                let start = run.first / increment;
+                each(Span { start, end: start.saturating_add(run.count.into()) });
+                Ok(())
+            }
+            Space::Unknown if run.stride == 1 || run.count == 1 => {
+                each(Span { start: run.first, end: run.first.saturating_add(run.count.into()) });
+                Ok(())
+            }
+            Space::Unknown => {
+                run.ids().for_each(|id| each(Span { start: id, end: id.saturating_add(1) }));
+                Ok(())
+            }
+        }
+    }
+
+    /// How long before `sent_us` an ID may be dated, as the instant itself: the start of the earliest tick allowed.
+    /// `None` where IDs have no time.
+    #[must_use]
+    pub fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
+        let numbering = self.numbering()?;
+        let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
+        Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
+    }
+
+    /// The latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
+    #[must_use]
+    pub fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
+        self.numbering()?;
+        Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
+    }
+
+    /// The start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
+    #[must_use]
+    pub fn instant_us(&self, id: u64) -> Option<i64> {
+        let numbering = self.numbering()?;
+        let position = numbering.position_of(id)?;
+        Some(numbering.start_of(numbering.tick_of(position)).0)
+    }
+
+    /// The first place of the tick at an instant; `None` where places have no time.
+    #[must_use]
+    pub fn first_place_at(&self, instant_us: i64) -> Option<u64> {
+        let numbering = self.numbering()?;
+        Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
+    }
+
+    /// The ID at a place (with 0 in its random fields).
+    #[must_use]
+    pub fn id_at(&self, place: u64) -> u64 {
+        match &self.space {
+            Space::Layout(numbering) => numbering.id_at(Position(place)),
+            Space::Ticket(form) => {
+                let &(increment, remainder) = form.get().unwrap_or(&(1, 0));
+                place.saturating_mul(increment).saturating_add(remainder)
+            }
+            Space::Unknown => place,
+        }
+    }
+
+    /// Whether the worker IDs of the source include the ID's, if it has one.
+    #[must_use]
+    pub fn foreign_worker(&self, id: u64) -> Option<u64> {
+        let numbering = self.numbering()?;
+        let worker = numbering.layout().decode(id).ok()?.worker;
+        (!numbering.workers().contains(worker)).then_some(worker)
+    }
+
+    /// An ID with its fields, for a person.
+    #[must_use]
+    pub fn describe(&self, id: u64) -> String {
+        let Some(numbering) = self.numbering() else {
+            return id.to_string();
+        };
+        let layout = numbering.layout();
+        match layout.decode(id) {
+            Ok(decoded) => {
+                let fields = decoded.fields.iter().skip(1).map(|(name, value)| format!(" {name}={value}"));
+                format!("{id} ({}{})", layout.rfc3339(decoded.instant), fields.collect::<String>())
+            }
+            Err(error) => format!("{id} ({error})"),
+        }
+    }
+}
+
+impl Space {
+    fn of(source: &Source) -> Result<Self, LayoutError> {
+        if source.kind == Some(SourceKind::Ticket) {
+            return Ok(Self::Ticket(OnceLock::new()));
+        }
+        let (Some(layout), Some(workers)) = (&source.layout, &source.worker_ids) else {
+            return Ok(Self::Unknown);
+        };
+        let workers = WorkerSet::from_list(workers.iter().copied())?;
+        Ok(Self::Layout(Numbering::new(Layout::resolve(layout)?, workers)?))
+    }
+}
+
+/// A run is what the numbering itself would make of consecutive positions, or it is looked at ID by ID.
+fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+    let place_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
+    let start = place_of(run.first)?;
+    let regular = numbering.run_at(start, run.count.into());
+    if run.count == 1 || (regular.count == run.count && regular.stride == run.stride) {
+        each(Span { start: start.0, end: start.0 + u64::from(run.count) });
+        return Ok(());
+    }
+    run.ids().try_for_each(|id| {
+        let place = place_of(id)?.0;
+        each(Span { start: place, end: place + 1 });
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWITTER: &str = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
+
+    pub(crate) fn promise(layout: &str, workers: &str) -> Promise {
+        let json = format!(
+            r#"{{"protocol":1,"max_count":1000,"sources":[{{"index":0,"name":"a","layout":"{layout}","worker_ids":{workers}}}]}}"#
+        );
+        let info = Info::from_json(json.as_bytes()).expect("sound JSON");
+        Promise::from_info(&info, None).expect("a sound promise")
+    }
+
+    fn spans(promise: &Promise, run: Run) -> Result<Vec<Span>, Misplaced> {
+        let mut spans = Vec::new();
+        promise.place(run, |span| spans.push(span)).map(|()| spans)
+    }
+
+    #[test]
+    fn a_run_of_the_layout_is_one_span() {
+        let promise = promise(TWITTER, "[33]");
+        let first = (5 << 22) + (33 << 12) + 7;
+        let found = spans(&promise, Run { first, count: 10, stride: 1 }).expect("its own IDs");
+        assert_eq!(found, [Span { start: 5 * 4_096 + 7, end: 5 * 4_096 + 17 }]);
+        assert_eq!(promise.id_at(found[0].start), first);
+    }
+
+    #[test]
+    fn a_run_that_leaves_its_worker_is_misplaced() {
+        let promise = promise(TWITTER, "[33]");
+        let first = (5 << 22) + (33 << 12) + 4_095;
+        let refused = spans(&promise, Run { first, count: 2, stride: 1 });
+        assert_eq!(refused, Err(Misplaced { id: first + 1 }));
+        assert_eq!(promise.foreign_worker(first + 1), Some(34));
+        assert_eq!(promise.foreign_worker(first), None);
+    }
+
+    #[test]
+    fn ids_of_a_random_field_have_the_place_of_their_position() {
+        let promise = promise("clearing", "[81]");
+        let found = spans(&promise, Run { first: 1_613_024_787_541_981_316, count: 1, stride: 1 });
+        let again = spans(&promise, Run { first: 1_613_024_787_541_981_999, count: 1, stride: 1 });
+        assert!(found.is_ok());
+        assert_eq!(found, again);
+    }
+
+    #[test]
+    fn tickets_keep_their_increment() {
+        let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":3,"name":"t","kind":"ticket"}]}"#;
+        let info = Info::from_json(json).expect("sound JSON");
+        let promise = Promise::from_info(&info, Some("t")).expect("a sound promise");
+        assert_eq!(
+            spans(&promise, Run { first: 11, count: 3, stride: 2 }),
+            Ok(vec![Span { start: 5, end: 8 }])
+        );
+        assert_eq!(spans(&promise, Run { first: 18, count: 1, stride: 2 }), Err(Misplaced { id: 18 }));
+        assert_eq!(promise.id_at(5), 11);
+    }
+
+    #[test]
+    fn what_info_says_wrongly_is_refused() {
+        let json = br#"{"protocol":1,"max_count":9,"sources":[{"index":0,"name":"a","layout":"twitter","worker_ids":[1024]}]}"#;
+        let info = Info::from_json(json).expect("sound JSON");
+        assert!(matches!(Promise::from_info(&info, None), Err(NoPromise::Layout { .. })));
+        assert!(matches!(Promise::from_info(&info, Some("b")), Err(NoPromise::NoSource { .. })));
+    }
+
+    #[test]
+    fn the_window_is_ten_milliseconds_back_and_ten_seconds_ahead_unless_said() {
+        let promise = promise(TWITTER, "[0]");
+        assert_eq!(promise.earliest_us(1_000_000, 0), Some(1_000_000 - 10_000 - 1_000));
+        assert_eq!(promise.latest_us(1_000_000, 500), Some(1_000_000 + 10_000_000 + 500));
+    }
+}

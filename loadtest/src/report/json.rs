@@ -1,0 +1,189 @@
+//! All figures of a run, for programs. Times are in microseconds unless a name says otherwise.
+
+use serde::{Deserialize, Serialize};
+
+use super::{QUANTILES, Report};
+use crate::measure::{SecondFigures, micros};
+use crate::run::{Drive, Length};
+use crate::target::code_name;
+use crate::verdict::{last_line, quantile_name};
+
+/// The form of the file; it changes when a key changes its meaning or goes.
+pub const FORMAT: u32 = 1;
+
+/// A run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// `pass`, `fail` or `no verdict`.
+    pub verdict: String,
+    /// Why it is not a pass.
+    pub reasons: Vec<String>,
+    /// The last line of the table.
+    pub summary: String,
+    /// `open loop` or `closed loop`.
+    pub loop_kind: String,
+    /// Where the target listens.
+    pub address: String,
+    /// Its version.
+    pub version: Option<String>,
+    /// The source's name.
+    pub source: String,
+    /// Its layout in text form.
+    pub layout: Option<String>,
+    /// What the source says that it can hand out per second.
+    pub source_per_second: Option<u64>,
+    /// The rate offered, of an open loop.
+    pub wanted_ids_per_s: Option<f64>,
+    /// IDs per request, as on the command line.
+    pub batch: String,
+    /// IDs per request in the long run.
+    pub mean_batch: f64,
+    /// Connections.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: usize,
+    /// Requests in flight on each connection, of a closed loop.
+    pub depth: Option<usize>,
+    /// How long the measurement was to be, in seconds, if a time ended it.
+    pub for_s: Option<f64>,
+    /// How long it was.
+    pub elapsed_s: f64,
+    /// IDs per second of the measurement.
+    pub ids_per_s: f64,
+    /// Requests sent.
+    pub requests: u64,
+    /// Those answered with IDs.
+    pub answered: u64,
+    /// Those without an answer.
+    pub unanswered: u64,
+    /// IDs checked, the warm-up's included.
+    pub checked_ids: u64,
+    /// Requests refused, by the error code's name.
+    pub refused: std::collections::BTreeMap<String, u64>,
+    /// The announced outage; `None` without one.
+    pub outage: Option<OutageFigures>,
+    /// From the intended instant to the receipt.
+    pub response_time: Times,
+    /// From the sending to the receipt.
+    pub service_time: Times,
+    /// From the intended instant to the sending; `None` in a closed loop.
+    pub schedule_slip: Option<Times>,
+    /// The longest that the generator stood still.
+    pub longest_pause_us: f64,
+    /// The generator's processor time as a share of one core.
+    pub generator_cpu_share: f64,
+    /// That of its busiest thread.
+    pub busiest_thread_share: f64,
+    /// The daemon's, where it was started for this run.
+    pub daemon_cpu_share: Option<f64>,
+    /// How far apart the two machines' clocks were seen to be; `None` on one machine.
+    pub clock_offset_us: Option<i64>,
+    /// Second by second.
+    pub seconds: Vec<SecondFigures>,
+}
+
+/// What an announced outage did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OutageFigures {
+    /// When it began, in seconds of the measurement.
+    pub at_s: f64,
+    /// Until every connection was back and one answered.
+    pub length_us: f64,
+    /// The longest time between two answers.
+    pub longest_gap_us: f64,
+    /// Requests that it took away.
+    pub lost: u64,
+}
+
+/// A distribution in microseconds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Times {
+    /// How many values.
+    pub count: u64,
+    /// Their mean.
+    pub mean_us: f64,
+    /// Quantile by name: `p50` to `p99.99`, and `max`.
+    pub quantiles_us: std::collections::BTreeMap<String, f64>,
+}
+
+impl Times {
+    fn of(histogram: &hdrhistogram::Histogram<u64>) -> Self {
+        let at = |quantile| (quantile_name(quantile), micros(histogram.value_at_quantile(quantile)));
+        Self {
+            count: histogram.len(),
+            mean_us: histogram.mean() / 1e3,
+            quantiles_us: QUANTILES.into_iter().map(at).collect(),
+        }
+    }
+}
+
+impl Run {
+    /// The figures of a report.
+    #[must_use]
+    pub fn of(report: &Report<'_>) -> Self {
+        let (scenario, outcome) = (report.scenario, report.outcome);
+        let counts = &outcome.counts;
+        let (wanted_ids_per_s, depth) = match scenario.drive {
+            Drive::Open { rate, .. } => (Some(rate.per_s()), None),
+            Drive::Closed { depth } => (None, Some(depth)),
+        };
+        let for_s = match scenario.length {
+            Length::For(length) => Some(length.as_secs_f64()),
+            Length::Ids(_) => None,
+        };
+        Self {
+            format: FORMAT,
+            verdict: report.verdict.word().to_owned(),
+            reasons: report.verdict.reasons().to_vec(),
+            summary: last_line(&report.verdict, &report.evidence(), report.objectives),
+            loop_kind: report.loop_words().to_owned(),
+            address: outcome.address.clone(),
+            version: outcome.version.clone(),
+            source: outcome.promise.source_name.clone(),
+            layout: outcome.promise.layout(),
+            source_per_second: outcome.promise.per_second,
+            wanted_ids_per_s,
+            batch: scenario.batch.to_string(),
+            mean_batch: scenario.batch.mean(),
+            connections: scenario.connections,
+            threads: scenario.threads,
+            depth,
+            for_s,
+            elapsed_s: outcome.elapsed.as_secs_f64(),
+            ids_per_s: report.ids_per_s(),
+            requests: counts.requests,
+            answered: counts.answered,
+            unanswered: counts.unanswered,
+            checked_ids: counts.checked_ids,
+            refused: counts
+                .refused
+                .iter()
+                .map(|(&code, refusals)| (code_name(code), refusals.count))
+                .collect(),
+            outage: scenario.outage.map(|outage| OutageFigures {
+                at_s: outage.at.as_secs_f64(),
+                length_us: counts.outage.as_secs_f64() * 1e6,
+                longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
+                lost: counts.lost,
+            }),
+            response_time: Times::of(&counts.response),
+            service_time: Times::of(&counts.service),
+            schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
+            longest_pause_us: counts.longest_pause.as_secs_f64() * 1e6,
+            generator_cpu_share: report.own_cpu_share(),
+            busiest_thread_share: counts.busiest_thread,
+            daemon_cpu_share: report.target_cpu_share(),
+            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
+            seconds: outcome.seconds.clone(),
+        }
+    }
+
+    /// The file's text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // Numbers, strings and lists: there is nothing that could not be written.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}

@@ -1,0 +1,80 @@
+//! What a run came to, for people and for programs.
+//!
+//! - [`table`]: the final table. [`json`]: all figures. [`hdr`]: files for HdrHistogram's viewers.
+//! - [`progress`]: the bar while the run lasts.
+
+pub mod hdr;
+pub mod json;
+pub mod progress;
+pub mod table;
+
+use crate::run::{Drive, Outcome, Scenario};
+use crate::verdict::{Evidence, Objectives, Verdict, judge};
+
+/// The quantiles that every report shows; 1 is the maximum.
+pub const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+
+/// A run with its verdict.
+#[derive(Debug)]
+pub struct Report<'a> {
+    /// What was asked.
+    pub scenario: &'a Scenario,
+    /// What it was held to.
+    pub objectives: &'a Objectives,
+    /// What it came to.
+    pub outcome: &'a Outcome,
+    /// What that says of the target.
+    pub verdict: Verdict,
+}
+
+impl<'a> Report<'a> {
+    /// Judges a run.
+    #[must_use]
+    pub fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
+        let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass };
+        report.verdict = judge(&report.evidence(), objectives);
+        report
+    }
+
+    /// What the verdict is made from.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence<'a> {
+        Evidence {
+            counts: &self.outcome.counts,
+            faults: &self.outcome.faults,
+            promise: &self.outcome.promise,
+            open_loop: matches!(self.scenario.drive, Drive::Open { .. }),
+            ids_per_s: self.ids_per_s(),
+            interrupted: self.outcome.interrupted,
+            too_scattered: self.outcome.too_scattered,
+        }
+    }
+
+    /// IDs per second of the measurement.
+    #[must_use]
+    pub fn ids_per_s(&self) -> f64 {
+        self.outcome.counts.ids as f64 / self.outcome.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The share of one core that a daemon of our own used, if it was one.
+    #[must_use]
+    pub fn target_cpu_share(&self) -> Option<f64> {
+        let used = self.outcome.target_cpu?.as_secs_f64();
+        Some(used / self.outcome.elapsed.as_secs_f64().max(1e-9))
+    }
+
+    /// The generator's processor time as a share of one core, all its threads together.
+    #[must_use]
+    pub fn own_cpu_share(&self) -> f64 {
+        self.outcome.counts.cpu.as_secs_f64() / self.outcome.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The loop in words, for every output.
+    #[must_use]
+    pub fn loop_words(&self) -> &'static str {
+        match self.scenario.drive {
+            Drive::Open { .. } => "open loop",
+            Drive::Closed { .. } => "closed loop",
+        }
+    }
+}

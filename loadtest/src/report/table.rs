@@ -1,0 +1,151 @@
+//! The final table.
+
+use std::io::{self, Write};
+
+use super::{QUANTILES, Report};
+use crate::daemon::Ending;
+use crate::measure::micros;
+use crate::run::{Drive, Length};
+use crate::target::code_name;
+use crate::value::Time;
+use crate::verdict::{last_line, quantile_name};
+
+/// Writes the table and, as its last line, the verdict.
+///
+/// # Errors
+/// The writer's.
+pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    target(report, out)?;
+    load(report, out)?;
+    writeln!(out)?;
+    latencies(report, out)?;
+    writeln!(out)?;
+    rates(report, out)?;
+    outage(report, out)?;
+    generator(report, out)?;
+    writeln!(out)?;
+    writeln!(out, "{}", last_line(&report.verdict, &report.evidence(), report.objectives))
+}
+
+fn target(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let outcome = report.outcome;
+    let version = outcome.version.as_deref().unwrap_or("version unknown");
+    let own = if outcome.own_daemon { ", started for this run" } else { "" };
+    writeln!(out, "target      {} ({version}{own})", outcome.address)?;
+    let layout = outcome.promise.layout();
+    let layout = layout.as_deref().unwrap_or("layout unknown: times and workers are not checked");
+    writeln!(out, "source      {} ({layout})", outcome.promise.source_name)
+}
+
+fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let scenario = report.scenario;
+    let drive = match scenario.drive {
+        Drive::Open { rate, arrivals, .. } => {
+            format!("{rate} IDs, {} arrivals", format!("{arrivals:?}").to_lowercase())
+        }
+        Drive::Closed { depth } => format!("{depth} requests in flight on each connection"),
+    };
+    let length = match scenario.length {
+        Length::For(length) => format!("for {}", Time(length)),
+        Length::Ids(ids) => format!("{ids} IDs"),
+    };
+    writeln!(
+        out,
+        "load        {}: {drive}, {length} after a warm-up of {}",
+        report.loop_words(),
+        Time(scenario.warm_up)
+    )?;
+    writeln!(
+        out,
+        "            {} IDs per request, {} connections, {} threads",
+        scenario.batch, scenario.connections, scenario.threads
+    )
+}
+
+fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let counts = &report.outcome.counts;
+    write!(out, "{:<18}", "ms")?;
+    for quantile in QUANTILES {
+        write!(out, "{:>10}", quantile_name(quantile))?;
+    }
+    writeln!(out)?;
+    let intended = matches!(report.scenario.drive, Drive::Open { .. });
+    let rows = [
+        ("response time", &counts.response, true),
+        ("service time", &counts.service, true),
+        ("schedule slip", &counts.slip, intended),
+    ];
+    for (name, histogram, _) in rows.into_iter().filter(|(.., shown)| *shown) {
+        write!(out, "{name:<18}")?;
+        for quantile in QUANTILES {
+            write!(out, "{:>10.3}", micros(histogram.value_at_quantile(quantile)) / 1e3)?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn rates(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let counts = &report.outcome.counts;
+    writeln!(
+        out,
+        "rate        {:.0} IDs/s over {:.3} s",
+        report.ids_per_s(),
+        report.outcome.elapsed.as_secs_f64()
+    )?;
+    writeln!(
+        out,
+        "requests    {} sent, {} answered, {} refused, {} without an answer",
+        counts.requests,
+        counts.answered,
+        counts.refused_count(),
+        counts.unanswered
+    )?;
+    for (&code, refusals) in &counts.refused {
+        writeln!(out, "            {} x {}: {}", code_name(code), refusals.count, refusals.first_message)?;
+    }
+    writeln!(out, "IDs         {} checked, the warm-up's included", counts.checked_ids)
+}
+
+fn outage(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(outage) = report.scenario.outage else {
+        return Ok(());
+    };
+    let counts = &report.outcome.counts;
+    let how = match outage.ending {
+        Ending::Stop => "restarted",
+        Ending::Kill => "killed and started",
+    };
+    writeln!(
+        out,
+        "outage      {how} at {}: {:.3} ms until all was back, longest gap between answers {:.3} ms, {} requests lost",
+        Time(outage.at),
+        counts.outage.as_secs_f64() * 1e3,
+        counts.longest_gap.as_secs_f64() * 1e3,
+        counts.lost
+    )
+}
+
+fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let counts = &report.outcome.counts;
+    if let Some(share) = report.target_cpu_share() {
+        let each_us =
+            report.outcome.target_cpu.unwrap_or_default().as_secs_f64() * 1e6 / counts.answered.max(1) as f64;
+        writeln!(out, "daemon      {:.1} % of a core, {each_us:.2} us for each request", share * 100.0)?;
+    }
+    writeln!(
+        out,
+        "generator   {:.1} % of a core ({:.1} % by its busiest thread), longest pause {:.3} ms",
+        report.own_cpu_share() * 100.0,
+        counts.busiest_thread * 100.0,
+        counts.longest_pause.as_secs_f64() * 1e3
+    )?;
+    if !report.outcome.same_clock {
+        let offset_ms = counts.clock_offset_us as f64 / 1e3;
+        writeln!(
+            out,
+            "clocks      {offset_ms:+.3} ms apart in the warm-up; the ID's window is widened by that"
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! When requests are meant to leave.
+//!
+//! A schedule is a process of unit rate, in which the x-th request of the run is due at x, seen through a change of time:
+//! evenly spaced requests have x = 0, 1, 2, …; Poisson arrivals are the sum of exponential steps of mean 1. While the
+//! rate rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by t, so the x-th is due at √(2xT/R);
+//! after that, at T + (x − RT/2)/R. With several threads each has every n-th request, or steps of mean n, which is the
+//! same process split evenly or at random.
+
+use std::time::Duration;
+
+/// How the requests of an open loop are spaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arrivals {
+    /// All the same distance apart.
+    Even,
+    /// As from many independent users.
+    Poisson,
+}
+
+/// One thread's part of the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Share {
+    /// Which thread, from 0.
+    pub thread: usize,
+    /// Of how many, at least 1.
+    pub threads: usize,
+}
+
+/// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending without end.
+#[derive(Debug)]
+pub struct Schedule {
+    rate_per_s: f64,
+    ramp_s: f64,
+    arrivals: Arrivals,
+    step: f64,
+    /// Where the next request is in the process of unit rate.
+    next: f64,
+    random: fastrand::Rng,
+}
+
+impl Schedule {
+    /// The schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
+    #[must_use]
+    pub fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
+        let random =
+            fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut schedule = Self {
+            rate_per_s,
+            ramp_s: ramp.as_secs_f64(),
+            arrivals,
+            step: share.threads as f64,
+            next: share.thread as f64,
+            random,
+        };
+        if arrivals == Arrivals::Poisson {
+            schedule.next = schedule.draw_step();
+        }
+        schedule
+    }
+
+    /// When the next request is due.
+    #[must_use]
+    pub fn due_ns(&self) -> u64 {
+        let ramped = self.rate_per_s * self.ramp_s / 2.0;
+        let due_s = if self.next < ramped {
+            (2.0 * self.next * self.ramp_s / self.rate_per_s).sqrt()
+        } else {
+            self.ramp_s + (self.next - ramped) / self.rate_per_s
+        };
+        (due_s * 1e9) as u64
+    }
+
+    /// Goes on to the request after it.
+    pub fn advance(&mut self) {
+        self.next += match self.arrivals {
+            Arrivals::Even => self.step,
+            Arrivals::Poisson => self.draw_step(),
+        };
+    }
+
+    /// Exponential with mean `step`, by inversion; `1 - u` is never 0.
+    fn draw_step(&mut self) -> f64 {
+        -(1.0 - self.random.f64()).ln() * self.step
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Share = Share { thread: 0, threads: 1 };
+
+    fn dues_ns(schedule: &mut Schedule, count: usize) -> Vec<u64> {
+        let mut due = || {
+            let due_ns = schedule.due_ns();
+            schedule.advance();
+            due_ns
+        };
+        (0..count).map(|_| due()).collect()
+    }
+
+    /// Mean and standard deviation of the distances, in nanoseconds.
+    fn spread(dues_ns: &[u64]) -> (f64, f64) {
+        let steps: Vec<f64> = dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
+        let mean = steps.iter().sum::<f64>() / steps.len() as f64;
+        let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / steps.len() as f64;
+        (mean, variance.sqrt())
+    }
+
+    #[test]
+    fn even_requests_are_equally_far_apart() {
+        let mut schedule = Schedule::new(10_000.0, Duration::ZERO, Arrivals::Even, ALONE, 1);
+        let (mean, deviation) = spread(&dues_ns(&mut schedule, 100_000));
+        assert!((mean - 100_000.0).abs() < 0.1, "{mean}");
+        assert!(deviation < 1.0, "{deviation}");
+    }
+
+    #[test]
+    fn poisson_requests_have_the_mean_and_the_spread_of_a_poisson_process() {
+        for seed in 0..5 {
+            let mut schedule = Schedule::new(10_000.0, Duration::ZERO, Arrivals::Poisson, ALONE, seed);
+            let (mean, deviation) = spread(&dues_ns(&mut schedule, 200_000));
+            // Both have a standard error of some 0.3 %.
+            assert!((mean / 100_000.0 - 1.0).abs() < 0.02, "{mean}");
+            assert!((deviation / mean - 1.0).abs() < 0.03, "{deviation}");
+        }
+    }
+
+    #[test]
+    fn threads_share_the_rate() {
+        let threads = 3;
+        let due_in = |arrivals, until_ns| {
+            let mut dues = Vec::new();
+            for thread in 0..threads {
+                let mut schedule =
+                    Schedule::new(1_000.0, Duration::ZERO, arrivals, Share { thread, threads }, 7);
+                while schedule.due_ns() < until_ns {
+                    dues.push(schedule.due_ns());
+                    schedule.advance();
+                }
+            }
+            dues.sort_unstable();
+            dues
+        };
+        let even = due_in(Arrivals::Even, 1_000_000_000);
+        assert_eq!(even.len(), 1_000);
+        assert!(even.windows(2).all(|pair| pair[1] - pair[0] >= 999_999), "no two at once");
+        let poisson = due_in(Arrivals::Poisson, 100_000_000_000).len() as f64;
+        assert!((poisson / 100_000.0 - 1.0).abs() < 0.02, "{poisson}");
+    }
+
+    #[test]
+    fn a_ramp_rises_evenly_to_the_rate() {
+        let mut schedule = Schedule::new(1_000.0, Duration::from_secs(10), Arrivals::Even, ALONE, 1);
+        let dues_ns = dues_ns(&mut schedule, 10_000);
+        let within = |from_s: f64, to_s: f64| {
+            let inside = |&&due_ns: &&u64| (from_s * 1e9..to_s * 1e9).contains(&(due_ns as f64));
+            dues_ns.iter().filter(inside).count()
+        };
+        // The first second of ten has a hundredth of the ramp's 5,000 requests, the last 19 hundredths.
+        assert!(within(0.0, 1.0).abs_diff(50) <= 1);
+        assert!(within(9.0, 10.0).abs_diff(950) <= 1);
+        assert!(within(10.0, 11.0).abs_diff(1_000) <= 1);
+        assert!(dues_ns.is_sorted());
+    }
+}

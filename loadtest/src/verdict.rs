@@ -1,0 +1,368 @@
+//! Objectives, and whether a run met them.
+//!
+//! Three outcomes, in this order: a target that broke a promise fails, whatever else happened; a run in which the generator
+//! was the bottleneck says nothing about the target; a target that refused, was too slow or too few fails.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::measure::{Counts, Fault};
+use crate::promise::Promise;
+use crate::target::code_name;
+use crate::value::{Rate, Time};
+
+/// A generator that did not run for so long did not offer the load that was asked for. Far above what a busy machine's
+/// scheduler takes, far below what an operator would call an outage.
+pub const MAX_PAUSE: Duration = Duration::from_millis(100);
+
+/// A generator's thread that uses more of a core than this answers as fast as it can, not as fast as the target can.
+pub const MAX_THREAD_SHARE: f64 = 0.95;
+
+/// A response time that most of all requests may not exceed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Latency {
+    /// The share of requests, from 0 to 1; 1 is the maximum.
+    pub quantile: f64,
+    /// What it may be at most.
+    pub limit: Duration,
+}
+
+/// What a run is held to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objectives {
+    /// IDs per second: what an open loop offers, or what a closed loop has to reach.
+    pub rate: Option<Rate>,
+    /// Response times.
+    pub latencies: Vec<Latency>,
+}
+
+/// What a run says about its target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every objective is met and every ID is as promised.
+    Pass,
+    /// The target is at fault, for these reasons.
+    Fail(Vec<String>),
+    /// The run cannot tell, for these reasons.
+    Unknown(Vec<String>),
+}
+
+/// What a run came to, as far as the verdict needs it.
+#[derive(Debug)]
+pub struct Evidence<'a> {
+    /// What was counted.
+    pub counts: &'a Counts,
+    /// What the target did wrong.
+    pub faults: &'a [Fault],
+    /// What its IDs were held to.
+    pub promise: &'a Promise,
+    /// Whether requests left on a schedule.
+    pub open_loop: bool,
+    /// IDs per second of the measurement.
+    pub ids_per_s: f64,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+    /// Whether more places were scattered than can be kept.
+    pub too_scattered: bool,
+}
+
+impl Latency {
+    /// How the command line calls it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        quantile_name(self.quantile)
+    }
+}
+
+/// `p99.9`, or `max` for 1.
+#[must_use]
+pub fn quantile_name(quantile: f64) -> String {
+    if quantile >= 1.0 {
+        return "max".to_owned();
+    }
+    // Two decimals are exact for every quantile that an option names.
+    let percent = format!("{:.2}", quantile * 100.0);
+    format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
+}
+
+impl Verdict {
+    /// 0 met, 1 the target is at fault, 2 the run cannot tell.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Pass => 0,
+            Self::Fail(_) => 1,
+            Self::Unknown(_) => 2,
+        }
+    }
+
+    /// The word that a report begins with.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail(_) => "fail",
+            Self::Unknown(_) => "no verdict",
+        }
+    }
+
+    /// Why it is not a pass.
+    #[must_use]
+    pub fn reasons(&self) -> &[String] {
+        match self {
+            Self::Pass => &[],
+            Self::Fail(reasons) | Self::Unknown(reasons) => reasons,
+        }
+    }
+}
+
+/// Judges a run.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
+    let describe = |fault: &Fault| describe(fault, evidence.promise);
+    let (broken, slow): (Vec<_>, Vec<_>) = evidence.faults.iter().partition(|fault| !may_be_our_fault(fault));
+    if !broken.is_empty() {
+        return Verdict::Fail(broken.into_iter().map(describe).collect());
+    }
+    let mut missed: Vec<String> = slow.into_iter().map(describe).collect();
+    missed.extend(refusals(evidence.counts));
+    if evidence.counts.unanswered > 0 && !evidence.interrupted {
+        missed.push(format!("{} requests were not answered", evidence.counts.unanswered));
+    }
+    if missed.is_empty() {
+        missed.extend(objectives.rate.and_then(|rate| missed_rate(evidence, rate)));
+    }
+    let late: Vec<&Latency> =
+        objectives.latencies.iter().filter(|latency| is_late(evidence.counts, latency)).collect();
+    let bottleneck = bottleneck(evidence, &late);
+    if !bottleneck.is_empty() {
+        return Verdict::Unknown(bottleneck);
+    }
+    missed.extend(late.into_iter().map(|latency| missed_latency(evidence.counts, latency)));
+    if missed.is_empty() { Verdict::Pass } else { Verdict::Fail(missed) }
+}
+
+/// Whether a generator that stood still could have brought it about.
+fn may_be_our_fault(fault: &Fault) -> bool {
+    matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket)
+}
+
+/// Why the run says nothing about the target, if so.
+fn bottleneck(evidence: &Evidence<'_>, late: &[&Latency]) -> Vec<String> {
+    let counts = evidence.counts;
+    let mut reasons = Vec::new();
+    if evidence.interrupted {
+        reasons.push("the run was interrupted".to_owned());
+    }
+    if evidence.too_scattered {
+        reasons.push("the IDs are too scattered to tell whether each is distinct".to_owned());
+    }
+    let pause = counts.longest_pause.max(Duration::from_nanos(counts.slip.max()));
+    if pause > MAX_PAUSE {
+        reasons.push(format!(
+            "the generator was the bottleneck: it stood still for {} (at most {MAX_PAUSE:?})",
+            Figure(pause)
+        ));
+    }
+    // What was late only because it left late is not the target's doing.
+    for latency in late {
+        let slip = Duration::from_nanos(counts.slip.value_at_quantile(latency.quantile));
+        if slip > latency.limit / 2 {
+            reasons.push(format!(
+                "the generator was the bottleneck: requests left late by {} at {} (objective {})",
+                Figure(slip),
+                latency.name(),
+                Figure(latency.limit)
+            ));
+        }
+    }
+    if !evidence.open_loop && counts.busiest_thread > MAX_THREAD_SHARE {
+        reasons.push(format!(
+            "the generator was the bottleneck: a thread of it used {:.0} % of a core (--threads gives it more)",
+            counts.busiest_thread * 100.0
+        ));
+    }
+    if counts.requests == 0 && reasons.is_empty() && evidence.faults.is_empty() {
+        reasons
+            .push("no request fell into the measurement: ask for a longer one or a higher rate".to_owned());
+    }
+    reasons
+}
+
+fn refusals(counts: &Counts) -> Option<String> {
+    let codes = counts.refused.iter();
+    let codes: Vec<String> = codes
+        .map(|(&code, refusals)| {
+            format!("{} x {} ({})", code_name(code), refusals.count, refusals.first_message)
+        })
+        .collect();
+    let all = counts.requests;
+    (!codes.is_empty())
+        .then(|| format!("{} of {all} requests were refused: {}", counts.refused_count(), codes.join(", ")))
+}
+
+/// An open loop offers the rate itself; what it can miss is the time in which the answers come.
+fn missed_rate(evidence: &Evidence<'_>, rate: Rate) -> Option<String> {
+    let missed = !evidence.open_loop && evidence.ids_per_s < rate.per_s();
+    missed.then(|| format!("{:.0} IDs/s (objective {:.0})", evidence.ids_per_s, rate.per_s()))
+}
+
+fn is_late(counts: &Counts, latency: &Latency) -> bool {
+    Duration::from_nanos(counts.response.value_at_quantile(latency.quantile)) > latency.limit
+}
+
+fn missed_latency(counts: &Counts, latency: &Latency) -> String {
+    let found = Duration::from_nanos(counts.response.value_at_quantile(latency.quantile));
+    format!("response time {} was {} (objective {})", latency.name(), Figure(found), Figure(latency.limit))
+}
+
+/// One line for a person.
+#[must_use]
+pub fn describe(fault: &Fault, promise: &Promise) -> String {
+    match fault {
+        Fault::Violation(violation) => violation.describe(promise),
+        Fault::Closed { unanswered, reason } => {
+            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+            format!("the target closed a connection{reason}, with {unanswered} requests on it unanswered")
+        }
+        Fault::Unreadable(what) => format!("the target broke the protocol: {what}"),
+        Fault::Silent { waited, unanswered } => {
+            format!(
+                "the target stalled: no answer within {waited:?}, {unanswered} requests waiting on one connection"
+            )
+        }
+        Fault::TooManyInFlight { bound } => {
+            format!(
+                "the target fell behind: {bound} requests in flight on one connection, which is the bound"
+            )
+        }
+        Fault::NotRecovered { waited } => {
+            format!("the target did not recover within {waited:?} of the announced outage")
+        }
+        Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
+    }
+}
+
+/// A duration in ms, to the microsecond.
+pub struct Figure(pub Duration);
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3} ms", self.0.as_secs_f64() * 1e3)
+    }
+}
+
+/// The last line: pass or fail, with the figures.
+#[must_use]
+pub fn last_line(verdict: &Verdict, evidence: &Evidence<'_>, objectives: &Objectives) -> String {
+    let counts = evidence.counts;
+    let mut figures = vec![format!("{:.0} IDs/s", evidence.ids_per_s)];
+    let response = |quantile| Duration::from_nanos(counts.response.value_at_quantile(quantile));
+    for latency in &objectives.latencies {
+        let (name, limit) = (latency.name(), Time(latency.limit));
+        figures.push(format!("{name} {} (at most {limit})", Figure(response(latency.quantile))));
+    }
+    if objectives.latencies.is_empty() {
+        figures.push(format!("p99.9 {}", Figure(response(0.999))));
+    }
+    figures.push(format!("{} of {} requests answered", counts.answered, counts.requests));
+    let kind = if evidence.open_loop { "response time" } else { "closed loop, response time" };
+    let reasons = verdict.reasons().join("; ");
+    let because = if reasons.is_empty() { "every ID as promised".to_owned() } else { reasons };
+    format!("{}: {kind}: {}: {because}", verdict.word(), figures.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::Violation;
+    use crate::measure::Refusals;
+
+    const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
+
+    fn counts(response_us: u64, slip_us: u64) -> Counts {
+        let mut counts = Counts::empty();
+        (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
+        counts.response.saturating_record_n(response_us * 1_000, 1_000);
+        counts.slip.saturating_record_n(slip_us * 1_000, 1_000);
+        counts
+    }
+
+    fn verdict(counts: &Counts, faults: &[Fault], open_loop: bool) -> Verdict {
+        let promise = Promise::of_counter();
+        let (promise, ids_per_s) = (&promise, 10_000.0);
+        let evidence = Evidence {
+            counts,
+            faults,
+            promise,
+            open_loop,
+            ids_per_s,
+            interrupted: false,
+            too_scattered: false,
+        };
+        judge(&evidence, &Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS] })
+    }
+
+    #[test]
+    fn objectives_met_pass() {
+        assert_eq!(verdict(&counts(1_900, 50), &[], true), Verdict::Pass);
+    }
+
+    #[test]
+    fn too_slow_fails() {
+        let verdict = verdict(&counts(2_100, 50), &[], true);
+        assert_eq!(verdict.exit_code(), 1);
+        assert!(verdict.reasons()[0].starts_with("response time p99.9 was 2.1"), "{verdict:?}");
+    }
+
+    #[test]
+    fn late_requests_are_the_generators_fault() {
+        let verdict = verdict(&counts(2_100, 1_500), &[], true);
+        assert_eq!(verdict.exit_code(), 2);
+        assert!(verdict.reasons()[0].contains("bottleneck"), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_generator_that_stood_still_never_passes() {
+        let mut stood = counts(1_000, 50);
+        stood.longest_pause = Duration::from_millis(150);
+        assert_eq!(verdict(&stood, &[], true).exit_code(), 2);
+        let mut slipped = counts(1_000, 50);
+        slipped.slip.saturating_record(150_000_000);
+        assert_eq!(verdict(&slipped, &[], true).exit_code(), 2);
+        assert_eq!(verdict(&slipped, &[Fault::FullSocket], true).exit_code(), 2);
+    }
+
+    #[test]
+    fn a_broken_promise_fails_whatever_the_generator_did() {
+        let mut stood = counts(1_000, 50);
+        stood.longest_pause = Duration::from_secs(1);
+        let fault = Fault::Violation(Violation::Duplicate { id: 5 });
+        assert_eq!(verdict(&stood, &[fault], true).exit_code(), 1);
+        let closed = Fault::Closed { unanswered: 3, reason: None };
+        assert_eq!(verdict(&stood, &[closed], true).exit_code(), 1);
+    }
+
+    #[test]
+    fn a_refusal_fails() {
+        let mut refused = counts(100, 50);
+        refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+        let verdict = verdict(&refused, &[], true);
+        assert_eq!(verdict.exit_code(), 1);
+        assert_eq!(verdict.reasons()[0], "7 of 1000 requests were refused: exhausted x 7 (too many)");
+    }
+
+    #[test]
+    fn a_closed_loop_at_the_generators_limit_says_nothing() {
+        let mut busy = counts(100, 0);
+        busy.busiest_thread = 0.99;
+        assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
+        assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+    }
+
+    #[test]
+    fn quantiles_have_their_usual_names() {
+        let names = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0].map(quantile_name);
+        assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+    }
+}

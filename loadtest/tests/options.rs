@@ -1,0 +1,33 @@
+//! Wrong use is one line and exit code 2; files are what their readers open.
+
+mod support;
+
+use support::loadtest;
+
+#[test]
+fn wrong_use_is_one_line() {
+    for (options, reason) in [
+        (&["--rate", "0"][..], "not a rate"),
+        (&["--rate", "-5/s"], "not a rate"),
+        (&["--rate", "fast"], "not a rate"),
+        (&["--for", "-5s"], "not a time"),
+        (&["--for", "0s"], "not a time"),
+        (&["--p99.9", "2"], "not a time"),
+        (&["--batch", "1:90,100"], "not a number of IDs"),
+        (&["--batch", "0"], "not a number of IDs"),
+        (&["--depth", "4"], "--closed"),
+        (&["--closed", "--ramp", "1s"], "cannot be used with"),
+        (&["--connections", "0"], "0 is not in"),
+        (&["--threads", "9"], "each thread needs a connection"),
+        (&["--count", "5", "--for", "1s"], "cannot be used with"),
+        (&["--address", "nowhere"], "not an address"),
+        (&["--address", "127.0.0.1:1"], "cannot connect"),
+        (&["--address", "unix:/nonexistent/socket"], "cannot connect"),
+        (&["--no-such-option"], "unexpected argument"),
+    ] {
+        let ran = loadtest(options);
+        assert_eq!(ran.code, 2, "{options:?}: {ran:?}");
+        assert!(ran.stderr.contains(reason), "{options:?}: {ran:?}");
+        assert_eq!((ran.stderr.lines().count(), ran.stdout.len()), (1, 0), "{options:?}: {ran:?}");
+    }
+}

@@ -1,0 +1,72 @@
+//! The same load on a Redis, where one is installed.
+
+mod support;
+
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use support::{loadtest, until_judged};
+
+/// Ends with the test.
+struct Redis(Child);
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_redis_is_loaded_and_checked_alike() {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let (address, directory) = (free.expect("a free port"), tempfile::tempdir().expect("a directory"));
+    let mut command = Command::new("redis-server");
+    command.args([
+        "--bind",
+        "127.0.0.1",
+        "--save",
+        "",
+        "--appendonly",
+        "no",
+        "--port",
+        &address.port().to_string(),
+    ]);
+    let Ok(child) = command.arg("--dir").arg(directory.path()).stdout(Stdio::null()).spawn() else {
+        eprintln!("skipped: redis-server is not installed");
+        return;
+    };
+    let _redis = Redis(child);
+    for _ in 0..500 {
+        if TcpStream::connect(address).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let address = address.to_string();
+    let options = [
+        "--resp",
+        "--address",
+        &address,
+        "--rate",
+        "1000",
+        "--for",
+        "1s",
+        "--batch",
+        "1:9,50:1",
+        "--p99.9",
+        "900ms",
+    ];
+    let ran = until_judged(|| loadtest(&options));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let run = ran.json();
+    assert!(run["checked_ids"].as_u64() > run["requests"].as_u64(), "{ran:?}");
+}
+
+#[test]
+fn what_is_no_redis_is_no_target() {
+    let ran = loadtest(&["--resp", "--address", "127.0.0.1:1"]);
+    assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+    assert_eq!(loadtest(&["--resp"]).code, 2);
+}

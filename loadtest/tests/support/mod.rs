@@ -1,0 +1,90 @@
+//! The load test as a program: what it wrote, and its exit code.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// A load test that runs.
+pub(crate) struct Running {
+    child: Child,
+    directory: TempDir,
+}
+
+/// What a load test left.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    json: Option<String>,
+}
+
+/// Runs the load test to its end.
+pub(crate) fn loadtest(options: &[&str]) -> Ran {
+    start(options).wait()
+}
+
+/// Runs the load test until the machine lets it judge: one that is busy with other things may starve the generator,
+/// which then says so instead. `run` makes a new target each time.
+pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
+    let mut ran = run();
+    for _ in 0..9 {
+        if !(ran.code == 2 && ran.last_line().contains("bottleneck")) {
+            break;
+        }
+        ran = run();
+    }
+    ran
+}
+
+/// Starts the load test.
+pub(crate) fn start(options: &[&str]) -> Running {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    // Later options come on top where one is given twice.
+    command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the load test starts");
+    Running { child, directory }
+}
+
+/// Options with their values, the last of those given twice.
+fn last_of_each(options: &[&str]) -> Vec<String> {
+    let mut kept: Vec<Vec<String>> = Vec::new();
+    for &part in options {
+        if part.starts_with("--") {
+            kept.retain(|option| option[0] != part);
+            kept.push(vec![part.to_owned()]);
+        } else if let Some(option) = kept.last_mut() {
+            option.push(part.to_owned());
+        }
+    }
+    kept.into_iter().flatten().collect()
+}
+
+impl Running {
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
+    }
+
+    pub(crate) fn wait(self) -> Ran {
+        let output = self.child.wait_with_output().expect("the load test ends");
+        Ran {
+            code: output.status.code().expect("no signal ended it"),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            json: std::fs::read_to_string(self.directory.path().join("run.json")).ok(),
+        }
+    }
+}
+
+impl Ran {
+    pub(crate) fn last_line(&self) -> &str {
+        self.stdout.lines().last().unwrap_or_default()
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(self.json.as_deref().expect("--json writes a file")).expect("JSON")
+    }
+}
