@@ -100,7 +100,7 @@ impl Found {
             let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
             notes.extend(fresh.map(|(_, source)| not_covered(source)));
         }
-        let is_fresh: Vec<bool> = plan.starts.iter().map(Option::is_none).collect();
+        let is_kept = self.directory.is_some();
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
         };
@@ -117,9 +117,7 @@ impl Found {
         };
         let mut kept: Vec<Kept> = starts
             .iter()
-            .map(|&(index, start)| {
-                keep(&sources[index], numberings[index].clone(), start, is_fresh[index], now)
-            })
+            .map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, is_kept, now))
             .collect();
         let ceilings: Vec<(usize, Position)> =
             kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
@@ -152,7 +150,7 @@ fn first_start(source: &SourceSettings, numbering: &Numbering, now: Now) -> Posi
 }
 
 /// A source that may not claim anything yet.
-fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, is_fresh: bool, now: Now) -> Kept {
+fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, is_kept: bool, now: Now) -> Kept {
     let rules = Rules {
         burst_window: settings.burst_window,
         max_ahead: settings.max_ahead,
@@ -163,7 +161,8 @@ fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, is_fre
     let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
-    let source = if is_fresh { source.begins_with_the_clock() } else { source };
+    // Where nothing is kept, the next start in this tick would ride from the same place.
+    let source = if is_kept { source } else { source.begins_with_the_clock() };
     Kept::new(Arc::new(source), rule, start, now)
 }
 

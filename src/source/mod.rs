@@ -56,8 +56,8 @@ pub struct Source {
     cursor: CachePadded<AtomicU64>,
     grant: Grant,
     ride: Ride,
-    /// The wall time before which nothing is handed out, where nothing stored says more.
-    begins: UnixMicros,
+    /// The start, if the clock has to get there before the first claim: nothing stored says more.
+    begins_at: Option<Position>,
     /// The newest boot clock reading that a window was made by, to within [`READING_SKEW`]. An older one says nothing about
     /// the clock having gone back: its thread was held up.
     newest_boot_us: AtomicI64,
@@ -85,17 +85,20 @@ impl Source {
         let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
-        let begins = UnixMicros(i64::MIN);
-        Source { name, numbering, rules, cursor, grant, ride, begins, newest_boot_us, line }
+        Source { name, numbering, rules, cursor, grant, ride, begins_at: None, newest_boot_us, line }
     }
 
     /// Has the source begin when the wall clock gets to its start, and not ride there: nothing stored says where another
     /// process began within the same tick, and both would ride from the same place.
     pub fn begins_with_the_clock(mut self) -> Self {
         self.ride = Ride::none();
-        self.begins =
-            self.cursor().map_or(self.begins, |start| self.numbering.start_of(self.numbering.tick_of(start)));
+        self.begins_at = self.cursor();
         self
+    }
+
+    /// Whether nothing has been claimed yet, and the clock has not got to the start.
+    fn is_yet_to_begin(&self, cursor: Position, now: Now) -> bool {
+        self.begins_at == Some(cursor) && now.wall < self.numbering.start_of(self.numbering.tick_of(cursor))
     }
 
     /// Its name, by which clients ask for it.

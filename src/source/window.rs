@@ -127,7 +127,7 @@ impl Source {
             let window = self.window_at(now, id_time, self.edge_at(id_time));
             Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
         };
-        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || now.wall < self.begins {
+        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || self.is_yet_to_begin(cursor, now) {
             // Not the clock is behind, but the thread that read it, whose next reading tells; or the start is yet to come.
             return nothing_left();
         }
@@ -156,13 +156,10 @@ impl Source {
     pub(super) fn ride_on(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         // An older reading would put the line too far ahead.
-        if self.rules.on_step_back == OnStepBack::Wait
-            || now.boot.0 < newest_boot_us
-            || now.wall < self.begins
-        {
+        if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
             return;
         }
-        if let Some(cursor) = self.cursor() {
+        if let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) {
             let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
             self.ride.raise_to(self.numbering.start_of(highest_used), now.boot);
         }
