@@ -14,7 +14,7 @@ use support::wire::{
     self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE,
     UNSUPPORTED, frame,
 };
-use support::{Ask, Daemon, Reply, Setup, Wire, poll};
+use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// 16 IDs in each second: waits can be made with few IDs.
 const SECONDS: &str = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z";
@@ -269,16 +269,6 @@ fn clients_that_go_away_while_they_wait_do_not_hold_up_the_line_for_ever() {
     }
     assert_eq!(daemon.connect().next(Ask::of(16).wait_ms(10_000)).id_count(), Some(16));
 }
-
-const TWO_SOURCES: &str = r#"
-[[sources]]
-name = "fast"
-worker_ids = 1
-[[sources]]
-name = "slow"
-layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
-worker_ids = 1
-"#;
 
 #[test]
 fn one_connection_too_many_is_told_so() {

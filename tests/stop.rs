@@ -6,7 +6,7 @@ mod support;
 
 use rustix::process::Signal;
 use support::wire::{self, SHUTTING_DOWN};
-use support::{Ask, Reply, Setup, Wire, poll};
+use support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// Asks until the daemon has noticed that it is to stop.
 fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
@@ -15,16 +15,6 @@ fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
         reply.id_count().is_none().then_some(reply)
     })
 }
-
-const TWO_SOURCES: &str = r#"
-[[sources]]
-name = "fast"
-worker_ids = 1
-[[sources]]
-name = "slow"
-layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
-worker_ids = 1
-"#;
 
 #[test]
 fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {

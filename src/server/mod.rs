@@ -9,7 +9,7 @@
 //!                             keeper thread: raises ceilings, watches the wall clock ────────┘
 //! ```
 //!
-//! - [`listen`](self): opens sockets.
+//! - `listen`: opens sockets.
 //! - `accept`: takes connections and hands each to the shard with the fewest.
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.

@@ -24,6 +24,17 @@ pub(crate) use wire::{Ask, Reply, Wire};
 /// How long anything may take that the tests wait for. Long enough for a machine that does much else meanwhile.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
 
+/// A source that always has IDs, and one of 16 a second.
+pub(crate) const TWO_SOURCES: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+"#;
+
 /// A directory for a daemon's files, in memory where that can be: what a disk that others keep busy takes for a sync is not
 /// what these tests are about. Where it is, a slow or failing disk is injected.
 pub(crate) fn directory() -> tempfile::TempDir {
