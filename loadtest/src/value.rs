@@ -26,6 +26,12 @@ impl Rate {
     /// What the standard scenario asks for.
     pub const STANDARD: Self = Self(10_000.0);
 
+    /// A rate of that many IDs per second, if it is one.
+    #[must_use]
+    pub fn new(per_s: f64) -> Option<Self> {
+        (per_s > 0.0 && per_s <= MAX_RATE_PER_S).then_some(Self(per_s))
+    }
+
     /// IDs per second.
     #[must_use]
     pub fn per_s(self) -> f64 {
@@ -46,7 +52,7 @@ impl FromStr for Rate {
             _ => None,
         };
         let rate = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
-        rate.filter(|&rate| rate > 0.0 && rate <= MAX_RATE_PER_S).map(Self).ok_or_else(|| BadValue {
+        rate.and_then(Self::new).ok_or_else(|| BadValue {
             found: text.to_owned(),
             wanted: "a rate: IDs per second above 0, as in 10000/s, 250k/s or 4M/s",
         })
