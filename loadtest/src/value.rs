@@ -99,6 +99,37 @@ impl fmt::Display for Time {
     }
 }
 
+/// A part of a whole: above 0 and below 100 %. Written `5%`, `12.5%`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// From 0 to 1, both excluded.
+    #[must_use]
+    pub fn of_one(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Share {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let percent = text.strip_suffix('%').and_then(decimal);
+        let share = percent.filter(|&percent| percent > 0.0 && percent < 100.0);
+        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| BadValue {
+            found: text.to_owned(),
+            wanted: "a share above 0% and below 100%, as in 5% or 50%",
+        })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0 * 100.0)
+    }
+}
+
 /// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mix {
@@ -216,6 +247,15 @@ mod tests {
         assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
         for wrong in ["0s", "0", "-5s", "10", "", "s", "1y", "infs", "169h", "0.1ns"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares() {
+        let share = |text: &str| text.parse::<Share>().map(Share::of_one);
+        assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
+        for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
         }
     }
 
