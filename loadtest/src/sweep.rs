@@ -23,7 +23,8 @@ use std::time::Duration;
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::promise::Promise;
-use crate::run::{CannotRun, Progress, Scenario};
+use crate::run::{CannotRun, Drive, Progress, Scenario};
+use crate::schedule::Arrivals;
 use crate::target;
 use crate::value::{MAX_RATE_PER_S, Rate};
 use crate::verdict::Objectives;
@@ -254,6 +255,15 @@ impl Settings {
                 resolution: self.resolution,
                 tries: self.tries,
             }),
+        }
+    }
+
+    /// How requests are spaced; a sweep is an open loop.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        match self.scenario.drive {
+            Drive::Open { arrivals, .. } => arrivals,
+            Drive::Closed { .. } => Arrivals::Even,
         }
     }
 

@@ -99,6 +99,46 @@ impl fmt::Display for Time {
     }
 }
 
+/// What a network carries in each direction. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Bandwidth(f64);
+
+impl Bandwidth {
+    /// Bits per second: above 0.
+    #[must_use]
+    pub fn bits_per_s(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let (number, unit) = split_unit(text);
+        let factor = match unit.strip_suffix("/s").unwrap_or(unit) {
+            "kbit" => Some(1e3),
+            "Mbit" => Some(1e6),
+            "Gbit" => Some(1e9),
+            _ => None,
+        };
+        let bits = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
+        bits.filter(|&bits| (1e3..=1e15).contains(&bits)).map(Self).ok_or_else(|| BadValue {
+            found: text.to_owned(),
+            wanted: "a bandwidth from 1kbit to 1000000Gbit, as in 100Mbit or 2.5Gbit",
+        })
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bits @ ..1e9 => write!(f, "{} Mbit/s", bits / 1e6),
+            bits => write!(f, "{} Gbit/s", bits / 1e9),
+        }
+    }
+}
+
 /// A part of a whole: above 0 and below 100 %. Written `5%`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Share(f64);
@@ -256,6 +296,15 @@ mod tests {
         assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
         for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
             assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bandwidths() {
+        let bits = |text: &str| text.parse::<Bandwidth>().map(Bandwidth::bits_per_s);
+        assert_eq!((bits("1Gbit"), bits("2.5Gbit/s"), bits("100Mbit")), (Ok(1e9), Ok(2.5e9), Ok(1e8)));
+        for wrong in ["1", "0Gbit", "1GB", "-1Gbit", "", "Gbit", "1gbit", "1e3Mbit"] {
+            assert!(bits(wrong).is_err(), "{wrong}");
         }
     }
 

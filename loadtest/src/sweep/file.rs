@@ -1,7 +1,7 @@
 //! All figures of a sweep, for programs: `kind` tells it from a run's file. Rates are IDs per second; times are in
 //! microseconds unless a name says otherwise.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, Versions};
 use super::search::{Answer, Limit, Phase};
@@ -9,86 +9,120 @@ use super::step::{Said, Step};
 use super::table::summary;
 use super::{Ended, Sweep};
 use crate::report::json::{FORMAT, Run};
+use crate::schedule::Arrivals;
 
 /// What `kind` says.
 pub const KIND: &str = "sweep";
 
 /// A sweep.
-#[derive(Debug, Serialize)]
-pub struct File<'a> {
-    format: u32,
-    kind: &'static str,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct File {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// [`KIND`].
+    pub kind: String,
     /// The last line of the table.
-    summary: String,
-    exit_code: u8,
+    pub summary: String,
+    /// What the process ended with.
+    pub exit_code: u8,
     /// `searched`, `interrupted`, `broken` or `gone`.
-    ended: &'static str,
+    pub ended: String,
     /// Each has to hold.
-    objective: Vec<Objective>,
+    pub objective: Vec<Objective>,
     /// The highest rate at which the objective held; null where it held at none.
-    knee: Option<f64>,
+    pub knee: Option<f64>,
     /// Whether a second run at the knee held.
-    confirmed: bool,
+    pub confirmed: bool,
     /// Whether the target may be able to do more: the generator or `--limit` ended the climb.
-    at_least: bool,
+    pub at_least: bool,
     /// The lowest rate above the knee that missed.
-    missed: Option<f64>,
+    pub missed: Option<f64>,
     /// What stood in its way.
-    limit: Option<Limit>,
+    pub limit: Option<Limit>,
     /// Whether the target was a Redis.
-    resp: bool,
+    pub resp: bool,
     /// Whether the daemon was started for the sweep.
-    own_daemon: bool,
-    address: String,
-    source: Option<String>,
-    layout: Option<String>,
-    source_per_second: Option<u64>,
+    pub own_daemon: bool,
+    /// Where the target listened.
+    pub address: String,
+    /// The source's name.
+    pub source: Option<String>,
+    /// Its layout in text form.
+    pub layout: Option<String>,
+    /// What the source says that it can hand out per second.
+    pub source_per_second: Option<u64>,
     /// How many worker IDs the source held.
-    worker_ids: Option<usize>,
-    max_count: Option<u32>,
-    batch: String,
-    mean_batch: f64,
-    connections: usize,
-    threads: usize,
-    search: Searched,
-    machine: &'a Machine,
-    versions: Versions,
-    steps: Vec<StepFigures<'a>>,
+    pub worker_ids: Option<usize>,
+    /// The most IDs that a request may ask for.
+    pub max_count: Option<u32>,
+    /// IDs per request, as on the command line.
+    pub batch: String,
+    /// IDs per request in the long run.
+    pub mean_batch: f64,
+    /// Connections.
+    pub connections: usize,
+    /// Generator threads.
+    pub threads: usize,
+    /// How requests were spaced.
+    pub arrivals: Arrivals,
+    /// Where the search looked.
+    pub search: Searched,
+    /// Where it was measured: the generator's machine, and the daemon's where that was started for the sweep.
+    pub machine: Machine,
+    /// Of the programs.
+    pub versions: Versions,
+    /// Every run, in order.
+    pub steps: Vec<StepFigures>,
 }
 
-#[derive(Debug, Serialize)]
-struct Objective {
-    quantile: String,
-    limit_us: f64,
+/// A response time that most of all requests had to keep to.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Objective {
+    /// `p50` to `p99.99`, or `max`.
+    pub quantile: String,
+    /// What it may be at most.
+    pub limit_us: f64,
 }
 
-#[derive(Debug, Serialize)]
-struct Searched {
-    start: f64,
-    limit: f64,
-    factor: f64,
-    resolution: f64,
-    tries: u32,
-    step_s: f64,
-    confirm_s: f64,
-    warm_up_s: f64,
+/// How the search was made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Searched {
+    /// The first rate.
+    pub start: f64,
+    /// The highest rate.
+    pub limit: f64,
+    /// What the climb multiplied the rate by.
+    pub factor: f64,
+    /// How close the knee is to the next rate that misses, as a share of it.
+    pub resolution: f64,
+    /// How many runs in a row had to miss.
+    pub tries: u32,
+    /// How long a step was measured, in seconds.
+    pub step_s: f64,
+    /// How long a confirmation was.
+    pub confirm_s: f64,
+    /// The warm-up of each.
+    pub warm_up_s: f64,
 }
 
 /// A run's figures, and what it was for.
-#[derive(Debug, Serialize)]
-struct StepFigures<'a> {
-    phase: Phase,
-    holds: bool,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StepFigures {
+    /// What it was for.
+    pub phase: Phase,
+    /// Whether the objective held.
+    pub holds: bool,
     /// What stood in the way; null where it held or the sweep ended with it.
-    limit: Option<Limit>,
+    pub limit: Option<Limit>,
+    /// As in the file of a plain run.
     #[serde(flatten)]
-    run: &'a Run,
+    pub run: Run,
 }
 
-impl<'a> File<'a> {
+impl File {
     /// The figures of a sweep made on a machine.
     #[must_use]
-    pub fn of(sweep: &'a Sweep, machine: &'a Machine) -> Self {
+    pub fn of(sweep: &Sweep, machine: &Machine) -> Self {
         let (settings, bounds) = (&sweep.settings, sweep.bounds);
         let scenario = &settings.scenario;
         let first = sweep.steps.first().map(|step| &step.figures);
@@ -98,7 +132,7 @@ impl<'a> File<'a> {
         };
         Self {
             format: FORMAT,
-            kind: KIND,
+            kind: KIND.to_owned(),
             summary: summary(sweep),
             exit_code: sweep.exit_code(),
             ended: match sweep.ended {
@@ -106,7 +140,8 @@ impl<'a> File<'a> {
                 Ended::Interrupted => "interrupted",
                 Ended::Broken(_) => "broken",
                 Ended::Gone(_) => "gone",
-            },
+            }
+            .to_owned(),
             objective: settings.objectives.latencies.iter().map(objective).collect(),
             knee: sweep.finding.knee,
             confirmed: sweep.finding.confirmed,
@@ -125,6 +160,7 @@ impl<'a> File<'a> {
             mean_batch: scenario.batch.mean(),
             connections: scenario.connections,
             threads: scenario.threads,
+            arrivals: settings.arrivals(),
             search: Searched {
                 start: bounds.start,
                 limit: bounds.limit,
@@ -135,7 +171,7 @@ impl<'a> File<'a> {
                 confirm_s: settings.length(Phase::Confirm).as_secs_f64(),
                 warm_up_s: scenario.warm_up.as_secs_f64(),
             },
-            machine,
+            machine: machine.clone(),
             versions: Versions::with(sweep.target.version.clone()),
             steps: sweep.steps.iter().map(StepFigures::of).collect(),
         }
@@ -149,12 +185,17 @@ impl<'a> File<'a> {
     }
 }
 
-impl<'a> StepFigures<'a> {
-    fn of(step: &'a Step) -> Self {
+impl StepFigures {
+    fn of(step: &Step) -> Self {
         let limit = match step.said {
             Said::Answer(Answer::Misses(limit)) => Some(limit),
             _ => None,
         };
-        Self { phase: step.phase, holds: step.said == Said::Answer(Answer::Holds), limit, run: &step.figures }
+        Self {
+            phase: step.phase,
+            holds: step.said == Said::Answer(Answer::Holds),
+            limit,
+            run: step.figures.clone(),
+        }
     }
 }

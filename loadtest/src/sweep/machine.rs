@@ -2,13 +2,13 @@
 
 use std::fs;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The machine that this process runs on.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
     /// Its host name.
-    pub name: String,
+    pub host: String,
     /// Its processor's, as the kernel calls it.
     pub cpu: Option<String>,
     /// Cores that this process may use.
@@ -24,7 +24,7 @@ impl Machine {
         let system = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         Self {
-            name: text(system.nodename()),
+            host: text(system.nodename()),
             cpu: fs::read_to_string("/proc/cpuinfo").ok().as_deref().and_then(model),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             kernel: format!("{} {}", text(system.sysname()), text(system.release())),
@@ -38,7 +38,7 @@ fn model(cpuinfo: &str) -> Option<String> {
 }
 
 /// The version of this program, and whether it is a build that figures should not be taken from.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Versions {
     /// Of this program.
     pub loadtest: String,

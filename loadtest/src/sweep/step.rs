@@ -10,7 +10,6 @@ use crate::daemon::Daemon;
 use crate::measure::Fault;
 use crate::report::{Report, json};
 use crate::run::{self, CannotRun, Drive, Length, Progress, Scenario};
-use crate::schedule::Arrivals;
 use crate::value::Rate;
 use crate::verdict::{Objectives, Verdict};
 use snowbank::protocol::ErrorCode;
@@ -84,14 +83,10 @@ pub fn run(
 }
 
 fn scenario(settings: &Settings, asked: Asked) -> Scenario {
-    let arrivals = match settings.scenario.drive {
-        Drive::Open { arrivals, .. } => arrivals,
-        Drive::Closed { .. } => Arrivals::Even,
-    };
     // Every rate of a search lies between its bounds, which are rates.
     let rate = Rate::new(asked.rate).unwrap_or(Rate::STANDARD);
     Scenario {
-        drive: Drive::Open { rate, ramp: Duration::ZERO, arrivals },
+        drive: Drive::Open { rate, ramp: Duration::ZERO, arrivals: settings.arrivals() },
         length: Length::For(settings.length(asked.phase)),
         ..settings.scenario.clone()
     }
