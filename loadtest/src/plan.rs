@@ -4,10 +4,11 @@
 //! says in its [`warnings`](Plan::warnings). What is carried over to another batch size is the cost of a *request*: a reply
 //! of IDs from one tick has the same length and the same system calls whatever their number.
 //!
-//! - [`network`]: bytes on the wire. [`page`]: the plan as an operator reads it.
+//! - [`network`]: bytes on the wire. [`swept`]: what is read of the sweep. [`page`]: the plan as an operator reads it.
 
 pub mod network;
 pub mod page;
+pub mod swept;
 mod warnings;
 
 use std::time::SystemTime;
@@ -16,9 +17,9 @@ use serde::Serialize;
 use snowbank::layout::{Layout, LayoutError, Life, Numbering, UnixMicros, WorkerSet};
 
 use crate::schedule::Arrivals;
-use crate::sweep::file::File;
 use crate::value::{Bandwidth, Mix, Rate, Share};
 use network::Wire;
+use swept::Swept;
 
 /// What an idle daemon of ours keeps resident, from docs/architecture.md ("Idle").
 const RESIDENT_BYTES: u64 = 5 << 20;
@@ -203,7 +204,7 @@ impl NoPlan {
 ///
 /// # Errors
 /// [`NoPlan`] if the sweep has not what is needed, or no number of daemons is enough.
-pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
+pub fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
     supports_a_plan(sweep)?;
     let form = Form::of(sweep, wanted)?;
     let inputs = inputs(sweep, wanted, &form);
@@ -250,7 +251,7 @@ pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPl
     Ok(plan)
 }
 
-fn supports_a_plan(sweep: &File) -> Result<(), NoPlan> {
+fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
     let why = match sweep.knee {
         _ if sweep.resp => "its target was a Redis",
         Some(knee) if knee > 0.0 && sweep.mean_batch >= 1.0 && sweep.confirmed => return Ok(()),
@@ -263,10 +264,10 @@ fn supports_a_plan(sweep: &File) -> Result<(), NoPlan> {
 impl CpuCost {
     /// Under load requests share wake-ups and system calls and cost less, so what counts is the step next below the load,
     /// or the lowest where none is.
-    fn at(requests_per_s: f64, sweep: &File) -> Option<Self> {
+    fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
-            let at = step.run.answered as f64 / step.run.elapsed_s;
-            let us_per_request = step.run.daemon_cpu_share? * 1e6 / at;
+            let at = step.answered as f64 / step.elapsed_s;
+            let us_per_request = step.daemon_cpu_share? * 1e6 / at;
             us_per_request.is_finite().then_some(Self { us_per_request, requests_per_s: at })
         });
         let (below, above): (Vec<_>, Vec<_>) = costs.partition(|cost| cost.requests_per_s <= requests_per_s);
@@ -288,7 +289,7 @@ struct Form {
 }
 
 impl Form {
-    fn of(sweep: &File, wanted: &Wanted) -> Result<Self, NoPlan> {
+    fn of(sweep: &Swept, wanted: &Wanted) -> Result<Self, NoPlan> {
         let worker_ids_each = wanted.worker_ids.map(u64::from).or(sweep.worker_ids.map(|count| count as u64));
         let worker_ids_each = worker_ids_each.unwrap_or(1).max(1);
         let numbering_of = |text: &str, workers: u64| {
@@ -333,7 +334,7 @@ impl Form {
     /// Where IDs go over the wire one by one, the cost of a request follows their number, and no other batch size.
     fn refuse_other_replies(
         &self,
-        sweep: &File,
+        sweep: &Swept,
         wanted: &Wanted,
         measured: Option<&Numbering>,
     ) -> Result<(), NoPlan> {
@@ -406,7 +407,7 @@ impl Form {
     }
 }
 
-fn inputs(sweep: &File, wanted: &Wanted, form: &Form) -> Inputs {
+fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
     let objective = sweep
         .objective
         .iter()

@@ -141,8 +141,23 @@ impl CannotSweep {
     }
 }
 
+/// What is known before the first step.
+#[derive(Debug)]
+pub struct Begun<'a> {
+    /// What was asked.
+    pub settings: &'a Settings,
+    /// Against what.
+    pub target: &'a Target,
+    /// Whether that was started for the sweep.
+    pub own_daemon: bool,
+    /// Where the search looks.
+    pub bounds: Bounds,
+}
+
 /// Hears of a sweep while it lasts.
 pub trait Watch {
+    /// The target has answered, and the steps begin.
+    fn begin(&mut self, begun: &Begun<'_>);
     /// A step is under way.
     fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>);
     /// A step is over.
@@ -161,6 +176,8 @@ pub fn sweep(
     let (daemon, settings) = with_address(settings)?;
     let target = greet(&settings.scenario)?;
     let bounds = settings.bounds(target.per_second)?;
+    let own_daemon = daemon.is_some();
+    watch.begin(&Begun { settings: &settings, target: &target, own_daemon, bounds });
     let mut search = Search::new(bounds);
     let mut steps: Vec<Step> = Vec::new();
     let mut seen = Distinct::default();
@@ -200,7 +217,6 @@ pub fn sweep(
         }
     };
     let finding = search.so_far();
-    let own_daemon = daemon.is_some();
     Ok(Sweep { settings, bounds, target, own_daemon, steps, finding, ended })
 }
 

@@ -68,7 +68,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let machine = Machine::this();
     let interrupt = on_interrupt()?;
-    let mut live = Live::begin(&settings, &machine);
+    let mut live = Live::new(&machine);
     let swept = sweep(settings, &interrupt, &mut live);
     live.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;

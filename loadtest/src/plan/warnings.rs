@@ -1,8 +1,8 @@
 //! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
 
 use super::page::{grouped, ids_per_s};
+use super::swept::Swept;
 use super::{Binding, Form, Plan, Wanted};
-use crate::sweep::file::File;
 use crate::sweep::search::Limit;
 
 /// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.
@@ -11,7 +11,7 @@ const BURST_WINDOW_S: f64 = 0.01;
 /// The daemon's default `max_connections`.
 const MAX_CONNECTIONS: u64 = 10_000;
 
-pub(super) fn of(plan: &Plan, sweep: &File, wanted: &Wanted, form: &Form) -> Vec<String> {
+pub(super) fn of(plan: &Plan, sweep: &Swept, wanted: &Wanted, form: &Form) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(of_the_sweep(plan, sweep));
     warnings.extend(of_other_requests(plan, sweep, form));
@@ -22,7 +22,7 @@ pub(super) fn of(plan: &Plan, sweep: &File, wanted: &Wanted, form: &Form) -> Vec
     warnings
 }
 
-fn of_the_sweep(plan: &Plan, sweep: &File) -> Vec<String> {
+fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
     let mut warnings = Vec::new();
     if sweep.versions.debug_build {
         warnings.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
@@ -62,7 +62,7 @@ fn of_the_sweep(plan: &Plan, sweep: &File) -> Vec<String> {
     warnings
 }
 
-fn of_other_requests(plan: &Plan, sweep: &File, form: &Form) -> Vec<String> {
+fn of_other_requests(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     let (inputs, mut warnings) = (&plan.inputs, Vec::new());
     if inputs.batch != inputs.knee_batch {
         warnings.push(format!(

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use super::machine::{Machine, Versions};
 use super::search::{Answer, Limit, Phase};
 use super::step::{Said, Step};
-use super::{Ended, Settings, Sweep};
+use super::{Begun, Ended, Sweep};
 use crate::report::json::Run;
 use crate::value::Time;
 use crate::verdict::Latency;
@@ -19,18 +19,27 @@ const MIN_BEYOND_QUANTILE: f64 = 10.0;
 ///
 /// # Errors
 /// The writer's.
-pub fn begin(settings: &Settings, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
+pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
+    let Begun { settings, target, own_daemon, bounds } = begun;
     let scenario = &settings.scenario;
+    let address = scenario.address.as_ref().map(ToString::to_string).unwrap_or_default();
+    let version = target.version.as_deref().unwrap_or("version unknown");
+    let own = if *own_daemon { ", started for this sweep" } else { "" };
+    let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
+    writeln!(out, "target      {address} ({version}{own})")?;
+    writeln!(out, "machine     {cpu}, {} cores, {}", machine.cores, machine.kernel)?;
     let objective: Vec<String> = settings.objectives.latencies.iter().map(within).collect();
-    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
-    writeln!(out, "machine     {}, {} cores, {}", cpu, machine.cores, machine.kernel)?;
     writeln!(out, "objective   response time {}, open loop", objective.join(", "))?;
     writeln!(
         out,
-        "load        {} IDs per request, {} connections, {} threads, steps of {} after {}",
-        scenario.batch,
-        scenario.connections,
-        scenario.threads,
+        "load        {} IDs per request, {} connections, {} threads",
+        scenario.batch, scenario.connections, scenario.threads
+    )?;
+    writeln!(
+        out,
+        "steps       from {}/s to {}/s, {} each after a warm-up of {}",
+        short(bounds.start),
+        short(bounds.limit),
         Time(settings.step_length),
         Time(scenario.warm_up)
     )?;
