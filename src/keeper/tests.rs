@@ -34,6 +34,19 @@ impl Disk {
 }
 
 impl CeilingStore for Disk {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        _wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        Ok(vec![None; newcomers.len()])
+    }
+
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let ceilings = newcomers.iter().map(|newcomer| newcomer.ceiling).enumerate();
+        self.raise(&ceilings.collect::<Vec<_>>(), wall_minus_boot_us)
+    }
+
     fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         disk.0.extend(raises.iter().map(|(_, ceiling)| ceiling));
