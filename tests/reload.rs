@@ -57,7 +57,7 @@ fn assert_reloaded(daemon: &Daemon, toml: &str, parts: &[&str]) {
 fn assert_refused(daemon: &Daemon, toml: &str, reasons: &[&[&str]]) {
     configure(daemon, toml);
     let said = reload(daemon);
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("not reloaded: ")).collect();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("reload refused: ")).collect();
     assert_eq!(lines.len(), reasons.len(), "{said}");
     for parts in reasons {
         let is_it = |line: &&&str| parts.iter().all(|part| line.contains(part));
@@ -194,7 +194,10 @@ fn what_takes_a_restart_is_refused_with_every_reason() {
         ),
         (
             format!("{base}{}layout = \"discord\"\n{}", source("a", 1), source("b", 2)),
-            &[&[":8: sources[0].layout: found \"time:42,", "the daemon runs with \"time:41,"]],
+            &[&[
+                ":8: sources[0].layout: found \"time:41,worker:5,process:5,",
+                "the daemon runs with \"time:41,datacenter:5,",
+            ]],
         ),
         (
             format!("{base}burst_window = \"7ms\"\n{}{}", source("a", 1), source("b", 2)),
@@ -229,7 +232,7 @@ fn what_takes_a_restart_is_refused_with_every_reason() {
     }
     std::fs::remove_file(daemon.path("snowbank.toml")).expect("it is there");
     let said = reload(&daemon);
-    assert!(said.contains("not reloaded: cannot read ") && said.contains("nothing was reloaded"), "{said}");
+    assert!(said.contains("reload refused: cannot read ") && said.contains("nothing was reloaded"), "{said}");
     assert_eq!(sources_of(&daemon), ["a", "b"]);
     // What the next file says is held against what runs, not against what was refused.
     assert_reloaded(&daemon, &format!("{base}{}{}", source("a", 1), source("b", 2)), &["nothing changed"]);
@@ -366,34 +369,34 @@ fn limits_hold_for_connections_that_are_open() {
 fn tokens_are_read_again_and_open_connections_stay() {
     let setup = Setup::new();
     let (tokens, with, without) = (setup.path("tokens"), "[auth]\ntoken_file = \"tokens\"\n", "");
-    replace(&tokens, "first\n");
+    replace(&tokens, "pineapple\n");
     let daemon = setup.config(with).start();
     let accepts = |token: &str| daemon.connect().call(&wire::auth(1, token.as_bytes())) == Reply::Ok(1);
     let mut open = daemon.connect();
-    assert_eq!(open.call(&wire::auth(1, b"first")), Reply::Ok(1));
+    assert_eq!(open.call(&wire::auth(1, b"pineapple")), Reply::Ok(1));
     let mut undecided = daemon.connect();
     undecided.assert_open();
 
-    replace(&tokens, "second\nthird\n");
+    replace(&tokens, "tangerine\nnectarine\n");
     assert_reloaded(&daemon, with, &["reloaded: other tokens"]);
-    assert!(!accepts("first") && accepts("second") && accepts("third"));
+    assert!(!accepts("pineapple") && accepts("tangerine") && accepts("nectarine"));
     open.next(Ask::of(1)).ids();
-    assert_eq!(undecided.call(&wire::auth(2, b"third")), Reply::Ok(2));
+    assert_eq!(undecided.call(&wire::auth(2, b"nectarine")), Reply::Ok(2));
     assert_reloaded(&daemon, with, &["reloaded: nothing changed"]);
 
     replace(&tokens, "# none\n");
     assert_refused(&daemon, with, &[&["auth.token_file", "holds no token"]]);
-    assert!(accepts("second"));
+    assert!(accepts("tangerine"));
 
     assert_reloaded(&daemon, without, &["auth.token_file: ", "other tokens"]);
     daemon.connect().next(Ask::of(1)).ids();
     let mut before = daemon.connect();
     before.assert_open();
-    replace(&tokens, "fourth\n");
+    replace(&tokens, "persimmon\n");
     assert_reloaded(&daemon, with, &["other tokens"]);
     daemon.connect().next(Ask::of(1)).assert_error(0, UNAUTHORIZED);
     before.next(Ask::of(1)).ids();
-    for token in ["first", "second", "third", "fourth"] {
+    for token in ["pineapple", "tangerine", "nectarine", "persimmon"] {
         assert!(!daemon.said().contains(token), "a token is in the log");
     }
 }

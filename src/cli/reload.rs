@@ -53,11 +53,19 @@ pub(super) fn catch_hangups() -> io::Result<Signal> {
 
 /// Starts the thread that reloads when it is asked to. It reads files and waits for storage, which no reactor may. Nobody
 /// waits for it when the daemon stops.
-pub(super) fn start(inputs: Inputs, mut reloader: Reloader) -> io::Result<Requests> {
+///
+/// `warned` is what was warned of already: it is not said again at each reload.
+pub(super) fn start(inputs: Inputs, mut reloader: Reloader, warned: Vec<String>) -> io::Result<Requests> {
     let (sender, requests) = mpsc::sync_channel(1);
+    let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
-            tell(&inputs, reload(&inputs, &mut reloader));
+            let outcome = reload(&inputs, &mut reloader).map(|(reloaded, warnings)| {
+                let before = std::mem::replace(&mut warned, warnings);
+                let new = warned.iter().filter(|warning| !before.contains(warning));
+                Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
+            });
+            tell(&inputs, outcome);
         }
     })?;
     Ok(Requests(sender))
@@ -77,18 +85,17 @@ impl Requests {
     }
 }
 
-/// One reload, or the reasons why there was none.
-fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<Reloaded, String> {
+/// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
+fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, tokens) = inputs.read(now).map_err(|unread| match unread {
         Unread::File(error) => error.to_string(),
         Unread::Mistakes(mistakes) => mistakes.to_string(),
     })?;
     let too_few_files = serve::allow_open_files(&mut settings);
-    let warnings = settings.warnings(now);
-    let mut reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;
-    reloaded.notes.extend(too_few_files.into_iter().chain(warnings));
-    Ok(reloaded)
+    let warnings = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;
+    Ok((reloaded, warnings))
 }
 
 /// Tells the operator: one line of what changed, or one for each reason.
@@ -105,9 +112,9 @@ fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
         }
         Err(reasons) => {
             for reason in reasons.lines() {
-                tracing::error!("not reloaded: {reason}");
+                tracing::error!("reload refused: {reason}");
             }
-            tracing::error!("nothing was reloaded; the configuration of before stays in force, whole");
+            tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
         }
     }
 }

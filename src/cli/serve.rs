@@ -50,7 +50,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
-    let reloads = reload::start(inputs, reloader).map_err(Failure::no)?;
+    let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let reloads = reload::start(inputs, reloader, warned).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));

@@ -91,8 +91,10 @@ impl Draft for SourceDraft {
 /// Why the name of a running source stays, and a source its index.
 pub(super) const PLACE: &str =
     "a source keeps its place and its name while the daemon runs; add others after the last";
-/// Why most settings of a running source stay.
-const RUNS: &str = "requests under way rely on it";
+/// Why what a running source's IDs are made of stays.
+const MADE_OF: &str = "its cursor and its ceiling are counted by it";
+/// Why the rules by which a running source claims stay.
+const CLAIMS: &str = "a running source claims by it on every core";
 
 const MS: Duration = Duration::from_millis(1);
 /// The most that any of a source's durations can be: two of the longest ticks, a day each.
@@ -117,7 +119,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         doc: "How an ID is divided into fields: the name of a preset (`snowbank layout` lists them), a text such as \
               \"time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657\", or the same as a table.\n\
               twitter is what most libraries and tools can read.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(MADE_OF),
         read: |source, value| value.layout().map(|layout| source.layout = Some(layout)),
         show: |source| quoted(&source.layout),
     },
@@ -129,7 +131,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               No other daemon, on any machine, may use one of them with the same layout, and no two sources either.\n\
               Empty, worker 0 is used, and the daemon listens on loopback and Unix sockets alone: two machines must \
               never both be worker 0 by default.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(MADE_OF),
         read: |source, value| value.worker_ids().map(|worker_ids| source.worker_ids = worker_ids),
         show: |source| quoted(&source.worker_ids),
     },
@@ -142,7 +144,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               Ten milliseconds hold 40,000 IDs of the twitter layout, and are less than clocks of different machines \
               are apart anyway. With ticks of 1ms, less than 3ms loses ticks at full load, because a thread can be \
               woken too late for them: about half at \"0\", and no more than that half is promised to requests that wait.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             value.duration(Duration::ZERO..=TWO_DAYS).map(|duration| source.burst_window = Some(duration))
         },
@@ -156,7 +158,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               are refused with the time to wait. At least two ticks of the layout (the default grows with them).\n\
               Ten seconds are more than time servers step a clock that they keep, and little enough that an ID's \
               time still means something.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(CLAIMS),
         read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.max_ahead = Some(duration)),
         show: |source| duration(source.max_ahead),
     },
@@ -166,7 +168,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         default: r#""ride""#,
         doc: "When the wall clock steps back: \"ride\" goes on at half speed until it has caught up, \"wait\" refuses \
               until then. Ride by default: a clock that is put right should not stop an application.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             let names = [OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice));
             value.choice(&names).map(|choice| source.on_step_back = choice)
@@ -179,7 +181,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         default: r#""spread""#,
         doc: "Where the sequence starts after an idle tick: \"spread\" at a random place, \"zero\" at 0. Spread by \
               default: from 0, IDs at low load are all even, and tables sharded by them fill unevenly.",
-        change: Change::Restart(RUNS),
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             let names = [SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice));
             value.choice(&names).map(|choice| source.sequence_start = choice)

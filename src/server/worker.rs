@@ -92,7 +92,7 @@ pub(super) struct State {
     pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None`: when its bell is rung.
     pub(super) ticker_wakes_at: Option<Instant>,
-    /// Wakes each connection when the stop begins.
+    /// Wakes each connection when the stop begins, or its timeouts change.
     pub(super) wakers: Wakers,
 }
 
@@ -173,9 +173,13 @@ impl Worker {
         for supply in &in_force.supplies[state.shard.lane_count()..] {
             state.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
-        self.in_force.replace(in_force);
-        // Those that wait for bytes take up the timeouts that hold now.
-        state.wakers.wake_all();
+        let timeouts = |in_force: &InForce| (in_force.limits.idle_timeout, in_force.limits.frame_timeout);
+        let after = timeouts(&in_force);
+        let before = self.in_force.replace(in_force);
+        if timeouts(&before) != after {
+            // Those that wait for bytes wait by the new ones from now on.
+            state.wakers.wake_all();
+        }
     }
 
     /// A connection has answered all that had arrived when the stop began, or is gone.
