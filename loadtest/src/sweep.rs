@@ -236,6 +236,10 @@ fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
     };
     let (info, _) = target::greet(endpoint)?;
     let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    if scenario.batch.max() > promise.max_count {
+        let (asked, allowed) = (scenario.batch.max(), promise.max_count);
+        return Err(CannotRun::TooLargeBatch { asked, allowed });
+    }
     let source = info.sources.iter().find(|source| source.index == promise.source);
     Ok(Target {
         worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
@@ -322,11 +326,18 @@ impl Sweep {
         self.steps.iter().rev().find(at_miss)
     }
 
+    /// What keeps the knee from being higher; none where every rate held and the source could do more.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        let at_ceiling = self.target.per_second.zip(self.finding.knee);
+        let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
+        self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
+    }
+
     /// Whether the target may be able to do more than the knee.
     #[must_use]
     pub fn is_lower_bound(&self) -> bool {
-        matches!(self.finding.missed, None | Some((_, Limit::Generator)))
-            && self.target.per_second.is_none_or(|ceiling| self.finding.knee.unwrap_or(0.0) < ceiling as f64)
+        matches!(self.limit(), None | Some(Limit::Generator))
     }
 }
 

@@ -9,7 +9,7 @@ use super::search::{Answer, Limit, Phase};
 use super::step::{Said, Step};
 use super::{Begun, Ended, Sweep};
 use crate::report::json::Run;
-use crate::value::Time;
+use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
 
 /// A quantile of fewer requests than this beyond it is decided by chance.
@@ -37,9 +37,9 @@ pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::R
     )?;
     writeln!(
         out,
-        "steps       from {}/s to {}/s, {} each after a warm-up of {}",
+        "steps       from {}/s {}, {} each after a warm-up of {}",
         short(bounds.start),
-        short(bounds.limit),
+        if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() },
         Time(settings.step_length),
         Time(scenario.warm_up)
     )?;
@@ -92,9 +92,11 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
     }
-    if let Some((rate, limit)) = sweep.finding.missed {
+    if let Some((rate, _)) = sweep.finding.missed {
         let reasons = sweep.at_miss().map(|step| step.figures.reasons.join("; ")).unwrap_or_default();
         writeln!(out, "missed      {rate:.0} IDs/s: {reasons}")?;
+    }
+    if let Some(limit) = sweep.limit().filter(|_| sweep.finding.knee.is_some()) {
         writeln!(out, "limit       {}", limit_words(limit, sweep))?;
     }
     for note in notes(sweep) {
@@ -155,7 +157,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
     if Versions::with(None).debug_build {
         notes.push("this is a debug build: its figures are not a release's".to_owned());
     }
-    if sweep.is_lower_bound() && sweep.finding.missed.is_none() && sweep.finding.confirmed {
+    if sweep.limit().is_none() && sweep.finding.confirmed {
         notes.push("every rate held up to --limit: the knee lies above it".to_owned());
     }
     notes
@@ -176,12 +178,9 @@ pub fn summary(sweep: &Sweep) -> String {
         (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(knee)) if sweep.finding.confirmed => {
             let bound = if sweep.is_lower_bound() { "at least " } else { "" };
-            let limit = match sweep.finding.missed {
-                Some((rate, limit)) => format!("{} at {rate:.0} IDs/s", limit_name(limit)),
-                None if sweep.is_lower_bound() => "no limit found".to_owned(),
-                None => "the layout's ceiling".to_owned(),
-            };
-            format!("knee: {bound}{knee:.0} IDs/s with {objective}, confirmed; limit: {limit}")
+            let limit = sweep.limit().map_or("none found", limit_name);
+            let at = sweep.finding.missed.map(|(rate, _)| format!(" at {rate:.0} IDs/s")).unwrap_or_default();
+            format!("knee: {bound}{knee:.0} IDs/s with {objective}, confirmed; limit: {limit}{at}")
         }
         (Ended::Searched, _) => format!("no knee: {}", why_none(sweep, &objective)),
     }
