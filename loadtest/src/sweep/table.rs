@@ -1,6 +1,6 @@
 //! The table of a sweep: a row for each step as soon as it is over, and at the end what they say.
 //!
-//! Rows fit into 80 columns.
+//! All but the last line fits into 80 columns.
 
 use std::io::{self, Write};
 
@@ -11,6 +11,9 @@ use super::{Begun, Ended, Sweep};
 use crate::report::json::Run;
 use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
+
+/// What every terminal has.
+const WIDTH: usize = 80;
 
 /// A quantile of fewer requests than this beyond it is decided by chance.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
@@ -44,8 +47,8 @@ pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::R
         Time(scenario.warm_up)
     )?;
     writeln!(out)?;
-    writeln!(out, "   IDs/s           response time in ms                daemon   gen  slip")?;
-    writeln!(out, " asked     got    p50     p99   p99.9      max errors   CPU   CPU p99.9 verdict")
+    writeln!(out, "    IDs/s       response time in ms                daemon  gen   slip")?;
+    writeln!(out, " asked    got    p50    p99  p99.9    max errors    CPU  CPU  p99.9 verdict")
 }
 
 /// Writes a step's row.
@@ -58,14 +61,14 @@ pub fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
     let slip_us = run.schedule_slip.as_ref().and_then(|slip| slip.quantiles_us.get("p99.9"));
     writeln!(
         out,
-        "{:>6} {:>7} {:>6} {:>7} {:>7} {:>8} {:>6} {:>5} {:>5} {:>5} {}",
+        "{:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>6} {}",
         short(step.rate),
         short(run.ids_per_s),
         at("p50"),
         at("p99"),
         at("p99.9"),
         at("max"),
-        run.refused.values().sum::<u64>() + run.unanswered,
+        short((run.refused.values().sum::<u64>() + run.unanswered) as f64),
         run.daemon_cpu_share.map_or("-".to_owned(), percent),
         percent(run.generator_cpu_share),
         ms(slip_us.copied().unwrap_or(0.0)),
@@ -92,15 +95,16 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
     }
-    if let Some((rate, _)) = sweep.finding.missed {
+    // Without a knee the last line says it.
+    if let Some((rate, _)) = sweep.finding.missed.filter(|_| sweep.finding.knee.is_some()) {
         let reasons = sweep.at_miss().map(|step| step.figures.reasons.join("; ")).unwrap_or_default();
-        writeln!(out, "missed      {rate:.0} IDs/s: {reasons}")?;
+        labelled("missed", &format!("{rate:.0} IDs/s: {reasons}"), out)?;
     }
     if let Some(limit) = sweep.limit().filter(|_| sweep.finding.knee.is_some()) {
-        writeln!(out, "limit       {}", limit_words(limit, sweep))?;
+        labelled("limit", &limit_words(limit, sweep), out)?;
     }
     for note in notes(sweep) {
-        writeln!(out, "note        {note}")?;
+        labelled("note", &note, out)?;
     }
     writeln!(out)?;
     writeln!(out, "{}", summary(sweep))
@@ -109,19 +113,37 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 fn knee(sweep: &Sweep, step: &Step, out: &mut dyn Write) -> io::Result<()> {
     let run = &step.figures;
     let requests_per_s = step.rate / run.mean_batch;
-    writeln!(
-        out,
-        "knee        {:.0} IDs/s, {requests_per_s:.0} requests/s{}",
-        step.rate,
-        if sweep.finding.confirmed { ", held by a second run" } else { ", not confirmed" }
-    )?;
+    let again = if sweep.finding.confirmed { "held by a second run" } else { "not confirmed" };
+    let rate = format!("{:.0} IDs/s, {requests_per_s:.0} requests/s, {again}", step.rate);
+    labelled("knee", &rate, out)?;
     let at = |name| quantile_us(run, name) / 1e3;
-    write!(out, "            p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms", at("p50"), at("p99"), at("p99.9"))?;
-    if let Some(share) = run.daemon_cpu_share {
-        let each_us = share * 1e6 / requests_per_s;
-        write!(out, "; daemon {:.1} % of a core, {each_us:.2} us a request", share * 100.0)?;
+    let times = format!("p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms", at("p50"), at("p99"), at("p99.9"));
+    labelled("", &times, out)?;
+    let Some(share) = run.daemon_cpu_share else {
+        return Ok(());
+    };
+    let each_us = share * 1e6 / requests_per_s;
+    let cpu = format!("{:.1} % of a core, {each_us:.2} us for each request", share * 100.0);
+    labelled("daemon", &cpu, out)
+}
+
+/// A label and its text, in lines of at most [`WIDTH`] columns where its words allow.
+fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = format!("{label:<12}");
+    let mut columns = line.len();
+    for (index, word) in text.split(' ').enumerate() {
+        let word_columns = word.chars().count() + usize::from(index > 0);
+        if index > 0 && columns + word_columns > WIDTH {
+            writeln!(out, "{line}")?;
+            line = format!("{:<12}{word}", "");
+            columns = line.chars().count();
+        } else {
+            line += if index > 0 { " " } else { "" };
+            line += word;
+            columns += word_columns;
+        }
     }
-    writeln!(out)
+    writeln!(out, "{line}")
 }
 
 fn limit_words(limit: Limit, sweep: &Sweep) -> String {
@@ -222,7 +244,7 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Microseconds as ms, in at most 7 characters.
+/// Microseconds as ms, in at most 6 characters.
 fn ms(us: f64) -> String {
     let ms = us / 1e3;
     match ms {
@@ -271,6 +293,18 @@ mod tests {
         for (rate, expected) in cases {
             assert_eq!(short(rate), expected, "{rate}");
         }
+    }
+
+    #[test]
+    fn long_texts_go_on_below() {
+        let mut out = Vec::new();
+        let text = "at most eighty columns ".repeat(8);
+        labelled("label", text.trim_end(), &mut out).expect("memory");
+        let out = String::from_utf8(out).expect("UTF-8");
+        assert!(out.lines().all(|line| line.len() <= WIDTH && !line.ends_with(' ')), "{out}");
+        let words: Vec<&str> = out.split_whitespace().skip(1).collect();
+        assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
+        assert!(out.lines().skip(1).all(|line| line.starts_with(&" ".repeat(12))), "{out}");
     }
 
     #[test]
