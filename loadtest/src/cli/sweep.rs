@@ -72,15 +72,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let swept = sweep(settings, &interrupt, &mut live);
     live.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    if let Some(path) = &arguments.json {
-        write_file(path, file::File::of(&swept, &machine).to_json().as_bytes())?;
-    }
     let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
+    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
     let _ = chart::write(&swept, look(), &mut out)
         .and_then(|()| table::end(&swept, &mut out))
         .and_then(|()| out.flush());
-    Ok(swept.exit_code())
+    let code = swept.exit_code();
+    if let Some(path) = &arguments.json {
+        // A knee without the file that was asked for is none for a script that goes on with it.
+        write_file(path, file::File::of(&swept, &machine).to_json().as_bytes())
+            .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
+    }
+    Ok(code)
 }
 
 impl Arguments {

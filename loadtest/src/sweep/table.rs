@@ -26,7 +26,8 @@ pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::R
     let Begun { settings, target, own_daemon, bounds } = begun;
     let scenario = &settings.scenario;
     let address = scenario.address.as_ref().map(ToString::to_string).unwrap_or_default();
-    let version = target.version.as_deref().unwrap_or("version unknown");
+    let version = if scenario.resp { Some("a Redis, by INCRBY") } else { target.version.as_deref() };
+    let version = version.unwrap_or("version unknown");
     let own = if *own_daemon { ", started for this sweep" } else { "" };
     let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
     writeln!(out, "target      {address} ({version}{own})")?;
