@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use snowbank::layout::{Layout, LayoutError, Life, Numbering, UnixMicros, WorkerSet};
 
+use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 use crate::value::{Bandwidth, Mix, Rate, Share};
 use network::Wire;
@@ -77,6 +78,10 @@ pub struct DaemonLimit {
 /// How many.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// `plan`.
+    pub kind: &'static str,
     /// What was wanted, and what was known.
     pub inputs: Inputs,
     /// What one daemon can do, by each limit.
@@ -179,7 +184,7 @@ pub enum NoPlan {
     #[error("the sweep cannot support a plan: {0}")]
     Unsupported(String),
     /// A layout that is none, or that does not have the worker IDs.
-    #[error("--layout: {0}")]
+    #[error(transparent)]
     Layout(#[from] LayoutError),
     /// Options that contradict the sweep.
     #[error("{0}")]
@@ -231,6 +236,8 @@ pub fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoP
     let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
     let busy_cores_each = cpu_cost.as_ref().map(|cost| requests_per_s_each * cost.us_per_request / 1e6);
     let mut plan = Plan {
+        format: FORMAT,
+        kind: "plan",
         limits,
         binding: lowest.binding,
         daemons,
