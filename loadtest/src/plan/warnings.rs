@@ -1,8 +1,9 @@
 //! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
 
+use super::form::Form;
 use super::page::{grouped, ids_per_s};
 use super::swept::Swept;
-use super::{Binding, Form, Plan, Wanted};
+use super::{Binding, Plan, Wanted};
 use crate::sweep::search::Limit;
 
 /// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.

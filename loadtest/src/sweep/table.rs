@@ -214,7 +214,9 @@ fn why_none(sweep: &Sweep, objective: &str) -> String {
     let start = sweep.bounds.start;
     let held_once = sweep.steps.iter().any(|step| step.said == Said::Answer(Answer::Holds));
     match (sweep.finding.missed, held_once) {
-        (_, true) => format!("{objective} held once, and never a second time, down to {start:.0} IDs/s"),
+        (_, true) => format!(
+            "{objective} held at some rates, and at none of them when it was confirmed, down to {start:.0} IDs/s: {reasons}"
+        ),
         (Some((_, Limit::Generator)), _) => format!("at the first step, {start:.0} IDs/s: {reasons}"),
         _ => format!("{objective} does not hold at the first step, {start:.0} IDs/s: {reasons}"),
     }
