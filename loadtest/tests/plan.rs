@@ -143,6 +143,17 @@ fn what_the_sweep_does_not_show_is_said() {
         (&with("own_daemon", json!(false)), &[], "says nothing of cores"),
         (&with("at_least", json!(true)), &[], "The knee is at least"),
         (
+            &with("limit", json!("layout")),
+            &[],
+            "Sweep a daemon with more worker IDs, or with smaller batches",
+        ),
+        (
+            &with("limit", json!("layout")),
+            &["--batch", "100", "--rate", "9M"],
+            "The layout binds, and ended the sweep",
+        ),
+        (&sweep, &["--batch", "100", "--rate", "9M"], "with --worker-ids 5 each daemon could carry more"),
+        (
             &with("versions", json!({"loadtest": "0.0.1", "daemon": null, "debug_build": true})),
             &[],
             "debug build",
