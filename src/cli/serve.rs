@@ -1,6 +1,6 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
@@ -9,9 +9,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace, Tokens};
 use crate::layout::UnixMicros;
-use crate::server::{Server, State};
+use crate::server::{Inherited, Protocol, Server, StartError, State};
+use crate::service::{self, Logs, Notifier};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
@@ -28,17 +29,25 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    log_to_standard_error();
-    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
-    let file = arguments.config.as_deref().zip(text.as_deref());
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let notifier = Notifier::from_environment();
+    // First, for it wants to be alone: there are no threads yet.
+    let inherited = Inherited::take().map_err(refusal);
     let now = clock::os::read().wall;
-    let (mut settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
-        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let loaded = load(arguments, now);
+    let log = loaded.as_ref().map_or_else(|_| arguments.overrides.log(), |(settings, _)| settings.log);
+    let _logs = Logs::start(log);
+    let ((mut settings, tokens), inherited) = (loaded?, inherited?);
+    let native = inherited.addresses(Protocol::Native);
+    if !native.is_empty() {
+        settings.listen_at(native).map_err(Failure::Usage)?;
+    }
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
+    let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
+    let server = Server::start(&settings, tokens, state, inherited).map_err(refusal)?;
+    drop(starting);
+    let vitals = server.vitals();
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
@@ -59,10 +68,25 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = service::attend(&notifier, &vitals) => {}
         }
+        notifier.stopping(settings.limits.drain_timeout);
         tracing::info!("stopping: answering what has arrived");
     };
     server.run(serve_until_signal).map_err(Failure::no)
+}
+
+/// The settings and tokens of the command line and the file that it names.
+fn load(arguments: &Arguments, now: UnixMicros) -> Result<(Settings, Option<Tokens>), Failure> {
+    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
+    let file = arguments.config.as_deref().zip(text.as_deref());
+    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    config::load_with_tokens(file, &arguments.overrides, cores, now)
+        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))
+}
+
+fn refusal(error: StartError) -> Failure {
+    if error.may_pass() { Failure::ForNow(error.to_string()) } else { Failure::Usage(error.to_string()) }
 }
 
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
@@ -70,21 +94,6 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
         writeln!(out, "{address}")?;
     }
     out.flush()
-}
-
-/// Standard output carries the listeners alone; all else goes here.
-fn log_to_standard_error() {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("SNOWBANK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        // A log that nobody takes any more, or a full disk under it, ends no daemon.
-        .log_internal_errors(false)
-        .with_target(false);
-    // Fails only if the process has a subscriber already, which then gets the events.
-    let _ = subscriber.try_init();
 }
 
 fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros) {

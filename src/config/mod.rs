@@ -16,6 +16,7 @@ mod daemon;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod log;
 mod mistake;
 mod overrides;
 mod reader;
@@ -37,6 +38,7 @@ use std::time::Duration;
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use log::{LogFormat, LogLevel, LogSettings};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
@@ -73,6 +75,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// What the daemon says of itself, and how.
+    pub log: LogSettings,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).
     pub origins: Origins,
 }

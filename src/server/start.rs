@@ -13,8 +13,11 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
 use super::keeper;
+use super::inherited::{Inherited, Protocol};
 use super::listen::{self, Listener};
+use super::pulse::{Excused, Pulse};
 use super::restored;
+use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
@@ -28,11 +31,26 @@ use crate::source::Source;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError(String);
+pub struct StartError {
+    reason: String,
+    may_pass: bool,
+}
+
+impl StartError {
+    /// A reason that may be gone at the next try: a port, a name, a disk.
+    pub(super) fn for_now(reason: impl fmt::Display) -> Self {
+        StartError { reason: reason.to_string(), may_pass: true }
+    }
+
+    /// Whether the reason may be gone at the next try without anybody's doing; else somebody has to change something.
+    pub fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -40,7 +58,7 @@ impl std::error::Error for StartError {}
 
 impl From<String> for StartError {
     fn from(reason: String) -> Self {
-        StartError(reason)
+        StartError { reason, may_pass: false }
     }
 }
 
@@ -55,7 +73,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners that are not
+    /// inherited.
     ///
     /// # Errors
     /// In one line, what is in the way.
@@ -63,6 +82,7 @@ impl Server {
         settings: &Settings,
         tokens: Option<Tokens>,
         state: State<'_>,
+        inherited: Inherited,
     ) -> Result<Server, StartError> {
         let found = Found::open(state)?;
         let numberings = number(&settings.sources)?;
@@ -74,7 +94,7 @@ impl Server {
         let Granted { kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let (info_json, shards, listeners) = open(settings, &sources, now).inspect_err(|_| {
+        let (info_json, shards, listeners) = open(settings, inherited, &sources, now).inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -85,11 +105,12 @@ impl Server {
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
-        let store = Box::new(Held::new(store, locks));
+        let pulse = Arc::new(Pulse::new(shards.len()));
+        let store = Box::new(Excused::new(Held::new(store, locks), Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
+        let common = Arc::new(Common { facts, limits, wall, sources, bells, pulse, all_drained });
         let max_connections = settings.limits.max_connections;
         Ok(Server { listeners, common, shards, keeper, max_connections, notes })
     }
@@ -104,6 +125,11 @@ impl Server {
         self.listeners.iter().map(|listener| &listener.address)
     }
 
+    /// How to ask for its life signs while it runs.
+    pub fn vitals(&self) -> Vitals {
+        Vitals::new(Arc::clone(&self.common))
+    }
+
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
     /// and trims its ceiling.
     ///
@@ -114,22 +140,30 @@ impl Server {
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
-            let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
-            move || keeper::run(keeper, &bells, &stopping)
+            let (bells, pulse) = (Arc::clone(&common.bells), Arc::clone(&common.pulse));
+            let stopping = Arc::clone(&stopping);
+            move || keeper::run(keeper, &bells, &pulse, &stopping)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
         restored::watch(common.sources.clone(), Arc::clone(&common.bells));
 
+        let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
         let (inboxes, threads) = spawn_shards(&common, shards, &stopped)?;
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                acceptors.spawn(accept::accept(listener, Arc::clone(&inboxes), max_connections));
+                let (inboxes, stopped) = (Arc::clone(&inboxes), no_more.clone());
+                acceptors.spawn(accept::accept(listener, inboxes, max_connections, stopped));
             }
             stop.await;
-            // Dropping the acceptors closes their listeners: from here on connections are refused.
+            let _ = stop_acceptors.send(true);
+            // With the acceptors their listeners close: from here on connections are refused, or wait for the next daemon
+            // where a service manager holds the sockets.
+            let all_ended = async { while acceptors.join_next().await.is_some() {} };
+            // One that cannot hand on what it accepted waits for a shard that does not get to it.
+            let _ = tokio::time::timeout(common.limits.drain_timeout, all_ended).await;
             acceptors.shutdown().await;
         });
         drop(inboxes);
@@ -173,7 +207,7 @@ fn spawn_shards(
 
 fn make_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        StartError(format!(
+        StartError::for_now(format_args!(
             "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
         ))
     })
@@ -183,24 +217,29 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
 /// listeners.
-fn open(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Result<Opened, StartError> {
+fn open(
+    settings: &Settings,
+    inherited: Inherited,
+    sources: &[Arc<Source>],
+    now: Now,
+) -> Result<Opened, StartError> {
     let info_json = describe(settings, sources)?;
     let shards = make_shards(settings, sources, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
-    Ok((info_json, shards, listen_all(settings)?))
+    Ok((info_json, shards, listen_all(settings, inherited)?))
 }
 
 fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
     let number = |source: &SourceSettings| {
         Numbering::new(source.layout.clone(), source.worker_ids.clone())
-            .map_err(|error| StartError(format!("source {}: {error}", source.name)))
+            .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
     };
     sources.iter().map(number).collect()
 }
 
 fn lock_all(settings: &Settings, numberings: &[Numbering]) -> Result<Vec<WorkerLocks>, StartError> {
-    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError);
+    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError::from);
     numberings.iter().map(lock).collect()
 }
 
@@ -216,10 +255,14 @@ fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Sh
     (0..count).map(shard).collect()
 }
 
-fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = Vec::new();
+/// Inherited sockets take the place of the listeners of their protocol.
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = inherited.listeners(Protocol::Native);
+    if !listeners.is_empty() {
+        return Ok(listeners);
+    }
     for address in &settings.listen {
-        listeners.extend(listen::open(address, settings.unix_mode)?);
+        listeners.extend(listen::open(address, settings.unix_mode).map_err(StartError::for_now)?);
     }
     Ok(listeners)
 }
@@ -258,7 +301,7 @@ fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, Sta
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
-        return Err(StartError(format!(
+        return Err(StartError::from(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
         )));
     }

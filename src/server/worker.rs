@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::accept::Admitted;
 use super::connection;
+use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
@@ -35,6 +36,8 @@ pub(super) struct Common {
     pub(super) wall: Arc<Wall>,
     pub(super) sources: Vec<Arc<Source>>,
     pub(super) bells: Arc<Bells>,
+    /// Whether all threads live.
+    pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
     pub(super) all_drained: Barrier,
 }
@@ -225,6 +228,8 @@ pub(super) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
+        let (pulse, index) = (Arc::clone(&worker.common.pulse), worker.index);
+        tokio::task::spawn_local(async move { pulse.beat(index).await });
         loop {
             tokio::select! {
                 biased;
