@@ -133,7 +133,10 @@ impl Overrides {
     pub fn log(&self) -> LogSettings {
         fn chosen<T: Copy + Default>(given: &Option<Override>, names: &[(&str, T)]) -> T {
             let text = given.as_ref().and_then(|given| given.texts.last());
-            names.iter().find(|(name, _)| text.is_some_and(|text| text == name)).map_or_else(T::default, |of| of.1)
+            names
+                .iter()
+                .find(|(name, _)| text.is_some_and(|text| text == name))
+                .map_or_else(T::default, |of| of.1)
         }
         LogSettings {
             format: chosen(&self.log_format, &LogFormat::NAMES),
@@ -142,13 +145,15 @@ impl Overrides {
     }
 
     fn slots(&mut self) -> [&mut Option<Override>; OPTIONS.len()] {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } = self;
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
+            self;
         [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level]
     }
 
     /// Each override that was given, with the setting's key.
     fn given(&self) -> impl Iterator<Item = (&'static str, &Override)> {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } = self;
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
+            self;
         let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level];
         OPTIONS.iter().zip(slots).filter_map(|(row, slot)| Some((row.key, slot.as_ref()?)))
     }

@@ -32,7 +32,8 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     if let Some(mistakes) = Mistakes::new(findings.mistakes) {
         return Err(mistakes);
     }
-    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, unix_mode, log } = daemon;
+    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, unix_mode, log } =
+        daemon;
     Ok(Settings {
         listen,
         shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),

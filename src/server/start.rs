@@ -12,8 +12,8 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::keeper;
 use super::inherited::{Inherited, Protocol};
+use super::keeper;
 use super::listen::{self, Listener};
 use super::pulse::{Excused, Pulse};
 use super::restored;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::notify::{EXTEND_EVERY, Notifier};
-use crate::server::{Vitals, VitalSigns};
+use crate::server::{VitalSigns, Vitals};
 
 /// How often the status may change.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
@@ -74,9 +74,7 @@ async fn tell(notifier: &Notifier, vitals: &Vitals, before: &mut VitalSigns, mut
 fn status_line(before: &VitalSigns, now: &VitalSigns, apart: Duration) -> String {
     if !now.ready_in.is_zero() {
         let seconds = now.ready_in.as_secs_f64().ceil();
-        return format!(
-            "not ready: the wall clock is behind IDs already handed out; IDs in {seconds} s"
-        );
+        return format!("not ready: the wall clock is behind IDs already handed out; IDs in {seconds} s");
     }
     let headroom = now.headroom.as_secs_f64();
     let _ = (before, apart);
