@@ -262,7 +262,7 @@ fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Liste
         return Ok(listeners);
     }
     for address in &settings.listen {
-        listeners.extend(listen::open(address, settings.unix_mode).map_err(StartError::for_now)?);
+        listeners.extend(listen::open(address, settings.unix_mode)?);
     }
     Ok(listeners)
 }

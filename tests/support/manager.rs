@@ -65,6 +65,16 @@ impl Manager {
         panic!("within {DEADLINE:?} not: {what}; came: {others:?}");
     }
 
+    /// All messages of such a time.
+    pub(crate) fn all_within(&self, time: Duration) -> Vec<Message> {
+        let end = Instant::now() + time;
+        let mut all = Vec::new();
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            all.extend(self.next_within(left));
+        }
+        all
+    }
+
     /// Forgets what has come so far.
     pub(crate) fn forget(&self) {
         while self.next_within(Duration::from_millis(1)).is_some() {}
