@@ -51,6 +51,37 @@ fn ready_comes_first_then_food_for_the_watchdog_then_the_stop() {
 }
 
 #[test]
+fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
+    let manager = Manager::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
+    let mut daemon = manager.over(setup).start();
+    manager.until("readiness", is_ready);
+    // Inherited sockets stand for the listeners of the file at a reload as well.
+    for (toml, says) in [
+        ("[log]\nlevel = \"warn\"\n", None),
+        ("[log]\nlevel = \"info\"\n", Some("reloaded")),
+        ("order = 1\n", Some("reload refused")),
+    ] {
+        let before = daemon.said().len();
+        std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
+        daemon.signal(Signal::HUP);
+        let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
+        assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
+        // Ready again, also where the old configuration stays.
+        manager.until("its end", is_ready);
+        match says {
+            Some(says) => {
+                poll("it says so", || daemon.said()[before..].contains(says).then_some(()));
+            }
+            None => assert!(!daemon.said()[before..].contains("INFO"), "{}", daemon.said()),
+        }
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
 fn nobody_is_told_anything_who_did_not_ask() {
     let manager = Manager::new();
     // Food that another process is to give, as for a child of the service.

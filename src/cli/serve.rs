@@ -7,9 +7,10 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace, Tokens};
+use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
@@ -32,20 +33,24 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let notifier = Notifier::from_environment();
     // First, for it wants to be alone: there are no threads yet.
     let inherited = Inherited::take().map_err(refusal);
+    let inputs = Inputs {
+        config: arguments.config.clone(),
+        overrides: (*arguments.overrides).clone(),
+        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        inherited: inherited.as_ref().map_or_else(|_| Vec::new(), |of| of.addresses(Protocol::Native)),
+    };
     let now = clock::os::read().wall;
-    let loaded = load(arguments, now);
-    let log = loaded.as_ref().map_or_else(|_| arguments.overrides.log(), |(settings, _)| settings.log);
-    let _logs = Logs::start(log);
-    let ((mut settings, tokens), inherited) = (loaded?, inherited?);
-    let native = inherited.addresses(Protocol::Native);
-    if !native.is_empty() {
-        settings.listen_at(native).map_err(Failure::Usage)?;
-    }
+    let loaded = inputs.read(now);
+    let logs =
+        Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
+    let inherited = inherited?;
+    let (mut settings, tokens) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
-    let server = Server::start(&settings, tokens, state, inherited).map_err(refusal)?;
+    let (server, reloader) = Server::start(&settings, tokens, state, inherited).map_err(refusal)?;
     drop(starting);
     let vitals = server.vitals();
     // Not before: a refusal to start is one line.
@@ -53,6 +58,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
+    let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
@@ -65,24 +72,22 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         };
         // Whoever reads these lines may connect, or send a signal, from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
+        let reload_when_told = async {
+            while hangups.recv().await.is_some() {
+                reloads.ask();
+            }
+            std::future::pending().await
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = service::attend(&notifier, &vitals) => {}
+            () = reload_when_told => {}
         }
         notifier.stopping(settings.limits.drain_timeout);
         tracing::info!("stopping: answering what has arrived");
     };
     server.run(serve_until_signal).map_err(Failure::no)
-}
-
-/// The settings and tokens of the command line and the file that it names.
-fn load(arguments: &Arguments, now: UnixMicros) -> Result<(Settings, Option<Tokens>), Failure> {
-    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
-    let file = arguments.config.as_deref().zip(text.as_deref());
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    config::load_with_tokens(file, &arguments.overrides, cores, now)
-        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))
 }
 
 fn refusal(error: StartError) -> Failure {
@@ -125,7 +130,7 @@ pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateD
 
 /// Raises the soft limit of open files to the hard one: each connection is one. As many connections as then fit are
 /// allowed, so that one too many is told so, rather than left waiting.
-fn allow_open_files(settings: &mut Settings) -> Option<String> {
+pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Where that is not allowed the soft limit stands.

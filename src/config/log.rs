@@ -46,6 +46,11 @@ impl LogFormat {
         ("journald", LogFormat::Journald),
         ("json", LogFormat::Json),
     ];
+
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    }
 }
 
 impl LogLevel {
@@ -56,4 +61,9 @@ impl LogLevel {
         ("debug", LogLevel::Debug),
         ("trace", LogLevel::Trace),
     ];
+
+    /// Its name in configurations.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
+    }
 }

@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::in_force::InForce;
 use super::listen::Listener;
 use super::seldom::Seldom;
 use crate::protocol::{ErrorCode, reply};
@@ -51,7 +52,7 @@ impl Drop for Place {
 pub(super) async fn accept(
     listener: Listener,
     inboxes: Arc<[Inbox]>,
-    max_connections: usize,
+    in_force: watch::Receiver<Arc<InForce>>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
@@ -65,6 +66,7 @@ pub(super) async fn accept(
         };
         match accepted {
             Ok(socket) => {
+                let max_connections = in_force.borrow().limits.max_connections;
                 if !admit(socket, &inboxes, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {

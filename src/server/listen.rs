@@ -1,9 +1,9 @@
 //! Opens the sockets that the daemon listens on.
 
-use std::{fmt, io};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -154,8 +154,9 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
             })
         }
         Ok(_) => {
-            let reason =
-                format_args!("cannot listen on unix:{shown}: another program listens there; choose another path");
+            let reason = format_args!(
+                "cannot listen on unix:{shown}: another program listens there; choose another path"
+            );
             Err(StartError::for_now(reason))
         }
         Err(error) => {

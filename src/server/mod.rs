@@ -14,6 +14,7 @@
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
 //! - `inherited`: sockets that a service manager hands over.
@@ -27,10 +28,12 @@ mod connection;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod grants;
+mod in_force;
 mod inherited;
 mod keeper;
 mod listen;
 mod pulse;
+mod reload;
 mod restored;
 mod seldom;
 mod start;
@@ -41,5 +44,6 @@ mod worker;
 
 pub use grants::State;
 pub use inherited::{Inherited, Protocol};
+pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
 pub use vitals::{VitalSigns, Vitals};

@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use super::worker::Bells;
-use crate::ceiling::{CeilingStore, StoreError, TakenOver};
-use crate::layout::Position;
+use crate::ceiling::store::{Claimant, PlanError};
+use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
+use crate::layout::{Position, UnixMicros};
 use crate::source::line::Signals;
 
 /// Asks all threads, and collects their answers.
@@ -103,18 +104,30 @@ impl Pulse {
 }
 
 /// The keeper's store, which excuses the keeper's thread while it waits for it.
-pub(super) struct Excused<S> {
-    store: S,
+pub(super) struct Excused {
+    store: Box<dyn CeilingStore>,
     pulse: Arc<Pulse>,
 }
 
-impl<S> Excused<S> {
-    pub(super) fn new(store: S, pulse: Arc<Pulse>) -> Self {
+impl Excused {
+    pub(super) fn new(store: Box<dyn CeilingStore>, pulse: Arc<Pulse>) -> Self {
         Excused { store, pulse }
     }
 }
 
-impl<S: CeilingStore> CeilingStore for Excused<S> {
+impl CeilingStore for Excused {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        self.store.starts(newcomers, wall)
+    }
+
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.pulse.at_storage(|| self.store.add(newcomers, wall_minus_boot_us))
+    }
+
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.pulse.at_storage(|| self.store.raise(raises, wall_minus_boot_us))
     }

@@ -1,8 +1,8 @@
 //! Starting and stopping: from settings to a daemon that serves, and from there to a clean end.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
@@ -12,22 +12,23 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
+use super::in_force::{InForce, Reloads, Supply};
 use super::inherited::{Inherited, Protocol};
-use super::keeper;
+use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
 use super::pulse::{Excused, Pulse};
+use super::reload::Reloader;
 use super::restored;
 use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
-use crate::ceiling::{Held, WorkerLocks, lock_workers};
+use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
 use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
-use crate::shard::{Lane, Order, Ring, Rings, Shard};
-use crate::source::Source;
+use crate::shard::{Order, Shard};
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +69,14 @@ pub struct Server {
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
-    max_connections: usize,
+    errands: std_mpsc::Receiver<Errand>,
+    reloads: Reloads,
     notes: Vec<String>,
 }
 
 impl Server {
     /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners that are not
-    /// inherited.
+    /// inherited. With the daemon comes what puts another configuration in force while it runs.
     ///
     /// # Errors
     /// In one line, what is in the way.
@@ -83,18 +85,24 @@ impl Server {
         tokens: Option<Tokens>,
         state: State<'_>,
         inherited: Inherited,
-    ) -> Result<Server, StartError> {
+    ) -> Result<(Server, Reloader), StartError> {
         let found = Found::open(state)?;
-        let numberings = number(&settings.sources)?;
-        let locks = lock_all(settings, &numberings)?;
+        let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
+        let locks = numberings.iter().map(|numbering| lock(settings, numbering));
+        let locks: Vec<WorkerLocks> = locks.collect::<Result<_, _>>()?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, notes } =
+        let Granted { mut kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
-        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let (info_json, shards, listeners) = open(settings, inherited, &sources, now).inspect_err(|_| {
+        kept.iter_mut().zip(locks).for_each(|(kept, locks)| kept.hold(locks));
+        let count = settings.shards.get();
+        let supplies: Vec<Supply> =
+            kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
+        let instance = instance();
+        let opened = open(settings, inherited, &instance, &supplies, now);
+        let (info_json, shards, listeners) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -104,15 +112,27 @@ impl Server {
             keeper: std::sync::OnceLock::new(),
         });
         let facts =
-            Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
+            Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
+        let in_force = InForce { version: 0, facts, limits: settings.limits.clone(), supplies };
+        let (in_force, receiver) = watch::channel(Arc::new(in_force));
+        let (adopted, adoptions) = std_mpsc::channel();
+        let (send_errands, errands) = std_mpsc::sync_channel(1);
+        let reloader = Reloader {
+            settings: settings.clone(),
+            is_kept: state.directory.is_some(),
+            instance,
+            in_force,
+            adopted: adoptions,
+            errands: send_errands,
+            bells: Arc::clone(&bells),
+        };
         let pulse = Arc::new(Pulse::new(shards.len()));
-        let store = Box::new(Excused::new(Held::new(store, locks), Arc::clone(&pulse)));
+        let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
-        let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { facts, limits, wall, sources, bells, pulse, all_drained });
-        let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, notes })
+        let common = Arc::new(Common { wall, order: settings.order, bells, pulse, all_drained });
+        let reloads = Reloads { in_force: receiver, adopted };
+        Ok((Server { listeners, common, shards, keeper, errands, reloads, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -127,7 +147,7 @@ impl Server {
 
     /// How to ask for its life signs while it runs.
     pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common))
+        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
     }
 
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
@@ -136,26 +156,29 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, notes: _ } = self;
+        let Server { listeners, common, shards, keeper, errands, reloads, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
             let (bells, pulse) = (Arc::clone(&common.bells), Arc::clone(&common.pulse));
             let stopping = Arc::clone(&stopping);
-            move || keeper::run(keeper, &bells, &pulse, &stopping)
+            move || keeper::run(keeper, &bells, &pulse, &stopping, &errands)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(common.sources.clone(), Arc::clone(&common.bells));
+        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
 
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &stopped)?;
+        let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
+        let in_force = reloads.in_force;
+        // From here on only shards say what they go by: when they are gone, nobody is waited for.
+        drop(reloads.adopted);
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let (inboxes, stopped) = (Arc::clone(&inboxes), no_more.clone());
-                acceptors.spawn(accept::accept(listener, inboxes, max_connections, stopped));
+                acceptors.spawn(accept::accept(listener, inboxes, in_force.clone(), stopped));
             }
             stop.await;
             let _ = stop_acceptors.send(true);
@@ -163,7 +186,8 @@ impl Server {
             // where a service manager holds the sockets.
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
-            let _ = tokio::time::timeout(common.limits.drain_timeout, all_ended).await;
+            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
         });
         drop(inboxes);
@@ -189,6 +213,7 @@ type ShardThreads = Vec<JoinHandle<()>>;
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
+    reloads: &Reloads,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
     let mut inboxes = Vec::new();
@@ -196,10 +221,14 @@ fn spawn_shards(
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
-        let (common, stopped) = (Arc::clone(common), stopped.clone());
+        let (reloads, stopped) = (reloads.clone(), stopped.clone());
+        let in_force = Arc::clone(&reloads.in_force.borrow());
+        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
         let name = format!("shard-{}", shard.index());
-        let seed = fastrand::u64(..);
-        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, stopped);
+        let run = move || {
+            let (common, in_force, seed) = worker;
+            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
+        };
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads))
@@ -220,39 +249,32 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
 fn open(
     settings: &Settings,
     inherited: Inherited,
-    sources: &[Arc<Source>],
+    instance: &str,
+    supplies: &[Supply],
     now: Now,
 ) -> Result<Opened, StartError> {
-    let info_json = describe(settings, sources)?;
-    let shards = make_shards(settings, sources, now);
+    let info_json = describe(settings, instance)?;
+    let shards = make_shards(settings, supplies, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
     Ok((info_json, shards, listen_all(settings, inherited)?))
 }
 
-fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
-    let number = |source: &SourceSettings| {
-        Numbering::new(source.layout.clone(), source.worker_ids.clone())
-            .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
-    };
-    sources.iter().map(number).collect()
+pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
+    Numbering::new(source.layout.clone(), source.worker_ids.clone())
+        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
-fn lock_all(settings: &Settings, numberings: &[Numbering]) -> Result<Vec<WorkerLocks>, StartError> {
-    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError::from);
-    numberings.iter().map(lock).collect()
+pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
 }
 
-fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Shard> {
-    let count = settings.shards.get();
-    let rings: Vec<Rings> = sources.iter().map(|_| (0..count).map(|_| Ring::default()).collect()).collect();
+fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard> {
     let shard = |index| {
-        let lanes = sources.iter().zip(&rings).map(|(source, rings)| {
-            Lane::new(Arc::clone(source), Arc::clone(rings), index, settings.order, now)
-        });
+        let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
         Shard::new(index, lanes.collect(), fastrand::u64(..), now)
     };
-    (0..count).map(shard).collect()
+    (0..settings.shards.get()).map(shard).collect()
 }
 
 /// Inherited sockets take the place of the listeners of their protocol.
@@ -268,35 +290,29 @@ fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Liste
 }
 
 /// The JSON of INFO.
-fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, StartError> {
+pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
     };
-    let describe = |(index, source): (usize, &Arc<Source>)| info::Source {
+    let describe = |(index, source): (usize, &SourceSettings)| info::Source {
         index: index as u16,
-        name: source.name().to_owned(),
+        name: source.name.clone(),
         kind: Some(info::SourceKind::Snowflake),
-        layout: Some(source.numbering().layout().to_string()),
-        worker_ids: Some(source.numbering().workers().iter().collect()),
-        per_second: Some(
-            source
-                .numbering()
-                .layout()
-                .ids_per_second()
-                .saturating_mul(source.numbering().workers().len() as u64),
-        ),
+        layout: Some(source.layout.to_string()),
+        worker_ids: Some(source.worker_ids.iter().collect()),
+        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.len() as u64)),
     };
     let info = Info {
         protocol: protocol::VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        instance: Some(instance()),
+        instance: Some(instance.to_owned()),
         max_count: settings.limits.max_count.get(),
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        sources: sources.iter().enumerate().map(describe).collect(),
+        sources: settings.sources.iter().enumerate().map(describe).collect(),
     };
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);

@@ -3,14 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use super::in_force::{InForce, Supply};
 use super::worker::Common;
 use crate::clock::{self, Now};
-use crate::source::{Bound, Source};
+use crate::source::Bound;
 
 /// A daemon's life signs, asked for from outside its threads.
 #[derive(Clone)]
 pub struct Vitals {
     common: Arc<Common>,
+    in_force: watch::Receiver<Arc<InForce>>,
 }
 
 /// How the daemon was at one moment.
@@ -23,25 +27,25 @@ pub struct VitalSigns {
 }
 
 impl Vitals {
-    pub(super) fn new(common: Arc<Common>) -> Self {
-        Vitals { common }
+    pub(super) fn new(common: Arc<Common>, in_force: watch::Receiver<Arc<InForce>>) -> Self {
+        Vitals { common, in_force }
     }
 
     /// How long until IDs of every source can be had, as far as clocks decide that; zero: now.
     pub fn ready_in(&self) -> Duration {
         let now = self.now();
-        let standing = |source: &Arc<Source>| match source.window(now).bound {
+        let standing = |supply: &Supply| match supply.source.window(now).bound {
             Bound::Standing(ready_in) => Some(ready_in),
             Bound::Clock | Bound::Ceiling | Bound::Ended | Bound::Sealed => None,
         };
-        self.common.sources.iter().filter_map(standing).max().unwrap_or_default()
+        self.in_force.borrow().supplies.iter().filter_map(standing).max().unwrap_or_default()
     }
 
     /// How the daemon is now.
     pub fn signs(&self) -> VitalSigns {
         let now = self.now();
-        let headroom = |source: &Arc<Source>| source.reaches_in(now, source.grant().ceiling());
-        let headroom = self.common.sources.iter().map(headroom).min().unwrap_or_default();
+        let headroom = |supply: &Supply| supply.source.reaches_in(now, supply.source.grant().ceiling());
+        let headroom = self.in_force.borrow().supplies.iter().map(headroom).min().unwrap_or_default();
         VitalSigns { ready_in: self.ready_in(), headroom }
     }
 
