@@ -9,9 +9,9 @@ use std::path::Path;
 use rustix::process::Signal;
 use support::failing_disk::{ENOSPC, FailingDisk};
 use support::ids::{assert_distinct, twitter_worker};
-use support::wire::{self, BAD_COUNT, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
+use support::wire::{self, BAD_COUNT, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
 use support::witness::{MIXED, SPARSE, Witness};
-use support::{Ask, Daemon, Reply, Setup, Wire, poll};
+use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// How the line begins that ends what a daemon says of a reload.
 const ENDS: [&str; 3] = ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
@@ -322,9 +322,16 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     disk.works();
     assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
     daemon.connect().next(Ask::of(600).source(1)).ids();
+    // A slow disk keeps the reload waiting, and nobody else.
+    disk.order("sync stall 400");
+    let third = format!("{both}{}", source("third", 3));
+    assert_reloaded(&daemon, &third, &["source \"third\" added"]);
     let testimony = witness.stop();
     testimony.assert_no_refusal();
     testimony.assert_unique_and_ordered();
+    // A stop that comes while a reload waits for the disk.
+    configure(&daemon, &format!("{third}{}", source("fourth", 4)));
+    daemon.signal(Signal::HUP);
     daemon.stop();
 }
 
@@ -363,6 +370,37 @@ fn limits_hold_for_connections_that_are_open() {
     );
     half.assert_closed();
     silent.assert_closed();
+}
+
+#[test]
+fn a_stop_takes_as_long_as_the_last_reload_said() {
+    let toml = |drain: &str| format!("[limits]\ndrain_timeout = \"{drain}\"\n{TWO_SOURCES}");
+    let mut daemon = Setup::configured(&toml("1h")).start();
+    let mut waiting = daemon.connect();
+    waiting.send(&[wire::ping(1, b""), Ask::of(96).source(1).wait_ms(60_000).bytes()].concat());
+    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    assert_reloaded(&daemon, &toml("100ms"), &["limits.drain_timeout: \"1h\" -> \"100ms\""]);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+}
+
+#[test]
+fn requests_wait_for_an_added_source_as_for_any_other() {
+    let slow =
+        "[[sources]]\nname = \"slow\"\nlayout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01\"\n";
+    let toml = format!("shards = 2\n{}", source("old", 1));
+    let daemon = Setup::configured(&toml).start();
+    let mut open = connections(&daemon);
+    assert_reloaded(&daemon, &format!("{toml}{slow}"), &["source \"slow\" added"]);
+    // More than two ticks have, and for the last more than can be had in time.
+    for wire in &mut open[..4] {
+        wire.send(&Ask::of(12).source(1).wait_ms(10_000).bytes());
+    }
+    let mut ids: Vec<u64> = open[..4].iter_mut().flat_map(|wire| wire.reply().ids()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 48);
+    open[5].next(Ask::of(1_000).source(1).wait_ms(1_000)).assert_error(0, EXHAUSTED);
 }
 
 #[test]

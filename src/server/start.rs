@@ -12,7 +12,7 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::in_force::{InForce, Reloads, Supply};
+use super::in_force::{InForce, Supply};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
 use super::reload::Reloader;
@@ -52,7 +52,7 @@ pub struct Server {
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     errands: std_mpsc::Receiver<Errand>,
-    reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     notes: Vec<String>,
 }
 
@@ -108,9 +108,9 @@ impl Server {
         };
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { wall, order: settings.order, bells, all_drained });
-        let reloads = Reloads { in_force: receiver, adopted };
-        Ok((Server { listeners, common, shards, keeper, errands, reloads, notes }, reloader))
+        let order = settings.order;
+        let common = Arc::new(Common { in_force: receiver, wall, order, bells, all_drained });
+        Ok((Server { listeners, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -129,7 +129,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, errands, reloads, notes: _ } = self;
+        let Server { listeners, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -138,17 +138,14 @@ impl Server {
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
+        restored::watch(Arc::clone(&common));
 
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
-        let in_force = reloads.in_force;
-        // From here on only shards say what they go by: when they are gone, nobody is waited for.
-        drop(reloads.adopted);
+        let (inboxes, threads) = spawn_shards(&common, shards, adopted, &stopped)?;
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                acceptors.spawn(accept::accept(listener, Arc::clone(&inboxes), in_force.clone()));
+                acceptors.spawn(accept::accept(listener, Arc::clone(&inboxes), common.in_force.clone()));
             }
             stop.await;
             // Dropping the acceptors closes their listeners: from here on connections are refused.
@@ -177,7 +174,7 @@ type ShardThreads = Vec<JoinHandle<()>>;
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
-    reloads: &Reloads,
+    adopted: std_mpsc::Sender<u64>,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
     let mut inboxes = Vec::new();
@@ -185,14 +182,10 @@ fn spawn_shards(
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
-        let (reloads, stopped) = (reloads.clone(), stopped.clone());
-        let in_force = Arc::clone(&reloads.in_force.borrow());
-        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
+        let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
         let name = format!("shard-{}", shard.index());
-        let run = move || {
-            let (common, in_force, seed) = worker;
-            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
-        };
+        let seed = fastrand::u64(..);
+        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, adopted, stopped);
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads))
@@ -220,11 +213,11 @@ fn open(settings: &Settings, instance: &str, supplies: &[Supply], now: Now) -> R
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
     Numbering::new(source.layout.clone(), source.worker_ids.clone())
-        .map_err(|error| StartError(format!("source {}: {error}", source.name)))
+        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
 pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
-    lock_workers(&settings.lock_dir, numbering).map_err(StartError)
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
 }
 
 fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard> {
