@@ -5,6 +5,7 @@
 mod support;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::failing_disk::{ENOSPC, FailingDisk};
@@ -305,7 +306,7 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
         &[&["cannot make the first ceilings of the new sources durable", "No space"]],
     );
     assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
-    witness.await_time(std::time::Duration::from_secs(4));
+    witness.await_time(Duration::from_secs(4));
     witness.await_ids();
     assert!(!daemon.said().contains("cannot raise the ceilings"), "{}", daemon.said());
     for order in ["sync", "rename", "write"] {
@@ -450,6 +451,17 @@ fn options_stay_above_the_file() {
 }
 
 #[test]
+fn the_same_place_in_other_words_is_no_change() {
+    let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
+    let home = setup.path("service");
+    let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
+    let toml = |path: &Path| format!("state_dir = {path:?}\n");
+    assert_reloaded(&daemon, &toml(&home), &["nothing changed"]);
+    let service = format!("the daemon runs with {home:?}");
+    assert_refused(&daemon, &toml(&daemon.path("else")), &[&["state_dir: found ", &service]]);
+}
+
+#[test]
 fn without_a_file_a_reload_says_so() {
     let daemon = Setup::new().start();
     let said = reload(&daemon);
@@ -503,21 +515,50 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }
 
+/// How far above now the ceiling of the first source is, in ms, and the ID that it is.
+fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
+    let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.expect("it runs").stdout).expect("JSON");
+    let source = &shown["sources"][0];
+    let id = source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID");
+    (source["ahead_ms"].as_i64().expect("a number"), id)
+}
+
 #[test]
 fn a_horizon_may_change_and_the_ceilings_follow() {
-    let toml = |horizon: &str| format!("horizon = \"{horizon}\"\n{}", source("a", 1));
+    let toml = |horizon: &str| format!("max_ahead = \"1m\"\nhorizon = \"{horizon}\"\n{}", source("a", 1));
     let daemon = Setup::configured(&toml("3s")).start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(1)).ids();
-    assert_reloaded(&daemon, &toml("9s"), &["sources[0].horizon: \"3s\" -> \"9s\""]);
-    let shown = || {
-        let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
-        String::from_utf8(shown.expect("it runs").stdout).expect("UTF-8")
-    };
-    let before = shown();
-    poll("a ceiling that is raised", || {
+    assert!(stored_ceiling(&daemon).0 < 10_000);
+    assert_reloaded(&daemon, &toml("40s"), &["sources[0].horizon: \"3s\" -> \"40s\""]);
+    poll("a ceiling that is raised so far", || {
         wire.next(Ask::of(1)).ids();
-        (shown() != before).then_some(())
+        (stored_ceiling(&daemon).0 > 20_000).then_some(())
     });
+    daemon.stop();
+}
+
+#[test]
+fn a_file_that_took_the_name_and_failed_all_the_same_is_not_raised_past() {
+    let old = source("old", 1);
+    let setup = Setup::configured(&old);
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    let daemon = disk.under(setup).start();
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(1)).ids();
+    disk.order(&format!("rename lie {ENOSPC}"));
+    assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
+    disk.works();
+    // Longer than the ceilings of that moment reach: what is under the name must have followed.
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut last = 0;
+    while Instant::now() < until {
+        last = wire.next(Ask::of(1)).ids()[0];
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ceiling = stored_ceiling(&daemon).1;
+    assert!(last < ceiling, "{last} was handed out, and the file under the name ends at {ceiling}");
+    daemon.stop();
 }

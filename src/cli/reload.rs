@@ -92,6 +92,7 @@ fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<(Reloaded, Vec<Str
         Unread::File(error) => error.to_string(),
         Unread::Mistakes(mistakes) => mistakes.to_string(),
     })?;
+    serve::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
     let too_few_files = serve::allow_open_files(&mut settings);
     let warnings = settings.warnings(now).into_iter().chain(too_few_files).collect();
     let reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;

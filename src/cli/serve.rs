@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::reload::{self, Inputs, Unread};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Server, State};
 
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Unread::File(error) => Failure::usage(error),
         Unread::Mistakes(mistakes) => Failure::Usage(mistakes.first_line()),
     })?;
-    let place = place_of_state(&settings).map_err(Failure::usage)?;
+    let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let (server, reloader) = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
@@ -122,6 +122,15 @@ pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
         format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
     };
     config::unknown_variables(names).into_iter().map(warn)
+}
+
+/// Where the state is, and has the settings say so: what the environment puts there is the same place as a setting that
+/// names it.
+pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
+    let place = place_of_state(settings)?;
+    settings.state_dir =
+        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    Ok(place)
 }
 
 /// Where the environment of this process puts the state.
