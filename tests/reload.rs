@@ -451,6 +451,23 @@ fn options_stay_above_the_file() {
 }
 
 #[test]
+fn the_level_of_the_log_changes_and_says_so() {
+    let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
+    let daemon = Setup::configured(&toml("info")).start();
+    for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
+        assert_reloaded(&daemon, &toml(to), &[&format!("log.level: \"{from}\" -> \"{to}\"")]);
+    }
+    assert_reloaded(&daemon, &toml("warn"), &[]);
+    configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
+    let before = daemon.said();
+    daemon.signal(Signal::HUP);
+    let mut wire = daemon.connect();
+    poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
+    assert_eq!(daemon.said(), before, "said below the level");
+    assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
+}
+
+#[test]
 fn the_same_place_in_other_words_is_no_change() {
     let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
     let home = setup.path("service");

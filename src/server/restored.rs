@@ -11,7 +11,9 @@ use std::thread;
 
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
+use tokio::time::Instant;
 
+use super::seldom::Seldom;
 use super::worker::Common;
 use crate::source::line::Signals;
 
@@ -31,10 +33,15 @@ pub(super) fn watch(common: Arc<Common>) {
     };
     // If there can be no thread, the clocks have to do here as well.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
+        let mut restorations = Seldom::default();
         while await_new_generation(&events) {
             common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
             common.bells.ceiling_reached();
-            tracing::warn!("the machine was restored from a snapshot: what was claimed ahead is dropped");
+            if let Some(count) = restorations.count(Instant::now()) {
+                tracing::warn!(
+                    count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"
+                );
+            }
         }
     });
 }
