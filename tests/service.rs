@@ -59,8 +59,10 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
     manager.until("readiness", is_ready);
     // Inherited sockets stand for the listeners of the file at a reload as well.
     for (toml, says) in [
-        ("[log]\nlevel = \"warn\"\n", None),
-        ("[log]\nlevel = \"info\"\n", Some("reloaded")),
+        // The change of the level is said at the more talkative of both.
+        ("[log]\nlevel = \"warn\"\n", Some("\"info\" -> \"warn\"")),
+        ("[log]\nlevel = \"warn\"\n[limits]\nmax_count = 7\n", None),
+        ("[log]\nlevel = \"info\"\n", Some("\"warn\" -> \"info\"")),
         ("order = 1\n", Some("reload refused")),
     ] {
         let before = daemon.said().len();
