@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::serve;
 use crate::clock;
-use crate::config::{self, Address, LogLevel, Mistakes, Overrides, Settings, Tokens};
+use crate::config::{self, Address, Mistakes, Overrides, Settings, Tokens};
 use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{Logs, Notifier};
@@ -74,16 +74,28 @@ pub(super) fn catch_hangups() -> io::Result<Signal> {
 
 /// Starts the thread that reloads when it is asked to. It reads files and waits for storage, which no reactor may. Nobody
 /// waits for it when the daemon stops.
-pub(super) fn start(inputs: Inputs, mut reloader: Reloader, mut audience: Audience) -> io::Result<Requests> {
+///
+/// `warned` is what was warned of already: it is not said again at each reload.
+pub(super) fn start(
+    inputs: Inputs,
+    mut reloader: Reloader,
+    warned: Vec<String>,
+    notifier: Notifier,
+    mut logs: Logs,
+) -> io::Result<Requests> {
     let (sender, requests) = mpsc::sync_channel(1);
+    let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
-            audience.notifier.reloading();
-            match reload(&inputs, &mut reloader) {
-                Ok(done) => audience.tell_of(done, inputs.config.is_some()),
-                Err(reasons) => tell_why_not(&reasons),
-            }
-            audience.notifier.reloaded();
+            notifier.reloading();
+            let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
+                let before = std::mem::replace(&mut warned, warnings);
+                let new = warned.iter().filter(|warning| !before.contains(warning));
+                Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
+            });
+            tell(&inputs, outcome);
+            logs.settle_level();
+            notifier.reloaded();
         }
     })?;
     Ok(Requests(sender))
@@ -103,64 +115,43 @@ impl Requests {
     }
 }
 
-/// A reload that is done.
-struct Done {
-    reloaded: Reloaded,
-    /// What its settings are to be warned of.
-    warnings: Vec<String>,
-    level: LogLevel,
-}
-
-/// One reload, or the reasons why there was none, a line each.
-fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<Done, String> {
+/// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
+fn reload(
+    inputs: &Inputs,
+    reloader: &mut Reloader,
+    logs: &mut Logs,
+) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, tokens) = inputs.read(now).map_err(|unread| match unread {
         Unread::Mistakes(mistakes) => mistakes.to_string(),
         other => other.first_line(),
     })?;
+    let level = settings.log.level;
     serve::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
     let too_few_files = serve::allow_open_files(&mut settings);
     let warnings = settings.warnings(now).into_iter().chain(too_few_files).collect();
-    let level = settings.log.level;
     let reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;
-    Ok(Done { reloaded, warnings, level })
+    logs.set_level(level);
+    Ok((reloaded, warnings))
 }
 
-/// Who is told of reloads.
-pub(super) struct Audience {
-    pub(super) notifier: Notifier,
-    pub(super) logs: Logs,
-    /// The level of the log as it is.
-    pub(super) level: LogLevel,
-    /// What was warned of already: it is not said again at each reload.
-    pub(super) warned: Vec<String>,
-}
-
-impl Audience {
-    /// One line of what changed, and what is new to be warned of. Said at the more talkative of the levels before and after:
-    /// a change of the level is seen either way.
-    fn tell_of(&mut self, done: Done, has_file: bool) {
-        let Done { reloaded, warnings, level } = done;
-        self.logs.set_level(self.level.max(level));
-        if has_file {
-            tracing::info!("reloaded: {reloaded}");
-        } else {
+/// Tells the operator: one line of what changed, or one for each reason.
+fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
+    match outcome {
+        Ok(reloaded) if inputs.config.is_none() => {
             tracing::info!(
                 "reloaded without a configuration file, for none was given (--config): {reloaded}"
             );
         }
-        let new = warnings.iter().filter(|warning| !self.warned.contains(warning));
-        reloaded.notes.iter().chain(new).for_each(|note| tracing::warn!("{note}"));
-        self.warned = warnings;
-        self.logs.set_level(level);
-        self.level = level;
+        Ok(reloaded) => {
+            tracing::info!("reloaded: {reloaded}");
+            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        }
+        Err(reasons) => {
+            for reason in reasons.lines() {
+                tracing::error!("reload refused: {reason}");
+            }
+            tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
+        }
     }
-}
-
-/// One line for each reason.
-fn tell_why_not(reasons: &str) {
-    for reason in reasons.lines() {
-        tracing::error!("reload refused: {reason}");
-    }
-    tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
 }

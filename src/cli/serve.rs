@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::reload::{self, Audience, Inputs};
+use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
@@ -59,8 +59,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
-    let audience = Audience { notifier: notifier.clone(), logs, level: settings.log.level, warned };
-    let reloads = reload::start(inputs, reloader, audience).map_err(Failure::no)?;
+    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
