@@ -1,4 +1,9 @@
 //! Options in, exit code out.
+//!
+//! Without a subcommand: one run. [`page`], [`compare`]: what can be done with its figures afterwards.
+
+mod compare;
+mod page;
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,7 +16,8 @@ use clap::Parser;
 use snowbank::client::Endpoint;
 
 use crate::daemon::Ending;
-use crate::report::{Report, hdr, json, progress::Bar, table};
+use crate::origin::Origin;
+use crate::report::{Report, hdr, html, json, progress::Bar, table};
 use crate::run::{self, Drive, Length, Outage, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{Mix, Rate, Time};
@@ -25,7 +31,22 @@ use crate::verdict::{Latency, Objectives};
 /// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no target that speaks
 /// the protocol, or the generator itself was the bottleneck.
 #[derive(Debug, Parser)]
-#[command(name = "snowbank-loadtest", version, max_term_width = 100)]
+#[command(name = "snowbank-loadtest", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Arguments,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Compare(compare::Arguments),
+    Page(page::Arguments),
+}
+
+/// What one run is asked for.
+#[derive(Debug, clap::Args)]
 struct Arguments {
     /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
     #[arg(long, value_name = "ADDR")]
@@ -83,6 +104,9 @@ struct Arguments {
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write all figures with charts as one page that a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the distribution of response times as HdrHistogram's viewers read it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
@@ -129,7 +153,11 @@ impl Failure {
 /// Runs the command line that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| measure(&arguments));
+    let code = CommandLine::try_parse().map_err(wrong_use).and_then(|line| match line.command {
+        None => measure(&line.run),
+        Some(Command::Compare(arguments)) => compare::run(&arguments),
+        Some(Command::Page(arguments)) => page::run(&arguments),
+    });
     ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
         // If standard error is closed, the exit code has to do.
         let _ = writeln!(io::stderr(), "snowbank-loadtest: {reason}");
@@ -140,6 +168,7 @@ pub fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
     let files = Files::create(arguments)?;
+    let origin = Origin::of_this_process();
     let interrupt = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&interrupt);
     ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed)).map_err(Failure::usage)?;
@@ -148,7 +177,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     bar.clear();
     let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
-    files.write(&report)?;
+    files.write(&report, &origin)?;
     let mut out = io::stdout().lock();
     // Who reads the table may leave early; the exit code stays.
     let _ = table::write(&report, &mut out).and_then(|()| out.flush());
@@ -222,6 +251,7 @@ impl Arguments {
 /// The files asked for, created before the run: a path that cannot be written is a mistake to hear of at once.
 struct Files<'a> {
     json: Option<&'a Path>,
+    html: Option<&'a Path>,
     hgrm: Option<&'a Path>,
     hlog: Option<&'a Path>,
 }
@@ -230,19 +260,24 @@ impl<'a> Files<'a> {
     fn create(arguments: &'a Arguments) -> Result<Self, Failure> {
         let files = Self {
             json: arguments.json.as_deref(),
+            html: arguments.html.as_deref(),
             hgrm: arguments.hgrm.as_deref(),
             hlog: arguments.hlog.as_deref(),
         };
-        [files.json, files.hgrm, files.hlog]
+        [files.json, files.html, files.hgrm, files.hlog]
             .into_iter()
             .flatten()
             .try_for_each(|path| write_file(path, b""))?;
         Ok(files)
     }
 
-    fn write(&self, report: &Report<'_>) -> Result<(), Failure> {
+    fn write(&self, report: &Report<'_>, origin: &Origin) -> Result<(), Failure> {
+        let figures = json::Run::of(report, origin);
         if let Some(path) = self.json {
-            write_file(path, json::Run::of(report).to_json().as_bytes())?;
+            write_file(path, figures.to_json().as_bytes())?;
+        }
+        if let Some(path) = self.html {
+            write_file(path, html::run::render(&figures).as_bytes())?;
         }
         if let Some(path) = self.hgrm {
             write_file(path, hdr::percentile_distribution(&report.outcome.counts.response).as_bytes())?;
