@@ -271,6 +271,16 @@ impl Run {
         self.seconds.iter().filter(lasted).collect()
     }
 
+    /// Whether a second of the measurement was part of an announced outage.
+    #[must_use]
+    pub fn is_outage(&self, second: u64) -> bool {
+        let second = second as f64;
+        let within = |outage: &OutageFigures| {
+            outage.at_s < second + 1.0 && second <= outage.at_s + outage.length_us / 1e6
+        };
+        self.outage.as_ref().is_some_and(within)
+    }
+
     /// The processor time that a daemon of our own took for each request it answered.
     #[must_use]
     pub fn daemon_us_per_request(&self) -> Option<f64> {

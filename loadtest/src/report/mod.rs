@@ -10,6 +10,8 @@ pub mod json;
 pub mod progress;
 pub mod read;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::run::{Drive, Outcome, Scenario};
 use crate::verdict::{Evidence, Objectives, Verdict, judge};

@@ -24,7 +24,7 @@ pub enum Ink {
     Third,
     /// What may not be exceeded.
     Limit,
-    /// What was chosen or found, as the knee.
+    /// What was chosen or found, as the rate offered or the knee.
     Mark,
     /// Errors.
     Error,
@@ -113,8 +113,8 @@ pub struct Chart {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
-    /// Values of y that are drawn as a line across, with its name.
-    pub limits: Vec<(f64, String)>,
+    /// Values of y that are drawn as a line across, with its name and what it is drawn with.
+    pub limits: Vec<(f64, String, Ink)>,
     /// Values of x that are drawn as a line up, with its name.
     pub marks: Vec<(f64, String)>,
     /// Spans of x that are shaded, with their name.
@@ -151,7 +151,7 @@ impl Chart {
 
     fn legend(&self) -> Markup {
         let series = self.series.iter().map(|series| (series.ink, series.shape, series.name.as_str()));
-        let limits = self.limits.iter().map(|(_, name)| (Ink::Limit, Shape::Line, name.as_str()));
+        let limits = self.limits.iter().map(|(_, name, ink)| (*ink, Shape::Line, name.as_str()));
         let marks = self.marks.iter().map(|(_, name)| (Ink::Mark, Shape::Line, name.as_str()));
         let bands = self.bands.iter().take(1).map(|(.., name)| (Ink::Band, Shape::Bars, name.as_str()));
         html! {
@@ -225,14 +225,15 @@ impl Chart {
     /// The limits and marks, each with its name beside it.
     fn draw_lines(&self, chart: &mut Plane<'_, '_>, words: &TextStyle<'_>) -> Result<(), ()> {
         let ((left, right), (low, high)) = (self.x.range, self.y.range);
-        let (limit, mark) = (Ink::Limit.color(), Ink::Mark.color());
-        for (at, name) in self.limits.iter().filter(|(at, _)| (low..=high).contains(at)) {
+        for (at, name, ink) in self.limits.iter().filter(|(at, ..)| (low..=high).contains(at)) {
+            let limit = ink.color();
             let line = PathElement::new([(left, *at), (right, *at)], limit.stroke_width(2));
             let place = words.clone().color(&limit).pos(Pos::new(HPos::Left, VPos::Bottom));
             chart.draw_series([line]).map_err(drop)?;
             let beside = left + (right - left) / 100.0;
             chart.draw_series([Text::new(name.clone(), (beside, *at), place)]).map_err(drop)?;
         }
+        let mark = Ink::Mark.color();
         for (at, name) in self.marks.iter().filter(|(at, _)| (left..=right).contains(at)) {
             let line = PathElement::new([(*at, low), (*at, high)], mark.stroke_width(2));
             let side = if *at > f64::midpoint(left, right) { HPos::Right } else { HPos::Left };
@@ -296,7 +297,7 @@ impl Axis {
         // The next tick outward on each side, so that no line lies on the frame.
         let from = all().map(place).filter(|at| *at < low - 0.01).fold(low - 0.3, f64::max).max(low - 0.4);
         let to = all().map(place).filter(|at| *at > high + 0.01).fold(high + 0.3, f64::min).min(high + 0.4);
-        let few = to - from < 2.2;
+        let few = to - from < 3.0;
         let ticks = all().filter(|&(_, step)| few || step < 1.5);
         let ticks = ticks.map(|tick| (place(tick), words(tick.1 * 10_f64.powi(tick.0))));
         let ticks = ticks.filter(|(at, _)| (from - 1e-9..=to + 1e-9).contains(at)).collect();

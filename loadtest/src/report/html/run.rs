@@ -59,29 +59,33 @@ fn head(run: &Run) -> Markup {
 fn cards(run: &Run) -> Markup {
     let offered = run.wanted_ids_per_s.map(|wanted| format!("{} offered", rate(wanted)));
     let reached = run.objectives.ids_per_s.map(|wanted| format!("at least {} wanted", rate(wanted)));
-    let below_rate = offered.or(reached).unwrap_or_else(|| "closed loop".to_owned());
-    let missing = run.requests.saturating_sub(run.answered);
+    let below_rate = offered.or(reached).unwrap_or_else(|| "as fast as answers came".to_owned());
+    let refused: u64 = run.refused.values().sum();
     html! {
         dl class="cards" {
+            @for name in ["p50", "p99", "p99.9", "max"] { (latency_card(run, name)) }
             (card("IDs per second", &rate(run.ids_per_s), &html! { (below_rate) }))
-            @for name in ["p50", "p99", "p99.9", "max"] {
-                @let objective = run.objectives.latencies.iter().find(|latency| latency.quantile == name);
-                @let found = run.response_time.at(name).map_or_else(|| "–".to_owned(), time);
-                (card(&format!("Response time {name}"), &found, &html! {
-                    @if let Some(objective) = objective {
-                        span class=(if objective.met { "met" } else { "missed" }) {
-                            (if objective.met { "✓ " } else { "✗ over " }) "at most " (time(objective.limit_us))
-                        }
-                    }
-                }))
-            }
-            (card("Requests answered", &count(run.answered), &html! {
-                "of " (count(run.requests))
-                @if missing > 0 { span class="missed" { ", " (count(missing)) " not" } }
+            (card("Requests answered", &count(run.answered), &html! { "of " (count(run.requests)) }))
+            (card("Errors", &count(refused + run.unanswered), &html! {
+                (count(refused)) " refused, " (count(run.unanswered)) " unanswered"
             }))
             (card("IDs checked", &count(run.checked_ids), &html! { "the warm-up’s included" }))
         }
     }
+}
+
+fn latency_card(run: &Run, name: &str) -> Markup {
+    let found = run.response_time.at(name).filter(|_| run.response_time.count > 0);
+    let found = found.map_or_else(|| "–".to_owned(), time);
+    let objective = run.objectives.latencies.iter().find(|latency| latency.quantile == name);
+    let objective = objective.map(|objective| (objective.met, time(objective.limit_us)));
+    card(&format!("Response time, {name}"), &found, &html! {
+        @match objective {
+            Some((true, limit)) => span class="met" { "✓ within " (limit) },
+            Some((false, limit)) => span class="missed" { "✗ not within " (limit) },
+            None => {}
+        }
+    })
 }
 
 fn latencies(run: &Run) -> Markup {
@@ -157,6 +161,8 @@ fn percentile_chart(run: &Run) -> Chart {
     let ticks = [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
     let ticks = ticks.into_iter().chain([(0.99999, "99.999 %"), (0.999_999, "99.9999 %")]);
     let ticks = ticks.map(|(quantile, words)| (nines(quantile), words.to_owned()));
+    let response = of("response time", Ink::First, &run.response_time);
+    let service = of("service time", Ink::Second, &run.service_time);
     let said = |times: &Times| {
         let named = |name| Some(format!("{name} {}", time(times.at(name)?)));
         ["p50", "p99", "p99.9", "max"].into_iter().filter_map(named).collect::<Vec<_>>().join(", ")
@@ -173,10 +179,8 @@ fn percentile_chart(run: &Run) -> Chart {
             label: "share of requests that were at most as slow".to_owned(),
         },
         y: Axis::logarithmic(values, "", time),
-        series: vec![
-            of("response time", Ink::First, &run.response_time),
-            of("service time", Ink::Second, &run.service_time),
-        ],
+        // In a closed loop a request is due when it leaves: the two are one.
+        series: if run.schedule_slip.is_some() { vec![response, service] } else { vec![response] },
         limits: limits.iter().map(limit_line).collect(),
         marks: Vec::new(),
         bands: Vec::new(),
@@ -184,9 +188,9 @@ fn percentile_chart(run: &Run) -> Chart {
 }
 
 /// An objective as a line across.
-pub(super) fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String) {
+pub(super) fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String, Ink) {
     let (name, limit) = (&latency.quantile, time(latency.limit_us));
-    (latency.limit_us.log10(), format!("objective: {name} at most {limit}"))
+    (latency.limit_us.log10(), format!("objective: {name} at most {limit}"), Ink::Limit)
 }
 
 /// Some seconds put together, the worst of their latencies standing for all.
@@ -292,9 +296,9 @@ fn between(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> 
 
 fn rate_chart(run: &Run, points: &[Point]) -> Chart {
     let achieved = series("achieved", Ink::First, points, |point| point.per_s(point.figures.ids));
-    let offered = run.wanted_ids_per_s.map(|wanted| (wanted, format!("offered: {}/s", rate(wanted))));
+    let offered = run.wanted_ids_per_s.map(|wanted| (wanted, format!("offered: {}/s", rate(wanted)), Ink::Mark));
     let values = || achieved.points.iter().map(|(_, y)| *y);
-    let highest = values().chain(offered.iter().map(|(wanted, _)| *wanted)).fold(0.0, f64::max);
+    let highest = values().chain(offered.iter().map(|(wanted, ..)| *wanted)).fold(0.0, f64::max);
     Chart {
         alternative: format!(
             "IDs per second over the measurement: {} in a second, {} in all.",
@@ -406,8 +410,8 @@ fn errors(run: &Run) -> Markup {
             @if rows.is_empty() {
                 p { "None: all " (count(run.requests)) " requests were answered with IDs." }
             } @else {
-                div class="scroll" tabindex="0" {
-                    table class="errors" {
+                div class="scroll errors" tabindex="0" {
+                    table {
                         thead { tr { th scope="col" { "requests" } th scope="col" { "number" } th scope="col" { "share" } } }
                         tbody {
                             @for (name, number) in rows {
