@@ -18,7 +18,7 @@ const PROPERTIES: [Property; 14] = [
         let words = run.outage.as_ref().map(|outage| format!("{} at {} s", outage.ending, outage.at_s));
         words.unwrap_or_else(|| "none".to_owned())
     }),
-    ("measured for", |run| format!("{:.0} s", run.elapsed_s)),
+    ("measured for", |run| run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),
     ("generator's cores", |run| run.origin.machine.cores.to_string()),

@@ -199,7 +199,6 @@ impl Chart {
         self.draw_bands(&mut chart)?;
         chart
             .configure_mesh()
-            .max_light_lines(0)
             .bold_line_style(Ink::Grid.color())
             .axis_style(Ink::Frame.color())
             .label_style(words.clone())
@@ -316,7 +315,11 @@ impl Ranged for Axis {
         (f64::from(first) + share * f64::from(last - first)).round() as i32
     }
 
-    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        // The finer grid between the ticks: there is none.
+        if hint.weight().allow_light_points() {
+            return Vec::new();
+        }
         self.ticks.iter().map(|(at, _)| *at).collect()
     }
 

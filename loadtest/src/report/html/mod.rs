@@ -102,3 +102,6 @@ fn origin_facts(origin: &Origin) -> Markup {
         ]))
     }
 }
+
+#[cfg(test)]
+mod tests;
