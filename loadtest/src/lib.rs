@@ -17,6 +17,7 @@
 //! - [`compare`]: two runs' JSON side by side, and whether they differ by more than runs do anyway.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon of our own.
 //! - [`load`], [`run`]: the threads that send and receive, and the one that collects.
+//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a rate needs.
 //! - [`cli`]: options in, exit code out.
 //!
 //! Two instants are named apart everywhere: `intended`, when the schedule says that a request leaves, and `sent`, when it
@@ -31,10 +32,12 @@ pub mod daemon;
 pub mod load;
 pub mod measure;
 pub mod origin;
+pub mod plan;
 pub mod promise;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod sweep;
 pub mod target;
 pub mod value;
 pub mod verdict;

@@ -52,7 +52,9 @@ impl Origin {
 }
 
 impl Machine {
-    fn this() -> Self {
+    /// The one that this process runs on.
+    #[must_use]
+    pub fn this() -> Self {
         let name = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let read = |path| fs::read_to_string(path).unwrap_or_default();
