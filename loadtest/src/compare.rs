@@ -174,7 +174,11 @@ fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
 
 type Side<'a> = (&'a [Run], &'a [f64]);
 
-fn interval(figure: Figure, (a, a_values): Side<'_>, (b, b_values): Side<'_>) -> Result<Interval, &'static str> {
+fn interval(
+    figure: Figure,
+    (a, a_values): Side<'_>,
+    (b, b_values): Side<'_>,
+) -> Result<Interval, &'static str> {
     match (a, b) {
         ([a], [b]) => spread::of_seconds(&figure.seconds(a)?, &figure.seconds(b)?),
         _ => spread::of_runs(a_values, b_values),
@@ -237,9 +241,8 @@ fn verdict(rows: &[Row]) -> Verdict {
         (true, false) => Verdict::Worse,
         (false, true) => Verdict::Better,
         (false, false) => {
-            let latency = rows.iter().any(|row| {
-                matches!(row.figure, Figure::Response(_)) && row.call == Call::Same
-            });
+            let latency =
+                rows.iter().any(|row| matches!(row.figure, Figure::Response(_)) && row.call == Call::Same);
             if latency { Verdict::Equal } else { Verdict::CannotTell }
         }
     }

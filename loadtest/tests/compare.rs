@@ -1,8 +1,8 @@
 //! Two runs side by side: equal ones are equal, and a target made slower is slower.
 
-mod support;
 #[path = "../../tests/fake_daemon/mod.rs"]
 mod fake_daemon;
+mod support;
 #[path = "support/target.rs"]
 mod target;
 
@@ -55,8 +55,19 @@ fn together(one: &[&str], other: &[&str]) -> [Ran; 2] {
 }
 
 /// At the layout's ceiling the times are those of a queue of known length: steady on a busy machine, too.
-const AT_THE_CEILING: [&str; 11] =
-    ["--closed", "--connections", "4", "--depth", "64", "--batch", "1000", "--for", "6s", "--warm-up", "500ms"];
+const AT_THE_CEILING: [&str; 11] = [
+    "--closed",
+    "--connections",
+    "4",
+    "--depth",
+    "64",
+    "--batch",
+    "1000",
+    "--for",
+    "6s",
+    "--warm-up",
+    "500ms",
+];
 
 #[test]
 fn two_equal_runs_are_equal() {

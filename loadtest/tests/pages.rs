@@ -1,10 +1,10 @@
 //! What a run leaves for people and programs: a page that a real browser opens, and JSON that holds to its schema.
 
-mod support;
 #[path = "support/browser.rs"]
 mod browser;
 #[path = "../../tests/fake_daemon/mod.rs"]
 mod fake_daemon;
+mod support;
 #[path = "support/target.rs"]
 mod target;
 
@@ -24,7 +24,8 @@ const VIEWS: [View; 4] = [
 fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     let page = directory.join("run.html");
     let file = page.to_str().expect("UTF-8");
-    let mut options = vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", "--html", file];
+    let mut options =
+        vec!["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "900ms", "--html", file];
     options.extend(more);
     (loadtest(&options), page)
 }
@@ -75,7 +76,11 @@ fn a_page_opens_in_a_browser_light_and_dark_wide_and_narrow() {
         assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
         let narrow = view.width < 640;
         let shown = if narrow { ("none", "block") } else { ("block", "none") };
-        assert_eq!((found["wide"].as_str(), found["narrow"].as_str()), (Some(shown.0), Some(shown.1)), "{found}");
+        assert_eq!(
+            (found["wide"].as_str(), found["narrow"].as_str()),
+            (Some(shown.0), Some(shown.1)),
+            "{found}"
+        );
     }
     for part in ["paper", "line"] {
         assert_ne!(found[0][part], found[1][part], "{part}");
@@ -105,7 +110,10 @@ fn what_is_no_file_of_ours_is_one_line() {
         (Some(""), "is not what snowbank-loadtest --json writes"),
         (Some("{}"), "has format missing; this version of snowbank-loadtest reads 1"),
         (Some(r#"{"format":2,"kind":"run"}"#), "has format 2; this version of snowbank-loadtest reads 1"),
-        (Some(r#"{"format":1,"kind":"walk"}"#), r#"has kind "walk"; this version of snowbank-loadtest reads "run""#),
+        (
+            Some(r#"{"format":1,"kind":"walk"}"#),
+            r#"has kind "walk"; this version of snowbank-loadtest reads "run" or "sweep""#,
+        ),
         (Some(r#"{"format":1,"kind":"run"}"#), "missing field"),
     ] {
         if let Some(content) = content {
@@ -142,6 +150,33 @@ fn the_json_holds_to_its_schema() {
     held_to_schema(&loadtest(&options).json());
     if has_daemon() {
         held_to_schema(&short_run(directory.path(), &["--kill-daemon-at", "1s"]).0.json());
+    }
+}
+
+#[test]
+fn a_sweep_has_a_page_and_holds_to_the_schema() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let file = |name: &str| directory.path().join(name);
+    let (figures, page, again) = (file("sweep.json"), file("sweep.html"), file("again.html"));
+    let options =
+        ["sweep", "--start", "100", "--limit", "200", "--for", "1s", "--warm-up", "100ms", "--p99", "900ms"];
+    let files = ["--address", &target.name(), "--json", path(&figures), "--html", path(&page)];
+    let ran = support::command(&[&options[..], &files[..]].concat());
+    assert!(ran.code != 1, "{ran:?}");
+    let read = |page: &Path| std::fs::read_to_string(page).expect("a file");
+    held_to_schema(&serde_json::from_str(&read(&figures)).expect("JSON"));
+    let made = support::command(&["page", path(&figures), "-o", path(&again)]);
+    assert_eq!((made.code, made.stderr.as_str()), (0, ""));
+    assert_eq!(read(&page), read(&again));
+    if has_browser() {
+        let seen = open(&page, VIEWS[0]);
+        assert_eq!(seen.console, Vec::<String>::new());
+        assert!(seen.dom.contains("Rate against latency"), "{}", seen.dom);
+        for view in VIEWS {
+            let found = found(&page, view);
+            assert_eq!((&found["overflow"], &found["loaded"]), (&0.into(), &0.into()), "{view:?}: {found}");
+        }
     }
 }
 

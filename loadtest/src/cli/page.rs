@@ -1,17 +1,18 @@
-//! `page`: the HTML page of a run made before.
+//! `page`: the HTML page of a run or a sweep made before.
 
 use std::path::PathBuf;
 
 use super::{Failure, write_file};
 use crate::report::html;
 use crate::report::json::{self, Run};
-use crate::report::read::read;
+use crate::report::read::{kind, read};
+use crate::sweep::file::{self, File};
 
 /// Write the page that --html writes, from the figures that --json wrote
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// A file that --json wrote
-    #[arg(value_name = "RUN.json")]
+    #[arg(value_name = "FIGURES.json")]
     figures: PathBuf,
     /// Where the page goes
     #[arg(short, long, value_name = "FILE")]
@@ -19,7 +20,16 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let figures: Run = read(&arguments.figures, json::RUN).map_err(Failure::usage)?;
-    write_file(&arguments.output, html::run::render(&figures).as_bytes())?;
+    let page = match kind(&arguments.figures, &[json::RUN, file::KIND]).map_err(Failure::usage)? {
+        file::KIND => {
+            let figures: File = read(&arguments.figures, file::KIND).map_err(Failure::usage)?;
+            html::sweep::render(&figures)
+        }
+        _ => {
+            let figures: Run = read(&arguments.figures, json::RUN).map_err(Failure::usage)?;
+            html::run::render(&figures)
+        }
+    };
+    write_file(&arguments.output, page.as_bytes())?;
     Ok(0)
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::load::{Latencies, Load};
 use super::{Failure, on_interrupt, write_file};
 use crate::origin::Origin;
+use crate::report::html;
 use crate::run::{Drive, Length};
 use crate::sweep::chart::{self, Look};
 use crate::sweep::progress::Live;
@@ -49,6 +50,9 @@ pub(super) struct Arguments {
     /// Write all figures to a file, for plan and other programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write all figures with charts as one page that a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
@@ -63,7 +67,7 @@ fn factor(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
-    if let Some(path) = &arguments.json {
+    for path in arguments.json.iter().chain(&arguments.html) {
         write_file(path, b"")?;
     }
     let machine = settings.origin.machine.clone();
@@ -72,8 +76,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let swept = sweep(settings, &interrupt, &mut live);
     live.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
+    let figures = file::File::of(&swept, &machine);
     if let Some(path) = &arguments.json {
-        write_file(path, file::File::of(&swept, &machine).to_json().as_bytes())?;
+        write_file(path, figures.to_json().as_bytes())?;
+    }
+    if let Some(path) = &arguments.html {
+        write_file(path, html::sweep::render(&figures).as_bytes())?;
     }
     let mut out = io::stdout().lock();
     // Who reads the table may leave early; the exit code stays.

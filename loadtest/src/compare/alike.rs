@@ -7,7 +7,9 @@ type Property = (&'static str, fn(&Run) -> String);
 
 const PROPERTIES: [Property; 14] = [
     ("protocol", |run| run.protocol.clone()),
-    ("rate offered", |run| run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))),
+    ("rate offered", |run| {
+        run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))
+    }),
     ("arrivals", |run| run.arrivals.clone().unwrap_or_else(|| "none".to_owned())),
     ("IDs per request", |run| run.batch.clone()),
     ("connections", |run| run.connections.to_string()),
@@ -18,7 +20,9 @@ const PROPERTIES: [Property; 14] = [
         let words = run.outage.as_ref().map(|outage| format!("{} at {} s", outage.ending, outage.at_s));
         words.unwrap_or_else(|| "none".to_owned())
     }),
-    ("measured for", |run| run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))),
+    ("measured for", |run| {
+        run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))
+    }),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),
     ("generator's cores", |run| run.origin.machine.cores.to_string()),
@@ -57,7 +61,9 @@ pub fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
         }
     }
     if a.len() + b.len() > 2 && !alternate(a, b) {
-        warnings.push("all runs of one side came first: what changed on the machine since counts as B's".to_owned());
+        warnings.push(
+            "all runs of one side came first: what changed on the machine since counts as B's".to_owned(),
+        );
     }
     Ok(warnings)
 }

@@ -71,7 +71,9 @@ impl Figure {
         match self {
             Self::Rate => Some(run.ids_per_s),
             Self::Errors => Some((run.refused.values().sum::<u64>() + run.unanswered) as f64),
-            Self::Response(quantile) => run.response_time.at(quantile).filter(|_| run.response_time.count > 0),
+            Self::Response(quantile) => {
+                run.response_time.at(quantile).filter(|_| run.response_time.count > 0)
+            }
             Self::Service(quantile) => run.service_time.at(quantile).filter(|_| run.service_time.count > 0),
             Self::DaemonCpu => run.daemon_us_per_request(),
         }

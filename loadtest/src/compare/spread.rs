@@ -33,7 +33,8 @@ impl Interval {
         let at = |log: f64| log.exp();
         let interval =
             Self { ratio: at(log_ratio), low: at(log_ratio - log_margin), high: at(log_ratio + log_margin) };
-        let finite = [interval.ratio, interval.low, interval.high].iter().all(|end| end.is_finite() && *end > 0.0);
+        let finite =
+            [interval.ratio, interval.low, interval.high].iter().all(|end| end.is_finite() && *end > 0.0);
         if finite { Ok(interval) } else { Err("the spread is too wide") }
     }
 
@@ -56,7 +57,8 @@ impl Interval {
 /// Why that cannot be told.
 pub fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     let (a, b) = (logs(a)?, logs(b)?);
-    let freedom = (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0 && !a.is_empty() && !b.is_empty());
+    let freedom =
+        (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0 && !a.is_empty() && !b.is_empty());
     let freedom = freedom.ok_or("one run each")?;
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let squares = |values: &[f64]| values.iter().map(|value| (value - mean(values)).powi(2)).sum::<f64>();

@@ -33,8 +33,8 @@ pub fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -
     }
     writeln!(
         out,
-        "\n{:<19}{:>11}{:>11}{:>8}  {:<13} {}",
-        "times in ms", "A", "B", "B/A", "99 % interval", "B is"
+        "\n{:<19}{:>11}{:>11}{:>8}  99 % interval B is",
+        "times in ms", "A", "B", "B/A"
     )?;
     for row in &comparison.rows {
         write_row(row, out)?;
@@ -59,9 +59,10 @@ fn write_row(row: &Row, out: &mut dyn Write) -> io::Result<()> {
         Some(number) => format!("{number:.0}"),
     };
     let ratio = row.ratio.map_or_else(|| "-".to_owned(), factor);
-    let interval = row.interval.map_or_else(|| "-".to_owned(), |interval| {
-        format!("{} - {}", factor(interval.low), factor(interval.high))
-    });
+    let interval = row.interval.map_or_else(
+        || "-".to_owned(),
+        |interval| format!("{} - {}", factor(interval.low), factor(interval.high)),
+    );
     let (a, b, name) = (value(row.a), value(row.b), row.figure.name());
     let call = match row.why {
         Some(WHOLE_RUNS) => "-".to_owned(),
@@ -114,7 +115,8 @@ pub fn summary(verdict: Verdict, rows: &[Row]) -> String {
             let same: Vec<String> = same.map(|(name, margin)| format!("{name} within x {margin}")).collect();
             let open = deciding().filter(|row| row.call == Call::CannotTell).map(|row| row.figure.name());
             let open: Vec<String> = open.collect();
-            let open = if open.is_empty() { String::new() } else { format!("; cannot tell: {}", open.join(", ")) };
+            let open =
+                if open.is_empty() { String::new() } else { format!("; cannot tell: {}", open.join(", ")) };
             format!("equal: no figure differs by more than the spread: {}{open}", same.join(", "))
         }
         Verdict::Worse if times_only(Call::Worse) => format!("slower: {}", named(&[Call::Worse])),

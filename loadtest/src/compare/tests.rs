@@ -64,7 +64,11 @@ fn a_tail_that_a_second_does_not_resolve_is_left_open() {
         assert_eq!(call(&comparison, Figure::Response(open)), Call::CannotTell);
     }
     assert_eq!(call(&comparison, Figure::Response("p99.9")), Call::Same);
-    assert!(comparison.summary.ends_with("cannot tell: response p99.99, response max"), "{}", comparison.summary);
+    assert!(
+        comparison.summary.ends_with("cannot tell: response p99.99, response max"),
+        "{}",
+        comparison.summary
+    );
 }
 
 #[test]
@@ -137,7 +141,10 @@ fn what_sets_runs_apart_is_named() {
     });
     assert_eq!(bottleneck, Ok("B has no verdict: the generator was the bottleneck".into()));
     let closed = changed(|run| run.loop_kind = "closed loop".into());
-    assert_eq!(closed, Err("A is open loop, B is closed loop: the times of one are not those of the other".into()));
+    assert_eq!(
+        closed,
+        Err("A is open loop, B is closed loop: the times of one are not those of the other".into())
+    );
 }
 
 #[test]

@@ -284,8 +284,7 @@ impl Run {
     /// The processor time that a daemon of our own took for each request it answered.
     #[must_use]
     pub fn daemon_us_per_request(&self) -> Option<f64> {
-        (self.answered > 0)
-            .then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
+        (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
     }
 
     /// The file's text.

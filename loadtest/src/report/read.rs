@@ -39,14 +39,24 @@ pub enum Unreadable {
     },
 }
 
-/// Figures of one of these kinds, told apart by the file itself.
+/// Which of these kinds of figures a file says that it has.
 ///
 /// # Errors
 /// [`Unreadable`], also for a kind that is not among `kinds`.
-pub fn kind_and_value<'k>(
-    path: &Path,
-    kinds: &[&'k str],
-) -> Result<(&'k str, serde_json::Value), Unreadable> {
+pub fn kind<'k>(path: &Path, kinds: &[&'k str]) -> Result<&'k str, Unreadable> {
+    kind_and_value(path, kinds).map(|(kind, _)| kind)
+}
+
+/// Figures of one kind.
+///
+/// # Errors
+/// [`Unreadable`].
+pub fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, Unreadable> {
+    let (_, value) = kind_and_value(path, &[kind])?;
+    serde_json::from_value(value).map_err(|reason| Unreadable::Shape { path: path.to_owned(), reason })
+}
+
+fn kind_and_value<'k>(path: &Path, kinds: &[&'k str]) -> Result<(&'k str, serde_json::Value), Unreadable> {
     let file = |reason| Unreadable::File { path: path.to_owned(), reason };
     let shape = |reason| Unreadable::Shape { path: path.to_owned(), reason };
     let bytes = std::fs::read(path).map_err(file)?;
@@ -63,13 +73,4 @@ pub fn kind_and_value<'k>(
         Some(kind) => Ok((kind, value)),
         None => Err(other("kind", format!("\"{}\"", kinds.join("\" or \"")))),
     }
-}
-
-/// Figures of one kind.
-///
-/// # Errors
-/// [`Unreadable`].
-pub fn read<T: DeserializeOwned>(path: &Path, kind: &str) -> Result<T, Unreadable> {
-    let (_, value) = kind_and_value(path, &[kind])?;
-    serde_json::from_value(value).map_err(|reason| Unreadable::Shape { path: path.to_owned(), reason })
 }

@@ -6,7 +6,8 @@ use crate::report::json::{FORMAT, LatencyFigures, ObjectiveFigures, RUN, Run, Ti
 
 /// An open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles following from them.
 pub(crate) fn run(p50s_us: &[f64]) -> Run {
-    let seconds: Vec<SecondFigures> = (0..).zip(p50s_us).map(|(number, p50_us)| second(number, *p50_us)).collect();
+    let seconds: Vec<SecondFigures> =
+        (0..).zip(p50s_us).map(|(number, p50_us)| second(number, *p50_us)).collect();
     let mut sorted = p50s_us.to_vec();
     sorted.sort_by(f64::total_cmp);
     let median = sorted.get(sorted.len() / 2).copied().unwrap_or_default();
@@ -79,7 +80,8 @@ fn second(number: u64, p50_us: f64) -> SecondFigures {
 }
 
 fn times(p50_us: f64, count: u64) -> Times {
-    let quantiles = [("p50", 1.0), ("p90", 1.5), ("p99", 3.0), ("p99.9", 8.0), ("p99.99", 15.0), ("max", 20.0)];
+    let quantiles =
+        [("p50", 1.0), ("p90", 1.5), ("p99", 3.0), ("p99.9", 8.0), ("p99.99", 15.0), ("max", 20.0)];
     let curve = [(0.0, 0.5), (0.5, 1.0), (0.9, 1.5), (0.99, 3.0), (0.999, 8.0), (0.9999, 15.0), (1.0, 20.0)];
     Times {
         count,

@@ -27,7 +27,8 @@ pub(crate) struct Seen {
 
 /// Whether there is one. Without it the tests that need it are skipped; where CI is set they fail.
 pub(crate) fn has_browser() -> bool {
-    let found = Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found =
+        Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     let found = found.is_ok_and(|status| status.success());
     assert!(found || std::env::var_os("CI").is_none(), "chromium is not installed; tests/run installs it");
     if !found {
@@ -43,7 +44,13 @@ pub(crate) fn open(page: &Path, view: View) -> Seen {
     // 0 is dark, 1 is light.
     let preferred = format!("--blink-settings=preferredColorScheme={}", u8::from(!view.dark));
     let mut browser = Command::new("chromium")
-        .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+        ])
         .args(["--enable-logging=stderr", "--v=0", "--dump-dom", &preferred])
         .arg(format!("--window-size={},900", view.width))
         .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))

@@ -98,6 +98,8 @@ pub enum Shape {
     Line,
     /// A line with a dot at each point.
     Dots,
+    /// A dot at each point, beside a line of the same ink that the legend names.
+    DotsAlone,
     /// A bar from each point down to the axis, as wide as one unit.
     Bars,
 }
@@ -150,7 +152,8 @@ impl Chart {
     }
 
     fn legend(&self) -> Markup {
-        let series = self.series.iter().map(|series| (series.ink, series.shape, series.name.as_str()));
+        let named = self.series.iter().filter(|series| series.shape != Shape::DotsAlone);
+        let series = named.map(|series| (series.ink, series.shape, series.name.as_str()));
         let limits = self.limits.iter().map(|(_, name, ink)| (*ink, Shape::Line, name.as_str()));
         let marks = self.marks.iter().map(|(_, name)| (Ink::Mark, Shape::Line, name.as_str()));
         let bands = self.bands.iter().take(1).map(|(.., name)| (Ink::Band, Shape::Bars, name.as_str()));
@@ -252,17 +255,17 @@ fn draw_series(chart: &mut Plane<'_, '_>, series: &Series, size: &Size, floor: f
     match series.shape {
         Shape::Bars => {
             let bars = points().filter(|&(_, y)| y > floor);
-            let bars =
-                bars.map(|(x, y)| Rectangle::new([(x - 0.4, floor), (x + 0.4, y)], color.filled()));
+            let bars = bars.map(|(x, y)| Rectangle::new([(x - 0.4, floor), (x + 0.4, y)], color.filled()));
             chart.draw_series(bars).map_err(drop)?;
         }
-        Shape::Line | Shape::Dots => {
+        Shape::Line | Shape::Dots | Shape::DotsAlone => {
             let width = size.letters / 6;
-            for part in series.points.split(|(_, y)| !y.is_finite()) {
+            let joined = series.shape != Shape::DotsAlone;
+            for part in series.points.split(|(_, y)| !y.is_finite()).filter(|_| joined) {
                 let line = LineSeries::new(part.iter().copied(), color.stroke_width(width));
                 chart.draw_series(line).map_err(drop)?;
             }
-            if series.shape == Shape::Dots {
+            if series.shape != Shape::Line {
                 let dots = points().map(|point| Circle::new(point, width + 2, color.filled()));
                 chart.draw_series(dots).map_err(drop)?;
             }
@@ -283,7 +286,11 @@ impl Axis {
 
     /// Powers of ten, and 2 and 5 between them where there are few, on both sides of all `values`.
     #[must_use]
-    pub fn logarithmic(values: impl Iterator<Item = f64>, label: &str, words: impl Fn(f64) -> String) -> Self {
+    pub fn logarithmic(
+        values: impl Iterator<Item = f64>,
+        label: &str,
+        words: impl Fn(f64) -> String,
+    ) -> Self {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
@@ -330,7 +337,9 @@ impl Ranged for Axis {
 
 impl ValueFormatter<f64> for Axis {
     fn format_ext(&self, at: &f64) -> String {
-        let near = |one: &&(f64, String), other: &&(f64, String)| (one.0 - at).abs().total_cmp(&(other.0 - at).abs());
+        let near = |one: &&(f64, String), other: &&(f64, String)| {
+            (one.0 - at).abs().total_cmp(&(other.0 - at).abs())
+        };
         self.ticks.iter().min_by(near).map(|(_, words)| words.clone()).unwrap_or_default()
     }
 }

@@ -79,16 +79,20 @@ fn latency_card(run: &Run, name: &str) -> Markup {
     let found = found.map_or_else(|| "–".to_owned(), time);
     let objective = run.objectives.latencies.iter().find(|latency| latency.quantile == name);
     let objective = objective.map(|objective| (objective.met, time(objective.limit_us)));
-    card(&format!("Response time, {name}"), &found, &html! {
-        @match objective {
-            Some((true, limit)) => span class="met" { "✓ within " (limit) },
-            Some((false, limit)) => span class="missed" { "✗ not within " (limit) },
-            None => {}
-        }
-    })
+    card(
+        &format!("Response time, {name}"),
+        &found,
+        &html! {
+            @match objective {
+                Some((true, limit)) => span class="met" { "✓ within " (limit) },
+                Some((false, limit)) => span class="missed" { "✗ not within " (limit) },
+                None => {}
+            }
+        },
+    )
 }
 
-fn latencies(run: &Run) -> Markup {
+pub(super) fn latencies(run: &Run) -> Markup {
     let closed = run.schedule_slip.is_none();
     let slip = run.schedule_slip.as_ref().map(|slip| ("Schedule slip", slip));
     let rows = [("Response time", &run.response_time), ("Service time", &run.service_time)];
@@ -188,7 +192,7 @@ fn percentile_chart(run: &Run) -> Chart {
 }
 
 /// An objective as a line across.
-pub(super) fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String, Ink) {
+fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String, Ink) {
     let (name, limit) = (&latency.quantile, time(latency.limit_us));
     (latency.limit_us.log10(), format!("objective: {name} at most {limit}"), Ink::Limit)
 }
@@ -270,7 +274,11 @@ fn seconds(run: &Run) -> Markup {
 fn time_axis(points: &[Point]) -> Axis {
     let end = points.last().map_or(1, |point| point.second + point.length);
     let axis = Axis::from_zero(end as f64, "seconds of the measurement", |at| format!("{at}"));
-    Axis { range: (0.0, end as f64), ticks: axis.ticks.into_iter().filter(|(at, _)| *at <= end as f64).collect(), ..axis }
+    Axis {
+        range: (0.0, end as f64),
+        ticks: axis.ticks.into_iter().filter(|(at, _)| *at <= end as f64).collect(),
+        ..axis
+    }
 }
 
 fn series(name: &str, ink: Ink, points: &[Point], value: impl Fn(&Point) -> f64) -> Series {
@@ -289,14 +297,15 @@ fn bands(run: &Run) -> Vec<(f64, f64, String)> {
 /// The least and the most of the values, for the words beside a chart.
 fn between(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> String {
     let ends = values.filter(|value| value.is_finite());
-    let (low, high) = ends
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    let (low, high) =
+        ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     if low > high { "nothing".to_owned() } else { format!("{} to {}", words(low), words(high)) }
 }
 
 fn rate_chart(run: &Run, points: &[Point]) -> Chart {
     let achieved = series("achieved", Ink::First, points, |point| point.per_s(point.figures.ids));
-    let offered = run.wanted_ids_per_s.map(|wanted| (wanted, format!("offered: {}/s", rate(wanted)), Ink::Mark));
+    let offered =
+        run.wanted_ids_per_s.map(|wanted| (wanted, format!("offered: {}/s", rate(wanted)), Ink::Mark));
     let values = || achieved.points.iter().map(|(_, y)| *y);
     let highest = values().chain(offered.iter().map(|(wanted, ..)| *wanted)).fold(0.0, f64::max);
     Chart {
@@ -429,7 +438,7 @@ fn errors(run: &Run) -> Markup {
     }
 }
 
-fn generator(run: &Run) -> Markup {
+pub(super) fn generator(run: &Run) -> Markup {
     let at = |name| run.schedule_slip.as_ref().and_then(|slip| slip.at(name)).map(time);
     let daemon = run.daemon_cpu_share.map(|share| {
         let each_us = run.daemon_us_per_request().unwrap_or_default();
@@ -452,7 +461,7 @@ fn generator(run: &Run) -> Markup {
     }
 }
 
-fn target_facts(run: &Run) -> Markup {
+pub(super) fn target_facts(run: &Run) -> Markup {
     let own = if run.own_daemon { ", started for this run" } else { "" };
     let version = run.version.as_deref().unwrap_or("version unknown");
     let spaced = run.arrivals.as_ref().map(|arrivals| format!(", {arrivals} arrivals"));
@@ -464,16 +473,14 @@ fn target_facts(run: &Run) -> Markup {
         ("Its ceiling", run.source_per_second.map(|ceiling| format!("{} IDs/s", count(ceiling)))),
         (
             "Load",
-            Some(format!(
-                "{}{}{}",
-                run.loop_kind,
-                spaced.unwrap_or_default(),
-                depth.unwrap_or_default()
-            )),
+            Some(format!("{}{}{}", run.loop_kind, spaced.unwrap_or_default(), depth.unwrap_or_default())),
         ),
         ("IDs per request", Some(run.batch.clone())),
         ("Connections", Some(run.connections.to_string())),
         ("Generator threads", Some(run.threads.to_string())),
-        ("Measured", Some(format!("{} after a warm-up of {}", time(run.elapsed_s * 1e6), time(run.warm_up_s * 1e6)))),
+        (
+            "Measured",
+            Some(format!("{} after a warm-up of {}", time(run.elapsed_s * 1e6), time(run.warm_up_s * 1e6))),
+        ),
     ])
 }

@@ -28,7 +28,10 @@ pub(crate) fn sound(page: &str) -> String {
                     assert!(!attribute.starts_with("on"), "{name} {attribute}={value}");
                     assert!(attribute == "xmlns" || !value.contains("://"), "{name} {attribute}={value}");
                 }
-                assert!(!["script", "link", "img", "iframe", "a", "object"].contains(&name.as_str()), "{name}");
+                assert!(
+                    !["script", "link", "img", "iframe", "a", "object"].contains(&name.as_str()),
+                    "{name}"
+                );
                 if !tag.self_closing && !VOID.contains(&name.as_str()) {
                     open.push(name);
                 }
@@ -64,7 +67,9 @@ fn with_everything() -> Run {
 #[test]
 fn a_page_is_sound_and_says_what_a_person_asks() {
     let words = sound(&render(&with_everything()));
-    for expected in ["✓ pass", "10,000 IDs/s", "480 µs", "within 2 ms", "refused: exhausted", "killed on purpose"] {
+    for expected in
+        ["✓ pass", "10,000 IDs/s", "480 µs", "within 2 ms", "refused: exhausted", "killed on purpose"]
+    {
         assert!(words.contains(expected), "{expected} is not in {words}");
     }
 }
