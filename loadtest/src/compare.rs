@@ -8,7 +8,8 @@
 //! - With one run each, the spread has to come from within the runs. It is taken as if a whole run were no steadier than a
 //!   single second of it, see [`spread::of_seconds`]: far wider than the standard error of the seconds' mean, because what
 //!   sets one run apart from the next (where threads were placed, what else the machine did) does not average out within
-//!   a run. A figure that a single second does not resolve is left open.
+//!   a run. To that comes what is known of runs whose seconds agree and which differ all the same. A figure that a
+//!   single second does not resolve is left open.
 //!
 //! Below [`ALWAYS_SAME`] nothing is called a difference, and an interval wider than [`CAN_TELL`] is not called sameness.
 //!
@@ -180,7 +181,11 @@ fn interval(
     (b, b_values): Side<'_>,
 ) -> Result<Interval, &'static str> {
     match (a, b) {
-        ([a], [b]) => spread::of_seconds(&figure.seconds(a)?, &figure.seconds(b)?),
+        ([a], [b]) => spread::of_seconds(
+            &figure.seconds(a)?,
+            &figure.seconds(b)?,
+            alike::was_busy(a) || alike::was_busy(b),
+        ),
         _ => spread::of_runs(a_values, b_values),
     }
 }

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use support::{Ran, Running, command, has_daemon, start};
+use support::{Ran, Running, command, start};
 
 const LOAD: [&str; 10] =
-    ["--rate", "100", "--for", "6s", "--warm-up", "300ms", "--connections", "4", "--p99.9", "900ms"];
+    ["--rate", "60", "--for", "6s", "--warm-up", "300ms", "--connections", "4", "--p99.9", "900ms"];
 
 /// Runs that disturb each other would tell about that: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -49,36 +49,28 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
+/// The load on a target.
+fn at(address: &str) -> Vec<&str> {
+    [&["--address", address][..], &LOAD[..]].concat()
+}
+
 /// At the same time, so that whatever else the machine does happens to both.
 fn together(one: &[&str], other: &[&str]) -> [Ran; 2] {
     [start(one), start(other)].map(Running::wait)
 }
 
-/// At the layout's ceiling the times are those of a queue of known length: steady on a busy machine, too.
-const AT_THE_CEILING: [&str; 11] = [
-    "--closed",
-    "--connections",
-    "4",
-    "--depth",
-    "64",
-    "--batch",
-    "1000",
-    "--for",
-    "6s",
-    "--warm-up",
-    "500ms",
-];
+/// How long a steady target takes: long against what a busy machine adds to it.
+const STEADY: Duration = Duration::from_millis(20);
 
 #[test]
 fn two_equal_runs_are_equal() {
-    if !has_daemon() {
-        return;
-    }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let files = Files::new();
     let figures = files.0.path().join("comparison.json");
+    let (one, other) = (target::slow(STEADY), target::slow(STEADY));
+    let (one, other) = (one.name(), other.name());
     let compared = || {
-        let [a, b] = together(&AT_THE_CEILING, &AT_THE_CEILING);
+        let [a, b] = together(&at(&one), &at(&other));
         let (a, b) = (files.keep("a.json", &a), files.keep("b.json", &b));
         command(&["compare", text(&a), text(&b), "--fail-if-worse", "--json", text(&figures)])
     };
@@ -100,9 +92,8 @@ fn is_words(line: &str) -> bool {
 fn a_target_made_slower_is_slower() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let files = Files::new();
-    let (quick, slow) = (target::sound(), target::slow(Duration::from_millis(10)));
+    let (quick, slow) = (target::sound(), target::slow(STEADY));
     let (quick_address, slow_address) = (quick.name(), slow.name());
-    let at = |address| [&["--address", address][..], &LOAD[..]].concat();
     let (a, b) = (files.0.path().join("a.json"), files.0.path().join("b.json"));
     let ran = until_told(|| {
         let [quick, slow] = together(&at(&quick_address), &at(&slow_address));

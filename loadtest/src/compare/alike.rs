@@ -53,10 +53,9 @@ pub fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
         for run in runs.iter().filter(|run| run.verdict == "no verdict") {
             warnings.push(format!("{side} has no verdict: {}", run.reasons.join("; ")));
         }
-        let busy = |run: &&Run| {
-            run.origin.machine.load_average.is_some_and(|load| load > run.origin.machine.cores as f64)
-        };
-        if let Some(load) = runs.iter().find(busy).and_then(|run| run.origin.machine.load_average) {
+        if let Some(load) =
+            runs.iter().find(|run| was_busy(run)).and_then(|run| run.origin.machine.load_average)
+        {
             warnings.push(format!("{side}'s machine was busy before the run: load average {load}"));
         }
     }
@@ -76,6 +75,12 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
         last > first
     };
     after(a, b) && after(b, a)
+}
+
+/// Whether more threads wanted to run than the machine had cores, before the run.
+#[must_use]
+pub fn was_busy(run: &Run) -> bool {
+    run.origin.machine.load_average.is_some_and(|load| load > run.origin.machine.cores as f64)
 }
 
 /// What the runs say, each once.

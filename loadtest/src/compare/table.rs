@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Call, Comparison, Row, SpreadFrom, Verdict, WHOLE_RUNS};
+use super::{Call, Comparison, Row, SpreadFrom, Verdict};
 use crate::compare::figures::Figure;
 use crate::report::json::Run;
 
@@ -31,13 +31,16 @@ pub fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -
     for warning in &comparison.warnings {
         writeln!(out, "warning: {warning}")?;
     }
-    writeln!(
-        out,
-        "\n{:<19}{:>11}{:>11}{:>8}  99 % interval B is",
-        "times in ms", "A", "B", "B/A"
-    )?;
+    writeln!(out, "\n{:<19}{:>11}{:>11}{:>8}  99 % interval B is", "times in ms", "A", "B", "B/A")?;
+    let mut notes: Vec<&str> = comparison.rows.iter().filter_map(|row| row.why).collect();
+    notes.sort_unstable();
+    notes.dedup();
     for row in &comparison.rows {
-        write_row(row, out)?;
+        let note = notes.iter().position(|&note| Some(note) == row.why).map(|place| place + 1);
+        write_row(row, note, out)?;
+    }
+    for (number, note) in (1..).zip(&notes) {
+        writeln!(out, "{}? ({number}) {note}", if number == 1 { "\n" } else { "" })?;
     }
     writeln!(out, "\n{}", comparison.summary)
 }
@@ -52,7 +55,7 @@ fn spread_words(from: SpreadFrom) -> &'static str {
     }
 }
 
-fn write_row(row: &Row, out: &mut dyn Write) -> io::Result<()> {
+fn write_row(row: &Row, note: Option<usize>, out: &mut dyn Write) -> io::Result<()> {
     let value = |value: Option<f64>| match value {
         None => "-".to_owned(),
         Some(us) if row.figure.is_time() => format!("{:.3}", us / 1e3),
@@ -64,9 +67,8 @@ fn write_row(row: &Row, out: &mut dyn Write) -> io::Result<()> {
         |interval| format!("{} - {}", factor(interval.low), factor(interval.high)),
     );
     let (a, b, name) = (value(row.a), value(row.b), row.figure.name());
-    let call = match row.why {
-        Some(WHOLE_RUNS) => "-".to_owned(),
-        Some(why) => format!("?: {why}"),
+    let call = match note {
+        Some(number) => format!("? ({number})"),
         None => word(row.figure, row.call).to_owned(),
     };
     writeln!(out, "{name:<19}{a:>11}{b:>11}{ratio:>8}  {interval:<13} {call}")
