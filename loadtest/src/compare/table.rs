@@ -32,9 +32,12 @@ pub fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -
         writeln!(out, "warning: {warning}")?;
     }
     writeln!(out, "\n{:<19}{:>11}{:>11}{:>8}  99 % interval B is", "times in ms", "A", "B", "B/A")?;
-    let mut notes: Vec<&str> = comparison.rows.iter().filter_map(|row| row.why).collect();
-    notes.sort_unstable();
-    notes.dedup();
+    let mut notes: Vec<&str> = Vec::new();
+    for why in comparison.rows.iter().filter_map(|row| row.why) {
+        if !notes.contains(&why) {
+            notes.push(why);
+        }
+    }
     for row in &comparison.rows {
         let note = notes.iter().position(|&note| Some(note) == row.why).map(|place| place + 1);
         write_row(row, note, out)?;
@@ -112,14 +115,16 @@ pub fn summary(verdict: Verdict, rows: &[Row]) -> String {
     let times_only = |call| deciding().filter(|row| row.call == call).all(|row| row.figure.is_time());
     match verdict {
         Verdict::Equal => {
+            let short = |row: &Row| row.figure.name().replace("response ", "");
             let same = deciding().filter(|row| row.call == Call::Same && row.figure.is_time());
-            let same = same.filter_map(|row| Some((row.figure.name(), factor(row.interval?.margin()))));
-            let same: Vec<String> = same.map(|(name, margin)| format!("{name} within x {margin}")).collect();
-            let open = deciding().filter(|row| row.call == Call::CannotTell).map(|row| row.figure.name());
-            let open: Vec<String> = open.collect();
+            let same: Vec<String> = same
+                .filter_map(|row| Some(format!("{} within x {}", short(row), factor(row.interval?.margin()))))
+                .collect();
+            let open: Vec<String> =
+                deciding().filter(|row| row.call == Call::CannotTell).map(short).collect();
             let open =
                 if open.is_empty() { String::new() } else { format!("; cannot tell: {}", open.join(", ")) };
-            format!("equal: no figure differs by more than the spread: {}{open}", same.join(", "))
+            format!("equal: no difference beyond the spread: {}{open}", same.join(", "))
         }
         Verdict::Worse if times_only(Call::Worse) => format!("slower: {}", named(&[Call::Worse])),
         Verdict::Worse => format!("worse: {}", named(&[Call::Worse])),
