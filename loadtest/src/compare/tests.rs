@@ -64,11 +64,7 @@ fn a_tail_that_a_second_does_not_resolve_is_left_open() {
         assert_eq!(call(&comparison, Figure::Response(open)), Call::CannotTell);
     }
     assert_eq!(call(&comparison, Figure::Response("p99.9")), Call::Same);
-    assert!(
-        comparison.summary.ends_with("cannot tell: p99.99, max"),
-        "{}",
-        comparison.summary
-    );
+    assert!(comparison.summary.ends_with("cannot tell: p99.99, max"), "{}", comparison.summary);
 }
 
 #[test]

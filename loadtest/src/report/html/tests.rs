@@ -123,7 +123,7 @@ fn a_run_without_a_second_has_a_page() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn any_figures_have_a_page(
