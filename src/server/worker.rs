@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::accept::Admitted;
 use super::connection;
-use super::in_force::{InForce, Reloads};
+use super::in_force::InForce;
+use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
@@ -27,11 +28,15 @@ use crate::source::line::{Finished, Signals, Ticket};
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;
 
-/// What all threads of the daemon share and never change.
+/// What all threads of the daemon share.
 pub(super) struct Common {
+    /// The configuration that is in force; shards go by their own view of it, on the request's path nobody looks here.
+    pub(super) in_force: watch::Receiver<Arc<InForce>>,
     pub(super) wall: Arc<Wall>,
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
+    /// Whether all threads live.
+    pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
     pub(super) all_drained: Barrier,
 }
@@ -76,6 +81,8 @@ pub(super) struct Worker {
     pub(super) in_force: RefCell<Arc<InForce>>,
     /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
+    /// Whether a stop still waits for the first bytes of connections that have not sent any.
+    pub(super) awaits_newcomers: Cell<bool>,
     /// Connections that have not yet answered all that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
@@ -128,6 +135,10 @@ impl Wakers {
     }
 }
 
+/// How long a stop waits for the first request of a connection: it is under way if the client connected just before, and a
+/// client that finds itself refused then would have been served a moment earlier or later. A long round trip.
+const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
+
 /// What a shard's buffer of runs keeps when a reply has needed more: enough for any reply of one frame.
 const KEPT_RUNS: usize = 4_096;
 
@@ -140,7 +151,7 @@ impl State {
 }
 
 impl Worker {
-    pub(super) fn new(common: Arc<Common>, in_force: Arc<InForce>, shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
         let state = State {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
@@ -151,12 +162,14 @@ impl Worker {
             wakers: Wakers::default(),
             shard,
         };
+        let in_force = Arc::clone(&common.in_force.borrow());
         Worker {
             index: state.shard.index(),
             common,
             state: RefCell::new(state),
             in_force: RefCell::new(in_force),
             draining: Cell::new(false),
+            awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
         }
@@ -229,27 +242,31 @@ impl Drop for Member {
     }
 }
 
-/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins.
+/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins; `adopted` is told each version of the
+/// configuration that the shard has taken up.
 pub(super) fn run(
     runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,
-    mut reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut in_force = worker.common.in_force.clone();
     let worker = Rc::new(worker);
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
+        let (pulse, index) = (Arc::clone(&worker.common.pulse), worker.index);
+        tokio::task::spawn_local(async move { pulse.beat(index).await });
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = reloads.in_force.changed() => {
-                    let in_force = Arc::clone(&reloads.in_force.borrow_and_update());
+                Ok(()) = in_force.changed() => {
+                    let in_force = Arc::clone(&in_force.borrow_and_update());
                     let version = in_force.version;
                     worker.adopt(in_force);
                     // Fails when nobody waits for it any more.
-                    let _ = reloads.adopted.send(version);
+                    let _ = adopted.send(version);
                 }
                 admitted = inbox.recv() => match admitted {
                     Some(admitted) => open(&worker, admitted),
@@ -285,11 +302,23 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
 async fn drain(worker: &Worker) {
     worker.draining.set(true);
     worker.state.borrow_mut().wakers.wake_all();
+    let no_more_newcomers = async {
+        tokio::time::sleep(NEWCOMER_GRACE).await;
+        worker.awaits_newcomers.set(false);
+        worker.state.borrow_mut().wakers.wake_all();
+        std::future::pending().await
+    };
     let all_drained = async {
         while worker.undrained.get() > 0 {
             worker.drained.notified().await;
         }
         worker.common.all_drained.wait().await;
+    };
+    let all_drained = async {
+        tokio::select! {
+            () = no_more_newcomers => {}
+            () = all_drained => {}
+        }
     };
     tokio::pin!(all_drained);
     let timeout = worker.in_force.borrow().limits.drain_timeout.max(Duration::from_millis(1));
