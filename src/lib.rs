@@ -17,6 +17,7 @@
 //! - `keeper`: raises ceilings and watches the wall clock.
 //! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
+//! - `admin`: what an operator sees: status, metrics, the page.
 //! - [`client`]: what an application links; buildable without all of the above but `layout` and `protocol`.
 //!
 //! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
@@ -31,6 +32,8 @@ pub mod client;
 #[cfg(feature = "client")]
 pub mod protocol;
 
+#[cfg(feature = "daemon")]
+mod admin;
 #[cfg(feature = "daemon")]
 pub mod ceiling;
 #[cfg(feature = "daemon")]

@@ -10,6 +10,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::mpsc;
 
 use super::listen::Listener;
+use super::metrics::{Doors, Metrics};
 use crate::protocol::{ErrorCode, reply};
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
@@ -48,6 +49,7 @@ impl Drop for Place {
 pub(super) async fn accept(
     listener: Listener,
     inboxes: Arc<[Inbox]>,
+    metrics: Arc<Metrics>,
     max_connections: usize,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
@@ -58,7 +60,7 @@ pub(super) async fn accept(
         match acceptor.accept().await {
             Ok(socket) => {
                 fails = false;
-                admit(socket, &inboxes, max_connections).await;
+                admit(socket, &inboxes, &metrics.doors, max_connections).await;
             }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
@@ -101,15 +103,17 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) {
+async fn admit(socket: Socket, inboxes: &[Inbox], doors: &Doors, max_connections: usize) {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
+        doors.refused.add(1);
         turn_away(&socket, max_connections);
         return;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
+    doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.

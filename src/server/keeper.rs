@@ -5,16 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use super::metrics::Metrics;
 use super::worker::Bells;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
 
 /// Runs until told to stop, then gives back what the end of the daemon needs.
-pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>) -> Keeper {
+pub(super) fn run(
+    mut keeper: Keeper,
+    bells: &Bells,
+    metrics: &Metrics,
+    stopping: &Arc<AtomicBool>,
+) -> Keeper {
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
         let reading = clock::os::read();
+        metrics.keeper().begin(reading);
         let looked = keeper.look(reading);
+        metrics.keeper().end(&looked, clock::os::boot());
         said.tell(&looked);
         if looked.some_wait {
             bells.ring_all();

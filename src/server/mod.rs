@@ -16,7 +16,8 @@
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
-//! - `keeper`: the thread that raises ceilings and watches the wall clock.
+//! - `keeper`: the thread that raises ceilings and watches the wall clock. `view`: what it last saw.
+//! - `metrics`: what is counted, by each shard for itself. `status`: all of it summed up, for the operator.
 
 mod accept;
 mod backlog;
@@ -26,10 +27,13 @@ pub mod fuzzing;
 mod grants;
 mod keeper;
 mod listen;
+mod metrics;
 mod restored;
 mod start;
+mod status;
 mod stream;
 mod ticker;
+mod view;
 mod worker;
 
 pub use grants::State;

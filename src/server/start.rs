@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
@@ -14,6 +14,7 @@ use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
 use super::keeper;
 use super::listen::{self, Listener};
+use super::metrics::Metrics;
 use super::restored;
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{Held, WorkerLocks, lock_workers};
@@ -74,7 +75,8 @@ impl Server {
         let Granted { kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let (info_json, shards, listeners) = open(settings, &sources, now).inspect_err(|_| {
+        let instance = instance();
+        let (info_json, shards, listeners) = open(settings, &sources, &instance, now).inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -89,7 +91,8 @@ impl Server {
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
+        let metrics = Arc::new(Metrics::new(shards.len(), sources.len(), instance, settings.order, reading));
+        let common = Arc::new(Common { facts, limits, wall, sources, bells, metrics, all_drained });
         let max_connections = settings.limits.max_connections;
         Ok(Server { listeners, common, shards, keeper, max_connections, notes })
     }
@@ -114,8 +117,9 @@ impl Server {
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
-            let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
-            move || keeper::run(keeper, &bells, &stopping)
+            let (bells, metrics) = (Arc::clone(&common.bells), Arc::clone(&common.metrics));
+            let stopping = Arc::clone(&stopping);
+            move || keeper::run(keeper, &bells, &metrics, &stopping)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
@@ -126,7 +130,8 @@ impl Server {
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                acceptors.spawn(accept::accept(listener, Arc::clone(&inboxes), max_connections));
+                let (inboxes, metrics) = (Arc::clone(&inboxes), Arc::clone(&common.metrics));
+                acceptors.spawn(accept::accept(listener, inboxes, metrics, max_connections));
             }
             stop.await;
             // Dropping the acceptors closes their listeners: from here on connections are refused.
@@ -161,7 +166,7 @@ fn spawn_shards(
     let mut threads = Vec::new();
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
-        inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
+        inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
         let (common, stopped) = (Arc::clone(common), stopped.clone());
         let name = format!("shard-{}", shard.index());
         let seed = fastrand::u64(..);
@@ -183,8 +188,13 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
 /// listeners.
-fn open(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Result<Opened, StartError> {
-    let info_json = describe(settings, sources)?;
+fn open(
+    settings: &Settings,
+    sources: &[Arc<Source>],
+    instance: &str,
+    now: Now,
+) -> Result<Opened, StartError> {
+    let info_json = describe(settings, sources, instance)?;
     let shards = make_shards(settings, sources, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
@@ -225,7 +235,7 @@ fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
 }
 
 /// The JSON of INFO.
-fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, StartError> {
+fn describe(settings: &Settings, sources: &[Arc<Source>], instance: &str) -> Result<Vec<u8>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
@@ -248,7 +258,7 @@ fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, Sta
     let info = Info {
         protocol: protocol::VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        instance: Some(instance()),
+        instance: Some(instance.to_owned()),
         max_count: settings.limits.max_count.get(),
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
