@@ -8,8 +8,12 @@
 //! Knows nothing of sources, shards or the server: `server/status.rs` fills the struct.
 
 mod checks;
+mod exposition;
+mod http;
+mod process;
 mod status;
 
+pub(crate) use http::{Site, Via};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, Check, CheckName, ClockState, ClockStatus, Connections, Latency, Level,
     SourceStatus, Status,

@@ -97,6 +97,8 @@ pub(super) struct Daemon {
     pub(super) lock_dir: PathBuf,
     pub(super) token_file: Option<PathBuf>,
     pub(super) unix_mode: u32,
+    /// Empty: no admin listener.
+    pub(super) admin: Vec<Address>,
 }
 
 impl Default for Daemon {
@@ -111,6 +113,7 @@ impl Default for Daemon {
             lock_dir: PathBuf::from(LOCK_DIR),
             token_file: None,
             unix_mode: 0o660,
+            admin: Vec::new(),
         }
     }
 }
@@ -324,5 +327,16 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               more people.\n\
               Empty, no token is asked for: by default only this machine can connect.",
         read: |daemon, value| value.path().map(|path| daemon.token_file = path),
+    },
+    Setting {
+        section: Section::Admin,
+        key: "listen",
+        default: r#""""#,
+        doc: "Where the daemon tells how it is, over HTTP: /metrics for Prometheus, /healthz and /readyz for probes, /status \
+              as JSON, and / as a page. An address as in listen, several in an array, or a port alone (9660), which \
+              is 127.0.0.1's. Empty: nowhere.\n\
+              Off by default because it asks for no token: who reaches it reads what the daemon does, though no IDs, \
+              and changes nothing. It has a thread of its own, so that no request waits for it.",
+        read: |daemon, value| value.admin_addresses(&mut daemon.admin),
     },
 ];

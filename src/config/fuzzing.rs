@@ -32,6 +32,7 @@ pub fn config(data: &[u8]) {
         order: option("--order"),
         state_dir: option("--state-dir"),
         lock_dir: option("--lock-dir"),
+        admin: option("--admin"),
     };
     match load(Some((Path::new("/etc/snowbank.toml"), file)), &overrides, NonZeroUsize::MIN, NOW) {
         Ok(settings) => check_settings(&settings),

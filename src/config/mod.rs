@@ -73,6 +73,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// Where to tell how the daemon is; empty: nowhere.
+    pub admin: Vec<Address>,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).
     pub origins: Origins,
 }

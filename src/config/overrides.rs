@@ -42,11 +42,13 @@ pub struct Overrides {
     pub state_dir: Option<Override>,
     /// The directory of locks.
     pub lock_dir: Option<Override>,
+    /// In place of all of the file's admin listeners.
+    pub admin: Option<Override>,
 }
 
 /// One option and its variable.
 struct OptionRow {
-    /// The setting.
+    /// The setting, by its full key.
     key: &'static str,
     /// With its dashes, as errors name it.
     option: &'static str,
@@ -55,7 +57,7 @@ struct OptionRow {
     help: &'static str,
 }
 
-const OPTIONS: [OptionRow; 7] = [
+const OPTIONS: [OptionRow; 8] = [
     OptionRow {
         key: "listen",
         option: "--listen",
@@ -106,18 +108,26 @@ const OPTIONS: [OptionRow; 7] = [
         value_name: "DIR",
         help: "Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]",
     },
+    OptionRow {
+        key: "admin.listen",
+        option: "--admin",
+        variable: "SNOWBANK_ADMIN",
+        value_name: "ADDR",
+        help: "Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or \
+               unix:PATH [default: nowhere]",
+    },
 ];
 
 impl Overrides {
     fn slots(&mut self) -> [&mut Option<Override>; OPTIONS.len()] {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir } = self;
-        [listen, layout, worker_ids, shards, order, state_dir, lock_dir]
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin } = self;
+        [listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin]
     }
 
     /// Each override that was given, with the setting's key.
     fn given(&self) -> impl Iterator<Item = (&'static str, &Override)> {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir } = self;
-        let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir];
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin } = self;
+        let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin];
         OPTIONS.iter().zip(slots).filter_map(|(row, slot)| Some((row.key, slot.as_ref()?)))
     }
 }
@@ -185,7 +195,7 @@ impl Reader {
                 [only] => text(only),
                 texts => Spanned::new(0..0, DeValue::Array(texts.iter().map(text).collect::<DeArray<'_>>())),
             };
-            if let Some(setting) = DAEMON.iter().find(|setting| setting.key == key) {
+            if let Some(setting) = DAEMON.iter().find(|setting| setting.full_key(None) == key) {
                 self.findings.read(setting, None, &input, Value(&value), &mut self.daemon);
             } else if let Some(setting) = SOURCE.iter().find(|setting| setting.key == key) {
                 match &mut self.sources[..] {

@@ -74,13 +74,13 @@ pub(super) async fn accept(
 }
 
 /// A listener on the acceptor's reactor.
-enum Acceptor {
+pub(super) enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    fn register(socket: Socket) -> io::Result<Acceptor> {
+    pub(super) fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -89,7 +89,7 @@ impl Acceptor {
     }
 
     /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -98,7 +98,7 @@ impl Acceptor {
 }
 
 /// The peer gave up before it was accepted.
-fn is_of_the_peer(error: &io::Error) -> bool {
+pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }

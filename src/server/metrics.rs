@@ -11,6 +11,7 @@ use crossbeam::utils::CachePadded;
 use super::view::View;
 use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
+use crate::config::SOURCES_MAX;
 use crate::protocol::ErrorCode;
 use crate::shard::Order;
 
@@ -63,7 +64,8 @@ pub(super) struct SourceCounters {
 /// What one shard counts.
 #[derive(Debug)]
 pub(super) struct ShardCounters {
-    pub(super) sources: Box<[CachePadded<SourceCounters>]>,
+    /// By index; as many as a daemon can have.
+    pub(super) sources: [SourceCounters; SOURCES_MAX],
     pub(super) errors: Errors,
     /// PING, INFO and AUTH, answered without an error.
     pub(super) other_requests: Counter,
@@ -73,9 +75,9 @@ pub(super) struct ShardCounters {
 }
 
 impl ShardCounters {
-    fn new(sources: usize) -> Self {
+    fn new() -> Self {
         ShardCounters {
-            sources: (0..sources).map(|_| CachePadded::default()).collect(),
+            sources: std::array::from_fn(|_| SourceCounters::default()),
             errors: Errors::default(),
             other_requests: Counter::default(),
             received_bytes: Counter::default(),
@@ -218,15 +220,9 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(
-        shards: usize,
-        sources: usize,
-        instance: String,
-        order: Order,
-        started: Reading,
-    ) -> Self {
+    pub(super) fn new(shards: usize, instance: String, order: Order, started: Reading) -> Self {
         Metrics {
-            shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new(sources)))).collect(),
+            shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
             doors: Doors::default(),
             keeper: Mutex::new(View::new(started)),

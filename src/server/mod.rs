@@ -11,6 +11,7 @@
 //!
 //! - `listen`: opens sockets.
 //! - `accept`: takes connections and hands each to the shard with the fewest.
+//! - `admin`: accepts on the admin listener.
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
@@ -20,6 +21,7 @@
 //! - `metrics`: what is counted, by each shard for itself. `status`: all of it summed up, for the operator.
 
 mod accept;
+mod admin;
 mod backlog;
 mod connection;
 #[cfg(any(test, fuzzing))]
@@ -36,5 +38,6 @@ mod ticker;
 mod view;
 mod worker;
 
+pub use admin::ADMIN_CONNECTIONS_MAX;
 pub use grants::State;
 pub use start::{Server, StartError};

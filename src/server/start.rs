@@ -17,6 +17,7 @@ use super::listen::{self, Listener};
 use super::metrics::Metrics;
 use super::restored;
 use super::worker::{self, Bells, Common, Worker};
+use crate::admin::Site;
 use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
@@ -48,6 +49,7 @@ impl From<String> for StartError {
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
+    admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
@@ -76,10 +78,11 @@ impl Server {
             found.grant(&settings.sources, &numberings, now, &wall)?;
         let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
         let instance = instance();
-        let (info_json, shards, listeners) = open(settings, &sources, &instance, now).inspect_err(|_| {
-            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-            let _ = store.trim(&starts);
-        })?;
+        let (info_json, shards, [listeners, admin]) =
+            open(settings, &sources, &instance, now).inspect_err(|_| {
+                // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
+                let _ = store.trim(&starts);
+            })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -91,15 +94,20 @@ impl Server {
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
-        let metrics = Arc::new(Metrics::new(shards.len(), sources.len(), instance, settings.order, reading));
+        let metrics = Arc::new(Metrics::new(shards.len(), instance, settings.order, reading));
         let common = Arc::new(Common { facts, limits, wall, sources, bells, metrics, all_drained });
         let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, notes })
+        Ok(Server { listeners, admin, common, shards, keeper, max_connections, notes })
     }
 
     /// What the operator should know of how it started, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Where it tells how it is, with the ports that the system chose.
+    pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.admin.iter().map(|listener| &listener.address)
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -113,7 +121,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, notes: _ } = self;
+        let Server { listeners, admin, common, shards, keeper, max_connections, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -126,8 +134,14 @@ impl Server {
         restored::watch(common.sources.clone(), Arc::clone(&common.bells));
 
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &stopped)?;
+        let (inboxes, threads, mut all_ended) = spawn_shards(&common, shards, &stopped)?;
         runtime.block_on(async {
+            let site = {
+                let common = Arc::clone(&common);
+                Arc::new(Site::new(move || common.status()))
+            };
+            let mut admin: tokio::task::JoinSet<_> =
+                admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let (inboxes, metrics) = (Arc::clone(&inboxes), Arc::clone(&common.metrics));
@@ -136,9 +150,13 @@ impl Server {
             stop.await;
             // Dropping the acceptors closes their listeners: from here on connections are refused.
             acceptors.shutdown().await;
+            common.metrics.draining.store(true, Ordering::Relaxed);
+            drop(inboxes);
+            let _ = stop_shards.send(true);
+            // Until the shards have answered what has arrived, the operator can see that they do.
+            let _ = all_ended.recv().await;
+            admin.shutdown().await;
         });
-        drop(inboxes);
-        let _ = stop_shards.send(true);
         let mut failed = None;
         for thread in threads {
             if thread.join().is_err() {
@@ -157,11 +175,15 @@ impl Server {
 
 type ShardThreads = Vec<JoinHandle<()>>;
 
+/// Ends when all shards' threads have.
+type AllEnded = mpsc::Receiver<()>;
+
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     stopped: &watch::Receiver<bool>,
-) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
+) -> io::Result<(Arc<[Inbox]>, ShardThreads, AllEnded)> {
+    let (alive, all_ended) = mpsc::channel(1);
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for (shard, runtime) in shards {
@@ -170,10 +192,14 @@ fn spawn_shards(
         let (common, stopped) = (Arc::clone(common), stopped.clone());
         let name = format!("shard-{}", shard.index());
         let seed = fastrand::u64(..);
-        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, stopped);
+        let alive = alive.clone();
+        let run = move || {
+            worker::run(&runtime, Worker::new(common, shard, seed), inbox, stopped);
+            drop(alive);
+        };
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
-    Ok((inboxes.into(), threads))
+    Ok((inboxes.into(), threads, all_ended))
 }
 
 fn make_runtime() -> Result<Runtime, StartError> {
@@ -184,10 +210,10 @@ fn make_runtime() -> Result<Runtime, StartError> {
     })
 }
 
-type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
+type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, [Vec<Listener>; 2]);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
-/// listeners.
+/// listeners, for clients and for the operator.
 fn open(
     settings: &Settings,
     sources: &[Arc<Source>],
@@ -198,7 +224,9 @@ fn open(
     let shards = make_shards(settings, sources, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
-    Ok((info_json, shards, listen_all(settings)?))
+    let listeners = [&settings.listen, &settings.admin].map(|at| listen_all(at, settings.unix_mode));
+    let [listeners, admin] = listeners;
+    Ok((info_json, shards, [listeners?, admin?]))
 }
 
 fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
@@ -226,10 +254,10 @@ fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Sh
     (0..count).map(shard).collect()
 }
 
-fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
+fn listen_all(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
-    for address in &settings.listen {
-        listeners.extend(listen::open(address, settings.unix_mode)?);
+    for address in addresses {
+        listeners.extend(listen::open(address, unix_mode)?);
     }
     Ok(listeners)
 }
