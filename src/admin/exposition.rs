@@ -160,7 +160,7 @@ impl Page<'_> {
 
     fn latency(&mut self, status: &Status) -> fmt::Result {
         let latency = &status.latency;
-        let bounds = latency.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).chain([f64::MAX]);
+        let bounds = latency.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).chain([f64::INFINITY]);
         let buckets: Vec<(f64, u64)> = bounds.zip(latency.counts.iter().copied()).collect();
         let help = "How long requests for IDs took, from their bytes read to their reply on its way";
         let (name, unit) = ("snowbank_request_duration", Some(&Unit::Seconds));
