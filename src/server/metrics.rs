@@ -13,7 +13,6 @@ use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
 use crate::protocol::ErrorCode;
-use crate::shard::Order;
 
 /// A number that only grows, written by one thread.
 #[derive(Debug, Default)]
@@ -215,12 +214,11 @@ pub(super) struct Metrics {
     /// Set when the stop begins.
     pub(super) draining: AtomicBool,
     pub(super) instance: String,
-    pub(super) order: Order,
     pub(super) started: Reading,
 }
 
 impl Metrics {
-    pub(super) fn new(shards: usize, instance: String, order: Order, started: Reading) -> Self {
+    pub(super) fn new(shards: usize, instance: String, started: Reading) -> Self {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
@@ -228,7 +226,6 @@ impl Metrics {
             keeper: Mutex::new(View::new(started)),
             draining: AtomicBool::new(false),
             instance,
-            order,
             started,
         }
     }

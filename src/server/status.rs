@@ -1,30 +1,49 @@
 //! The daemon's status, gathered from counters, sources, the keeper's view and the acceptors. On the main thread or any
 //! other: it only reads, and nothing waits for it.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
+use super::in_force::InForce;
 use super::metrics::{Metrics, SourceCounters};
 use super::worker::Common;
 use crate::admin::{CeilingsStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status};
 use crate::clock::{self, Now, Observed};
+use crate::config::Limits;
 use crate::protocol::ErrorCode;
 use crate::source::Source;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
-impl Common {
+/// Sees the whole daemon.
+#[derive(Clone)]
+pub(super) struct Observer {
+    common: Arc<Common>,
+    in_force: watch::Receiver<Arc<InForce>>,
+}
+
+impl Observer {
+    pub(super) fn new(common: Arc<Common>, in_force: watch::Receiver<Arc<InForce>>) -> Self {
+        Observer { common, in_force }
+    }
+
     /// What the daemon is doing now.
     pub(super) fn status(&self) -> Status {
-        let metrics = &self.metrics;
-        let now = self.wall.believe(clock::os::read());
+        let metrics = &self.common.metrics;
+        // Held for moments only: a reload takes the lock to put another in its place.
+        let in_force = Arc::clone(&self.in_force.borrow());
+        let limits = &in_force.limits;
+        let now = self.common.wall.believe(clock::os::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
         let sum = |of: fn(&super::metrics::ShardCounters) -> u64| {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
-        let sources =
-            self.sources.iter().enumerate().map(|(index, source)| self.status_of(index, source, now));
+        let sources = in_force.supplies.iter().enumerate();
+        let sources = sources.map(|(index, supply)| self.status_of(index, &supply.source, limits, now));
         let started = metrics.started;
         let mut status = Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -35,13 +54,13 @@ impl Common {
             checks: Vec::new(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
-            order: metrics.order.name().to_owned(),
+            order: self.common.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
             sources: sources.collect(),
             connections: Connections {
                 open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
-                max: self.limits.max_connections as u64,
+                max: limits.max_connections as u64,
                 accepted: metrics.doors.accepted.get(),
                 refused: metrics.doors.refused.get(),
             },
@@ -59,15 +78,15 @@ impl Common {
     }
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
-        let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
+        let of_shards: u64 = self.common.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors tell nothing but this.
-        let of_doors = if code == ErrorCode::TooBusy { self.metrics.doors.refused.get() } else { 0 };
+        let of_doors = if code == ErrorCode::TooBusy { self.common.metrics.doors.refused.get() } else { 0 };
         of_shards + of_doors
     }
 
-    fn status_of(&self, index: usize, source: &Source, now: Now) -> SourceStatus {
+    fn status_of(&self, index: usize, source: &Source, limits: &Limits, now: Now) -> SourceStatus {
         let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
-            self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
+            self.common.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
         };
         let numbering = source.numbering();
         let layout = numbering.layout();
@@ -92,7 +111,7 @@ impl Common {
             waiting_requests: waits.saturating_sub(waits_over),
             waiting_ids,
             line_s: if ahead.is_zero() { line } else { 2.0 * line },
-            default_wait_s: self.limits.default_wait_for(source.tick()).as_secs_f64(),
+            default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
             headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
             ceiling_wanted: source.grant().is_wanted(),
             ahead_s: ahead.as_secs_f64(),

@@ -10,6 +10,7 @@ use super::Connection;
 use crate::clock;
 use crate::front::{Ask, Front};
 use crate::layout::Run;
+use crate::server::in_force::InForce;
 use crate::server::metrics::ShardCounters;
 use crate::server::worker::{State, Worker};
 use crate::source::line::{Finished, Refusal, Ticket, Wish};
@@ -49,12 +50,13 @@ impl<F: Front> Connection<F> {
     pub(super) fn line_up(
         &mut self,
         worker: &Worker,
+        in_force: &InForce,
         state: &mut State,
         ask: Ask,
         missing: u64,
     ) -> Option<Box<Waiting>> {
         let (lane, _) = state.shard.lane(ask.source);
-        let limits = &worker.common.limits;
+        let limits = &in_force.limits;
         let window = lane.window();
         let source = lane.source();
         let wait =
@@ -73,11 +75,11 @@ impl<F: Front> Connection<F> {
                 Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone(), _counted: counted }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(worker, state, ask);
+                self.grant(worker, in_force, state, ask);
                 None
             }
             Err(refusal) => {
-                self.refuse(worker, state, ask, refusal);
+                self.refuse(worker, in_force, state, ask, refusal);
                 None
             }
         }
@@ -91,6 +93,7 @@ impl<F: Front> Connection<F> {
         let finished = finished.await;
         cancel.armed = false;
         drop(cancel);
+        let in_force = &worker.in_force.borrow();
         let state = &mut *worker.state.borrow_mut();
         state.runs = runs;
         let refusal = match finished {
@@ -102,9 +105,9 @@ impl<F: Front> Connection<F> {
             Err(_) => Some(Refusal::Sealed),
         };
         match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, state, ask),
-            None => self.grant(&worker, state, ask),
-            Some(refusal) => self.refuse(&worker, state, ask, refusal),
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, in_force, state, ask),
+            None => self.grant(&worker, in_force, state, ask),
+            Some(refusal) => self.refuse(&worker, in_force, state, ask, refusal),
         }
         let took = clock::os::boot().since(self.read_at);
         worker.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
@@ -123,7 +126,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.worker.common.sources[self.source].cancel(self.ticket);
+            self.worker.in_force.borrow().source(self.source).cancel(self.ticket);
             self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
         }
     }
