@@ -5,6 +5,7 @@
 //! and taken out of service it would hand out nothing.
 
 use super::status::{Check, CheckName, ClockState, Level, SourceStatus, Status};
+use crate::config::Grouped;
 
 /// A raise that takes longer than this while a request waits for it is no longer a matter of moments.
 const SLOW_RAISE_S: f64 = 1.0;
@@ -103,10 +104,18 @@ impl Status {
             _ if ceilings.lost.is_some() => {
                 (Level::Fail, String::from("taken away, because the worker IDs are lost"))
             }
-            Some(reason) if is_reached => {
-                (Level::Fail, format!("reached, and cannot be raised: {reason}; refuses with no_ceiling"))
-            }
-            Some(reason) => (Level::Warn, format!("cannot be raised: {reason}; IDs last for {left} more")),
+            Some(reason) if is_reached => (
+                Level::Fail,
+                format!(
+                    "reached, and cannot be raised: {reason}; refuses with no_ceiling until storage works: see to its disk"
+                ),
+            ),
+            Some(reason) => (
+                Level::Warn,
+                format!(
+                    "cannot be raised: {reason}; IDs last for {left} more: see to the state directory's disk"
+                ),
+            ),
             None if is_reached && source.ceiling_wanted && ceilings.under_way_s > SLOW_RAISE_S => {
                 let took = seconds(ceilings.under_way_s);
                 (Level::Fail, format!("reached; storage has taken {took} so far to raise it: requests wait"))
@@ -122,10 +131,11 @@ impl Status {
 }
 
 fn check_saturation(source: &SourceStatus) -> Check {
-    let (requests, ids) = (source.waiting_requests, source.waiting_ids);
-    let (level, message) = if source.line_s > 0.0 && source.line_s >= SATURATED_SHARE * source.default_wait_s
-    {
-        let (line, rate) = (seconds(source.line_s), source.ids_per_second);
+    let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
+    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
+    let is_saturated = source.line_s > 0.0 && source.line_s >= SATURATED_SHARE * source.default_wait_s;
+    let (level, message) = if is_saturated && !is_held_up {
+        let (line, rate) = (seconds(source.line_s), Grouped(source.ids_per_second));
         (
             Level::Warn,
             format!(
@@ -133,8 +143,8 @@ fn check_saturation(source: &SourceStatus) -> Check {
                  yields ({rate} IDs/s); further ones are refused with exhausted. More worker IDs yield more"
             ),
         )
-    } else if ids > 0 {
-        (Level::Ok, format!("{requests} requests wait for {ids} IDs, {} in all", seconds(source.line_s)))
+    } else if source.waiting_ids > 0 {
+        (Level::Ok, format!("requests that wait: {requests}, for {ids} IDs, {} in all", seconds(source.line_s)))
     } else {
         (Level::Ok, String::from("nobody waits"))
     };

@@ -9,12 +9,15 @@
 
 mod checks;
 mod exposition;
+mod fetch;
 mod http;
 mod process;
 mod status;
 
+pub(crate) use checks::seconds;
+pub(crate) use fetch::fetch;
 pub(crate) use http::{Site, Via};
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, Check, CheckName, ClockState, ClockStatus, Connections, Latency, Level,
-    SourceStatus, Status,
+    BOUNDS_US, CeilingsStatus, Check, ClockState, ClockStatus, Connections, Latency, Level, SourceStatus,
+    Status,
 };

@@ -46,6 +46,7 @@ pub use reference::reference;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub(crate) use units::Grouped;
 
 use crate::layout::UnixMicros;
 use crate::shard::Order;

@@ -180,8 +180,7 @@ impl<'v> Value<'v> {
             DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
             _ => return self.addresses(into),
         };
-        let address: Address = format!("127.0.0.1:{port}")
-            .parse()
+        let address = Address::of_admin(&port)
             .map_err(|_| self.refuse("a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\""))?;
         *into = vec![address];
         Ok(())

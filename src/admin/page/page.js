@@ -235,8 +235,24 @@ function drawState(status) {
     : findings.length > 0
       ? ["warn", "Serving; somebody should look"]
       : ["good", "Serving, all is as it should be"];
-  showState(look, headline, findings.map((check) => make("li", {}, make("b", {}, about(check)), check.message)));
+  showState(look, headline, together(findings).map((check) => make("li", {}, make("b", {}, about(check)), check.message)));
   document.title = (status.ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
+}
+
+// What is the same for several sources is said once.
+function together(findings) {
+  const groups = new Map();
+  for (const check of findings) {
+    const key = check.name + check.message;
+    if (groups.has(key)) groups.get(key).push(check);
+    else groups.set(key, [check]);
+  }
+  return [...groups.values()].map((checks) => ({ ...checks[0], source: list(checks.flatMap((check) => check.source ?? [])) }));
+}
+
+function list(names) {
+  if (names.length > 4) return `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`;
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0];
 }
 
 function about(check) {
@@ -341,7 +357,7 @@ async function ask() {
     heard_ms = Date.now();
     draw();
   } catch (error) {
-    const since = heard_ms === null ? "and has not been reached since this page was opened" : `last heard from ${duration(Math.round((Date.now() - heard_ms) / 1000))} ago`;
+    const since = heard_ms === null ? "and has not been reached since this page was opened" : `last heard from at ${new Date(heard_ms).toLocaleTimeString()}`;
     const reason = error.name === "TimeoutError" ? "it does not answer" : error.message.startsWith("it ") ? error.message : "nothing answers at its address";
     const advice = make("li", {}, `${reason}. See whether it runs: systemctl status snowbank, journalctl -u snowbank. This page goes on trying.`);
     showState("gone", `The daemon cannot be reached, ${since}`, [advice]);
