@@ -144,7 +144,10 @@ fn check_saturation(source: &SourceStatus) -> Check {
             ),
         )
     } else if source.waiting_ids > 0 {
-        (Level::Ok, format!("requests that wait: {requests}, for {ids} IDs, {} in all", seconds(source.line_s)))
+        (
+            Level::Ok,
+            format!("requests that wait: {requests}, for {ids} IDs, {} in all", seconds(source.line_s)),
+        )
     } else {
         (Level::Ok, String::from("nobody waits"))
     };
