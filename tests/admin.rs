@@ -12,6 +12,7 @@ use std::thread;
 
 use rustix::process::Signal;
 use support::failing_disk::{EIO, FailingDisk};
+use support::frozen::FrozenThread;
 use support::http::{ask, exchange, get, parse, sample, scrape};
 use support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll, wire};
 
@@ -362,6 +363,24 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
     let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
     assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
     assert!(String::from_utf8_lossy(&unasked.stderr).contains(&admin), "{unasked:?}");
+}
+
+#[test]
+fn health_is_that_every_thread_makes_progress() {
+    let daemon = with_admin("");
+    assert_eq!(get(&daemon, "/healthz").body, "ok\n");
+    for thread in ["shard-0", "keeper"] {
+        let frozen = FrozenThread::of(daemon.id(), thread);
+        // Several may ask at once.
+        thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| assert_eq!(get(&daemon, "/healthz").code, 503));
+            }
+        });
+        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator sees it all the same");
+        drop(frozen);
+        assert_eq!(get(&daemon, "/healthz").code, 200, "{thread} goes on");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
 const CONNECTION_LIFE: Duration = Duration::from_secs(600);
 /// How long an answer that has begun then has yet.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
+/// How long a thread may take to show that it makes progress, as probes see it: far above any turn on a machine that does
+/// much else. The service manager's watchdog has a time of its own.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 /// What is kept of a request's head, which hyper wants no smaller; browsers send one or two KiB.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
@@ -45,7 +48,11 @@ const PATHS: &str = "/ /metrics /healthz /readyz /status";
 /// What all admin connections share.
 pub(crate) struct Site {
     status: Box<dyn Fn() -> Status + Send + Sync>,
+    all_beat: Box<dyn Fn() -> Beats + Send + Sync>,
 }
+
+/// Completes when every thread has shown that it makes progress.
+pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +64,12 @@ pub(crate) enum Via {
 }
 
 impl Site {
-    /// A site that asks `status` for each answer.
-    pub(crate) fn new(status: impl Fn() -> Status + Send + Sync + 'static) -> Site {
-        Site { status: Box::new(status) }
+    /// A site that asks `status`, and for `/healthz` `all_beat`, for each answer.
+    pub(crate) fn new(
+        status: impl Fn() -> Status + Send + Sync + 'static,
+        all_beat: impl Fn() -> Beats + Send + Sync + 'static,
+    ) -> Site {
+        Site { status: Box::new(status), all_beat: Box::new(all_beat) }
     }
 
     /// Serves one connection to its end.
@@ -67,9 +77,9 @@ impl Site {
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let service = service_fn(|request: Request<hyper::body::Incoming>| {
-            let response = self.answer(request.method(), request.uri().path(), request.headers(), via);
-            std::future::ready(Ok::<_, Infallible>(response))
+        let service = service_fn(async |request: Request<hyper::body::Incoming>| {
+            let (method, path) = (request.method(), request.uri().path());
+            Ok::<_, Infallible>(self.answer(method, path, request.headers(), via).await)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -85,7 +95,13 @@ impl Site {
         }
     }
 
-    fn answer(&self, method: &Method, path: &str, headers: &HeaderMap, via: Via) -> Response<Full<Bytes>> {
+    async fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        via: Via,
+    ) -> Response<Full<Bytes>> {
         if via == Via::Loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
             let text =
                 "this address is for this machine alone: ask for it as localhost or by its IP address\n";
@@ -108,7 +124,7 @@ impl Site {
         }
         match path {
             "/metrics" => self.metrics(headers.get(header::ACCEPT)),
-            "/healthz" => respond(StatusCode::OK, TEXT, "ok\n"),
+            "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
             "/status" => respond_json(StatusCode::OK, &(self.status)()),
             "/page.css" => respond(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/page.css")),
@@ -131,6 +147,16 @@ impl Site {
                 "text/plain; version=0.0.4; charset=utf-8",
                 exposition::prometheus_text(&text),
             ),
+        }
+    }
+
+    async fn health(&self) -> Response<Full<Bytes>> {
+        match tokio::time::timeout(PROGRESS_WITHIN, (self.all_beat)()).await {
+            Ok(()) => respond(StatusCode::OK, TEXT, "ok\n"),
+            Err(_) => {
+                let text = "a thread makes no progress: the daemon is to be started anew\n";
+                respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+            }
         }
     }
 

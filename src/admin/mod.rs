@@ -16,7 +16,7 @@ mod status;
 
 pub(crate) use checks::seconds;
 pub(crate) use fetch::fetch;
-pub(crate) use http::{Site, Via};
+pub(crate) use http::{Beats, Site, Via};
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, Check, ClockState, ClockStatus, Connections, Latency, Level, SourceStatus,
     Status,

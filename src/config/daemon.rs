@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
+use super::log::{LogFormat, LogLevel, LogSettings};
 use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
 use super::units::{self, duration, quoted};
@@ -100,6 +101,7 @@ pub(super) struct Daemon {
     pub(super) unix_mode: u32,
     /// Empty: no admin listener.
     pub(super) admin: Vec<Address>,
+    pub(super) log: LogSettings,
 }
 
 impl Default for Daemon {
@@ -115,6 +117,7 @@ impl Default for Daemon {
             token_file: None,
             unix_mode: 0o660,
             admin: Vec::new(),
+            log: LogSettings::default(),
         }
     }
 }
@@ -388,9 +391,33 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               as JSON, and / as a page. An address as in listen, several in an array, or a port alone (9660), which \
               is 127.0.0.1's. Empty: nowhere.\n\
               Off by default because it asks for no token: who reaches it reads what the daemon does, though no IDs, \
-              and changes nothing. It has a thread of its own, so that no request waits for it.",
+              and changes nothing. It is served away from the threads of clients: no request waits for it.",
         change: Change::Restart("listeners are opened at the start"),
         read: |daemon, value| value.admin_addresses(&mut daemon.admin),
-        show: |settings| listed(&settings.admin),
+        show: |settings| if settings.admin.is_empty() { quoted("") } else { listed(&settings.admin) },
+    },
+    Setting {
+        section: Section::Log,
+        key: "format",
+        default: r#""auto""#,
+        doc: "How the daemon says what an operator should know: \"text\" writes lines to standard error, with colours on \
+              a terminal; \"json\" a JSON object on each line; \"journald\" sends to the journal, with priorities and \
+              a field for each part (journalctl -o verbose).\n\
+              \"auto\" is journald where standard error leads to the journal, as a systemd service's does, else text: \
+              so each reader gets what it can show.",
+        change: Change::Restart("events go where they went at the start"),
+        read: |daemon, value| value.choice(&LogFormat::NAMES).map(|format| daemon.log.format = format),
+        show: |settings| quoted(settings.log.format.name()),
+    },
+    Setting {
+        section: Section::Log,
+        key: "level",
+        default: r#""info""#,
+        doc: "The least that is said: \"error\" (IDs are not handed out), \"warn\" (that may come), \"info\" (what \
+              changes), \"debug\" or \"trace\". Nothing is said for each request at any level, and what repeats is \
+              said seldom, so \"info\" is a few lines a day.",
+        change: Change::Reload,
+        read: |daemon, value| value.choice(&LogLevel::NAMES).map(|level| daemon.log.level = level),
+        show: |settings| quoted(settings.log.level.name()),
     },
 ];

@@ -18,6 +18,9 @@
 //! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
+//! - `inherited`: sockets that a service manager hands over.
+//! - `pulse`: whether every thread makes progress; `vitals`: how the daemon is, for whoever watches over it.
+//! - `seldom`: what can repeat is not said each time.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock. `view`: what it last saw.
 //! - `metrics`: what is counted, by each shard for itself. `status`: all of it summed up, for the operator.
 
@@ -29,19 +32,25 @@ mod connection;
 pub mod fuzzing;
 mod grants;
 mod in_force;
+mod inherited;
 mod keeper;
 mod listen;
 mod metrics;
+mod pulse;
 mod reload;
 mod restored;
+mod seldom;
 mod start;
 mod status;
 mod stream;
 mod ticker;
 mod view;
+mod vitals;
 mod worker;
 
 pub use admin::ADMIN_CONNECTIONS_MAX;
 pub use grants::State;
+pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
+pub use vitals::{VitalSigns, Vitals};

@@ -13,14 +13,17 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
 use super::in_force::{InForce, Reloads, Supply};
+use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
 use super::metrics::Metrics;
+use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
 use super::restored;
 use super::status::Observer;
+use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
-use crate::admin::Site;
+use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Settings, SourceSettings, Tokens};
@@ -32,11 +35,26 @@ use crate::shard::{Order, Shard};
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError(String);
+pub struct StartError {
+    reason: String,
+    may_pass: bool,
+}
+
+impl StartError {
+    /// A reason that may be gone at the next try: a port, a name, a disk.
+    pub(super) fn for_now(reason: impl fmt::Display) -> Self {
+        StartError { reason: reason.to_string(), may_pass: true }
+    }
+
+    /// Whether the reason may be gone at the next try without anybody's doing; else somebody has to change something.
+    pub fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -44,7 +62,7 @@ impl std::error::Error for StartError {}
 
 impl From<String> for StartError {
     fn from(reason: String) -> Self {
-        StartError(reason)
+        StartError { reason, may_pass: false }
     }
 }
 
@@ -61,8 +79,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners. With the
-    /// daemon comes what puts another configuration in force while it runs.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners that are not
+    /// inherited. With the daemon comes what puts another configuration in force while it runs.
     ///
     /// # Errors
     /// In one line, what is in the way.
@@ -70,6 +88,7 @@ impl Server {
         settings: &Settings,
         tokens: Option<Tokens>,
         state: State<'_>,
+        inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
         let found = Found::open(state)?;
         let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
@@ -86,11 +105,11 @@ impl Server {
         let supplies: Vec<Supply> =
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
-        let (info_json, shards, [listeners, admin]) =
-            open(settings, &instance, &supplies, now).inspect_err(|_| {
-                // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-                let _ = store.trim(&starts);
-            })?;
+        let opened = open(settings, inherited, &instance, &supplies, now);
+        let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
+            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
+            let _ = store.trim(&starts);
+        })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -111,10 +130,12 @@ impl Server {
             errands: send_errands,
             bells: Arc::clone(&bells),
         };
+        let pulse = Arc::new(Pulse::new(shards.len()));
+        let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
-        let common = Arc::new(Common { wall, order: settings.order, bells, metrics, all_drained });
+        let common = Arc::new(Common { wall, order: settings.order, bells, metrics, pulse, all_drained });
         let reloads = Reloads { in_force: receiver, adopted };
         Ok((Server { listeners, admin, common, shards, keeper, errands, reloads, notes }, reloader))
     }
@@ -134,6 +155,11 @@ impl Server {
         self.listeners.iter().map(|listener| &listener.address)
     }
 
+    /// How to ask for its life signs while it runs.
+    pub fn vitals(&self) -> Vitals {
+        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
+    }
+
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
     /// and trims its ceiling.
     ///
@@ -144,39 +170,51 @@ impl Server {
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
-            let (bells, metrics) = (Arc::clone(&common.bells), Arc::clone(&common.metrics));
-            let stopping = Arc::clone(&stopping);
-            move || keeper::run(keeper, &bells, &metrics, &stopping, &errands)
+            let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
+            move || keeper::run(keeper, &common, &stopping, &errands)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
         restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
 
+        let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads, mut all_ended) = spawn_shards(&common, shards, &reloads, &stopped)?;
+        let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, &reloads, &stopped)?;
         let in_force = reloads.in_force;
         // From here on only shards say what they go by: when they are gone, nobody is waited for.
         drop(reloads.adopted);
         runtime.block_on(async {
             let site = {
                 let observer = Observer::new(Arc::clone(&common), in_force.clone());
-                Arc::new(Site::new(move || observer.status()))
+                let vitals = Vitals::new(Arc::clone(&common), in_force.clone());
+                let all_beat = move || -> Beats {
+                    let vitals = vitals.clone();
+                    Box::pin(async move { vitals.all_beat().await })
+                };
+                Arc::new(Site::new(move || observer.status(), all_beat))
             };
             let mut admin: tokio::task::JoinSet<_> =
                 admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let (inboxes, metrics) = (Arc::clone(&inboxes), Arc::clone(&common.metrics));
-                acceptors.spawn(accept::accept(listener, inboxes, metrics, in_force.clone()));
+                let (in_force, stopped) = (in_force.clone(), no_more.clone());
+                acceptors.spawn(accept::accept(listener, inboxes, metrics, in_force, stopped));
             }
             stop.await;
-            // Dropping the acceptors closes their listeners: from here on connections are refused.
-            acceptors.shutdown().await;
             common.metrics.draining.store(true, Ordering::Relaxed);
+            let _ = stop_acceptors.send(true);
+            // With the acceptors their listeners close: from here on connections are refused, or wait for the next daemon
+            // where a service manager holds the sockets.
+            let all_ended = async { while acceptors.join_next().await.is_some() {} };
+            // One that cannot hand on what it accepted waits for a shard that does not get to it.
+            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let _ = tokio::time::timeout(drain_timeout, all_ended).await;
+            acceptors.shutdown().await;
             drop(inboxes);
             let _ = stop_shards.send(true);
             // Until the shards have answered what has arrived, the operator can see that they do.
-            let _ = all_ended.recv().await;
+            let _ = shards_ended.recv().await;
             admin.shutdown().await;
         });
         let mut failed = None;
@@ -229,7 +267,7 @@ fn spawn_shards(
 
 fn make_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        StartError(format!(
+        StartError::for_now(format_args!(
             "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
         ))
     })
@@ -239,23 +277,28 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, [Vec<Listener>; 2]);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
 /// listeners, for clients and for the operator.
-fn open(settings: &Settings, instance: &str, supplies: &[Supply], now: Now) -> Result<Opened, StartError> {
+fn open(
+    settings: &Settings,
+    inherited: Inherited,
+    instance: &str,
+    supplies: &[Supply],
+    now: Now,
+) -> Result<Opened, StartError> {
     let info_json = describe(settings, instance)?;
     let shards = make_shards(settings, supplies, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
-    let listeners = [&settings.listen, &settings.admin].map(|at| listen_all(at, settings.unix_mode));
-    let [listeners, admin] = listeners;
-    Ok((info_json, shards, [listeners?, admin?]))
+    let listeners = listen_all(settings, inherited)?;
+    Ok((info_json, shards, [listeners, listen_at(&settings.admin, settings.unix_mode)?]))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
     Numbering::new(source.layout.clone(), source.worker_ids.clone())
-        .map_err(|error| StartError(format!("source {}: {error}", source.name)))
+        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
 pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
-    lock_workers(&settings.lock_dir, numbering).map_err(StartError)
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
 }
 
 fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard> {
@@ -266,7 +309,16 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
     (0..settings.shards.get()).map(shard).collect()
 }
 
-fn listen_all(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+/// Inherited sockets take the place of the listeners of their protocol.
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
+    let listeners = inherited.listeners(Protocol::Native);
+    if !listeners.is_empty() {
+        return Ok(listeners);
+    }
+    listen_at(&settings.listen, settings.unix_mode)
+}
+
+fn listen_at(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     let mut listeners = Vec::new();
     for address in addresses {
         listeners.extend(listen::open(address, unix_mode)?);
@@ -302,7 +354,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
-        return Err(StartError(format!(
+        return Err(StartError::from(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
         )));
     }

@@ -9,9 +9,11 @@
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
+pub(crate) mod frozen;
 pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
+pub(crate) mod manager;
 pub(crate) mod reply;
 pub(crate) mod wire;
 pub(crate) mod witness;

@@ -54,6 +54,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         token_file: None,
         unix_mode: 0o660,
         admin: Vec::new(),
+        log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
     assert_eq!(settings, expected);
@@ -128,6 +129,8 @@ fn every_setting_reaches_its_field() {
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
+        log.format = "json"
+        log.level = "debug"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -166,6 +169,7 @@ fn every_setting_reaches_its_field() {
         token_file: Some("/run/tokens".into()),
         unix_mode: 0o600,
         admin: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
+        log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
