@@ -114,7 +114,7 @@ fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
     let manager = Manager::new();
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
-    disk.order("sync stall 2000");
+    disk.order("sync stall 4000");
     let setup = with_watchdog(manager.over(disk.under(machine.setup(""))));
     let starting = thread::spawn(move || setup.start());
     let waiting = manager.next_within(support::DEADLINE).expect("a message");
