@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::in_force::InForce;
 use super::listen::Listener;
+use super::metrics::{Doors, Metrics};
 use super::seldom::Seldom;
 use crate::protocol::{ErrorCode, reply};
 
@@ -52,6 +53,7 @@ impl Drop for Place {
 pub(super) async fn accept(
     listener: Listener,
     inboxes: Arc<[Inbox]>,
+    metrics: Arc<Metrics>,
     in_force: watch::Receiver<Arc<InForce>>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -67,7 +69,7 @@ pub(super) async fn accept(
         match accepted {
             Ok(socket) => {
                 let max_connections = in_force.borrow().limits.max_connections;
-                if !admit(socket, &inboxes, max_connections).await
+                if !admit(socket, &inboxes, &metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {
                     tracing::warn!(
@@ -89,13 +91,13 @@ pub(super) async fn accept(
 }
 
 /// A listener on the acceptor's reactor.
-enum Acceptor {
+pub(super) enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    fn register(socket: Socket) -> io::Result<Acceptor> {
+    pub(super) fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -104,7 +106,7 @@ impl Acceptor {
     }
 
     /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -113,21 +115,23 @@ impl Acceptor {
 }
 
 /// The peer gave up before it was accepted.
-fn is_of_the_peer(error: &io::Error) -> bool {
+pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// False: turned away, for there are as many connections as may be.
-async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) -> bool {
+async fn admit(socket: Socket, inboxes: &[Inbox], doors: &Doors, max_connections: usize) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
+        doors.refused.add(1);
         turn_away(&socket, max_connections);
         return false;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
+    doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.

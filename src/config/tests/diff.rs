@@ -25,8 +25,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_step", r#""7s""#),
     ("step_hold", r#""7s""#),
     ("token_file", r#""/tokens""#),
-    ("format", r#""json""#),
-    ("level", r#""debug""#),
+    ("admin.listen", "9660"),
+    ("log.format", r#""json""#),
+    ("log.level", r#""debug""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -38,8 +39,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("first_start_guard", r#""7ms""#),
 ];
 
-fn other(key: &str) -> &'static str {
-    let row = OTHERS.iter().find(|(of, _)| *of == key);
+/// By its key, or where two sections have one of that name, by its full key.
+fn other(section: Section, key: &str) -> &'static str {
+    let full = format!("{}{key}", section.prefix());
+    let row = OTHERS.iter().find(|(of, _)| *of == full).or_else(|| OTHERS.iter().find(|(of, _)| *of == key));
     row.unwrap_or_else(|| panic!("{key} is new: say another value of it, and whether a reload takes it")).1
 }
 
@@ -59,7 +62,7 @@ fn file_with(section: Section, key: &str, value: &str) -> (String, String) {
 /// Holds one row of a table against what `diff` does, both ways.
 fn check_row(section: Section, key: &str, change: Change) {
     let running = settings("");
-    let (file, full) = file_with(section, key, other(key));
+    let (file, full) = file_with(section, key, other(section, key));
     let wanted = settings(&file);
     match (change, diff(&running, &wanted)) {
         (Change::Reload, Ok(changed)) => {
@@ -100,7 +103,7 @@ fn what_is_shown_reads_back_as_the_same() {
             // A source in an entry has a name there.
             settings(&file)
         };
-        for before in [settings(""), settings_of(other(key))] {
+        for before in [settings(""), settings_of(other(section, key))] {
             let shown = show(&before);
             assert_eq!(show(&settings_of(&shown)), shown, "{key}");
         }
