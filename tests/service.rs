@@ -77,6 +77,24 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
 }
 
 #[test]
+fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
+    let manager = Manager::new();
+    let daemon = manager.over(Setup::new()).start();
+    let ready = manager.until("readiness", is_ready);
+    assert_eq!(ready.value("STATUS"), Some("ready: idle, 0 connections"));
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1_000)).id_count(), Some(1_000));
+    let busy = manager.next_within(support::DEADLINE).expect("a message");
+    let status = busy.value("STATUS").expect("a status");
+    assert!(status.contains(" IDs/s, ceiling ") && status.ends_with(", 1 connection"), "{status}");
+    let idle = manager.next_within(support::DEADLINE).expect("a message");
+    assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
+    // Longer than from one status to the next.
+    assert_eq!(manager.next_within(Duration::from_secs(6)), None);
+    daemon.stop();
+}
+
+#[test]
 fn nobody_is_told_anything_who_did_not_ask() {
     let manager = Manager::new();
     // Food that another process is to give, as for a child of the service.
@@ -148,7 +166,7 @@ fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there(
     let manager = Manager::new();
     let mut daemon = manager.over(machine.setup("")).start();
     let waiting = manager.next_within(support::DEADLINE).expect("a message");
-    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready")), "{waiting:?}");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready: ")), "{waiting:?}");
     assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
     // It listens, and says why there are no IDs.
     daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, support::wire::CLOCK_BEHIND);
