@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -191,6 +192,17 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
+    // The operator's socket, beside the configured one for clients.
+    let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = admin.local_addr().expect("bound");
+    let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    let mut http = std::net::TcpStream::connect(at).expect("it listens");
+    http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(daemon.stop(), [format!("admin on {at}")]);
     let directory = support::directory();
     let path = directory.path().join("socket");
     let unix = UnixListener::bind(&path).expect("a socket");

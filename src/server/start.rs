@@ -12,7 +12,7 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::in_force::{InForce, Reloads, Supply};
+use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
@@ -20,7 +20,6 @@ use super::metrics::Metrics;
 use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
 use super::restored;
-use super::status::Observer;
 use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
 use crate::admin::{Beats, Site};
@@ -74,7 +73,7 @@ pub struct Server {
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     errands: std_mpsc::Receiver<Errand>,
-    reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     notes: Vec<String>,
 }
 
@@ -135,9 +134,9 @@ impl Server {
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
-        let common = Arc::new(Common { wall, order: settings.order, bells, metrics, pulse, all_drained });
-        let reloads = Reloads { in_force: receiver, adopted };
-        Ok((Server { listeners, admin, common, shards, keeper, errands, reloads, notes }, reloader))
+        let order = settings.order;
+        let common = Arc::new(Common { in_force: receiver, wall, order, bells, metrics, pulse, all_drained });
+        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -157,7 +156,7 @@ impl Server {
 
     /// How to ask for its life signs while it runs.
     pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
+        Vitals::new(Arc::clone(&self.common))
     }
 
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
@@ -166,7 +165,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, keeper, errands, reloads, notes: _ } = self;
+        let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -175,18 +174,15 @@ impl Server {
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
+        restored::watch(Arc::clone(&common));
 
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, &reloads, &stopped)?;
-        let in_force = reloads.in_force;
-        // From here on only shards say what they go by: when they are gone, nobody is waited for.
-        drop(reloads.adopted);
+        let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, adopted, &stopped)?;
         runtime.block_on(async {
             let site = {
-                let observer = Observer::new(Arc::clone(&common), in_force.clone());
-                let vitals = Vitals::new(Arc::clone(&common), in_force.clone());
+                let vitals = Vitals::new(Arc::clone(&common));
+                let observer = vitals.clone();
                 let all_beat = move || -> Beats {
                     let vitals = vitals.clone();
                     Box::pin(async move { vitals.all_beat().await })
@@ -198,7 +194,7 @@ impl Server {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let (inboxes, metrics) = (Arc::clone(&inboxes), Arc::clone(&common.metrics));
-                let (in_force, stopped) = (in_force.clone(), no_more.clone());
+                let (in_force, stopped) = (common.in_force.clone(), no_more.clone());
                 acceptors.spawn(accept::accept(listener, inboxes, metrics, in_force, stopped));
             }
             stop.await;
@@ -208,7 +204,7 @@ impl Server {
             // where a service manager holds the sockets.
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
-            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let drain_timeout = common.in_force.borrow().limits.drain_timeout;
             let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
             drop(inboxes);
@@ -241,7 +237,7 @@ type AllEnded = mpsc::Receiver<()>;
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
-    reloads: &Reloads,
+    adopted: std_mpsc::Sender<u64>,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads, AllEnded)> {
     let (alive, all_ended) = mpsc::channel(1);
@@ -250,14 +246,12 @@ fn spawn_shards(
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
-        let (reloads, stopped) = (reloads.clone(), stopped.clone());
-        let in_force = Arc::clone(&reloads.in_force.borrow());
-        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
+        let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
         let name = format!("shard-{}", shard.index());
+        let seed = fastrand::u64(..);
         let alive = alive.clone();
         let run = move || {
-            let (common, in_force, seed) = worker;
-            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
+            worker::run(&runtime, Worker::new(common, shard, seed), inbox, adopted, stopped);
             drop(alive);
         };
         threads.push(thread::Builder::new().name(name).spawn(run)?);
@@ -289,7 +283,7 @@ fn open(
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
     let listeners = listen_all(settings, inherited)?;
-    Ok((info_json, shards, [listeners, listen_at(&settings.admin, settings.unix_mode)?]))
+    Ok((info_json, shards, listeners))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
@@ -310,15 +304,20 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
 }
 
 /// Inherited sockets take the place of the listeners of their protocol.
-fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
-    let listeners = inherited.listeners(Protocol::Native);
-    if !listeners.is_empty() {
-        return Ok(listeners);
-    }
-    listen_at(&settings.listen, settings.unix_mode)
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<[Vec<Listener>; 2], StartError> {
+    let mut open =
+        |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
+    Ok([open(Protocol::Native, &settings.listen)?, open(Protocol::Admin, &settings.admin)?])
 }
 
-fn listen_at(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+fn listen_at(
+    inherited: Vec<Listener>,
+    addresses: &[Address],
+    unix_mode: u32,
+) -> Result<Vec<Listener>, StartError> {
+    if !inherited.is_empty() {
+        return Ok(inherited);
+    }
     let mut listeners = Vec::new();
     for address in addresses {
         listeners.extend(listen::open(address, unix_mode)?);

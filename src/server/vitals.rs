@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::watch;
-
-use super::in_force::InForce;
 use super::status::Observer;
 use super::worker::Common;
 use crate::admin::Status;
@@ -17,8 +14,9 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    pub(super) fn new(common: Arc<Common>, in_force: watch::Receiver<Arc<InForce>>) -> Self {
-        Vitals { observer: Observer::new(Arc::clone(&common), in_force), common }
+    pub(super) fn new(common: Arc<Common>) -> Self {
+        let observer = Observer::new(Arc::clone(&common), common.in_force.clone());
+        Vitals { common, observer }
     }
 
     /// What the daemon is doing now.

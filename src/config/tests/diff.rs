@@ -5,7 +5,7 @@ use crate::config::daemon::DAEMON;
 use crate::config::setting::{Change, Section};
 use crate::config::source::SOURCE;
 
-/// Another value than the default for each setting.
+/// Another value than the default for each setting, by its key with its section.
 const OTHERS: &[(&str, &str)] = &[
     ("listen", r#"["127.0.0.1:7661", "unix:/s"]"#),
     ("shards", "3"),
@@ -13,21 +13,21 @@ const OTHERS: &[(&str, &str)] = &[
     ("state_dir", r#""/state""#),
     ("lock_dir", r#""/locks""#),
     ("unix_mode", r#""0600""#),
-    ("max_connections", "7"),
-    ("max_count", "7"),
-    ("default_wait", r#""70ms""#),
-    ("max_wait", r#""7s""#),
-    ("frame_timeout", r#""7s""#),
-    ("idle_timeout", r#""1h""#),
-    ("write_timeout", r#""7s""#),
-    ("max_reply_queue", r#""1MiB""#),
-    ("drain_timeout", r#""7s""#),
-    ("max_step", r#""7s""#),
-    ("step_hold", r#""7s""#),
-    ("token_file", r#""/tokens""#),
+    ("limits.max_connections", "7"),
+    ("limits.max_count", "7"),
+    ("limits.default_wait", r#""70ms""#),
+    ("limits.max_wait", r#""7s""#),
+    ("limits.frame_timeout", r#""7s""#),
+    ("limits.idle_timeout", r#""1h""#),
+    ("limits.write_timeout", r#""7s""#),
+    ("limits.max_reply_queue", r#""1MiB""#),
+    ("limits.drain_timeout", r#""7s""#),
+    ("clock.max_step", r#""7s""#),
+    ("clock.step_hold", r#""7s""#),
+    ("auth.token_file", r#""/tokens""#),
     ("admin.listen", "9660"),
     ("log.format", r#""json""#),
-    ("log.level", r#""debug""#),
+    ("log.level", r#""warn""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -39,10 +39,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("first_start_guard", r#""7ms""#),
 ];
 
-/// By its key, or where two sections have one of that name, by its full key.
 fn other(section: Section, key: &str) -> &'static str {
-    let full = format!("{}{key}", section.prefix());
-    let row = OTHERS.iter().find(|(of, _)| *of == full).or_else(|| OTHERS.iter().find(|(of, _)| *of == key));
+    let key = format!("{}{key}", section.prefix());
+    let row = OTHERS.iter().find(|(of, _)| *of == key);
     row.unwrap_or_else(|| panic!("{key} is new: say another value of it, and whether a reload takes it")).1
 }
 
