@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::in_force::InForce;
 use super::listen::Listener;
-use super::metrics::{Doors, Metrics};
+use super::metrics::Doors;
 use super::seldom::Seldom;
+use super::worker::Common;
 use crate::protocol::{ErrorCode, reply};
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
@@ -53,8 +53,7 @@ impl Drop for Place {
 pub(super) async fn accept(
     listener: Listener,
     inboxes: Arc<[Inbox]>,
-    metrics: Arc<Metrics>,
-    in_force: watch::Receiver<Arc<InForce>>,
+    common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
@@ -68,8 +67,8 @@ pub(super) async fn accept(
         };
         match accepted {
             Ok(socket) => {
-                let max_connections = in_force.borrow().limits.max_connections;
-                if !admit(socket, &inboxes, &metrics.doors, max_connections).await
+                let max_connections = common.in_force.borrow().limits.max_connections;
+                if !admit(socket, &inboxes, &common.metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {
                     tracing::warn!(

@@ -181,21 +181,19 @@ impl Server {
         let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, adopted, &stopped)?;
         runtime.block_on(async {
             let site = {
-                let vitals = Vitals::new(Arc::clone(&common));
-                let observer = vitals.clone();
+                let (common, vitals) = (Arc::clone(&common), Vitals::new(Arc::clone(&common)));
                 let all_beat = move || -> Beats {
                     let vitals = vitals.clone();
                     Box::pin(async move { vitals.all_beat().await })
                 };
-                Arc::new(Site::new(move || observer.status(), all_beat))
+                Arc::new(Site::new(move || common.status(), all_beat))
             };
             let mut admin: tokio::task::JoinSet<_> =
                 admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                let (inboxes, metrics) = (Arc::clone(&inboxes), Arc::clone(&common.metrics));
-                let (in_force, stopped) = (common.in_force.clone(), no_more.clone());
-                acceptors.spawn(accept::accept(listener, inboxes, metrics, in_force, stopped));
+                let (inboxes, common) = (Arc::clone(&inboxes), Arc::clone(&common));
+                acceptors.spawn(accept::accept(listener, inboxes, common, no_more.clone()));
             }
             stop.await;
             common.metrics.draining.store(true, Ordering::Relaxed);

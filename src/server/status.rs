@@ -5,9 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::in_force::InForce;
 use super::metrics::{Metrics, SourceCounters};
 use super::worker::Common;
 use crate::admin::{CeilingsStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status};
@@ -18,25 +15,14 @@ use crate::source::Source;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
-/// Sees the whole daemon.
-#[derive(Clone)]
-pub(super) struct Observer {
-    common: Arc<Common>,
-    in_force: watch::Receiver<Arc<InForce>>,
-}
-
-impl Observer {
-    pub(super) fn new(common: Arc<Common>, in_force: watch::Receiver<Arc<InForce>>) -> Self {
-        Observer { common, in_force }
-    }
-
+impl Common {
     /// What the daemon is doing now.
     pub(super) fn status(&self) -> Status {
-        let metrics = &self.common.metrics;
+        let metrics = &self.metrics;
         // Held for moments only: a reload takes the lock to put another in its place.
         let in_force = Arc::clone(&self.in_force.borrow());
         let limits = &in_force.limits;
-        let now = self.common.wall.believe(clock::os::read());
+        let now = self.wall.believe(clock::os::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
         let sum = |of: fn(&super::metrics::ShardCounters) -> u64| {
@@ -54,7 +40,7 @@ impl Observer {
             checks: Vec::new(),
             draining: metrics.draining.load(Ordering::Relaxed),
             shards: metrics.shards.len(),
-            order: self.common.order.name().to_owned(),
+            order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
             sources: sources.collect(),
@@ -78,15 +64,15 @@ impl Observer {
     }
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
-        let of_shards: u64 = self.common.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
+        let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors tell nothing but this.
-        let of_doors = if code == ErrorCode::TooBusy { self.common.metrics.doors.refused.get() } else { 0 };
+        let of_doors = if code == ErrorCode::TooBusy { self.metrics.doors.refused.get() } else { 0 };
         of_shards + of_doors
     }
 
     fn status_of(&self, index: usize, source: &Source, limits: &Limits, now: Now) -> SourceStatus {
         let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
-            self.common.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
+            self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
         };
         let numbering = source.numbering();
         let layout = numbering.layout();

@@ -85,8 +85,9 @@ impl View {
                 self.raising += now.since(since);
                 self.failing = None;
             }
-            // Nothing was to rise: what failed before would fail still, for all that is known.
-            None => {}
+            // Nothing was to rise, for nobody asks: the next request tries anew, and is not to be kept from it by a
+            // failure of long ago.
+            None => self.failing = None,
         }
     }
 }
@@ -130,15 +131,18 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stands_until_a_raise_is_durable() {
+    fn a_failure_stands_until_a_raise_is_durable_or_nobody_wants_one() {
         let mut view = View::new(reading(0, 0));
         view.begin(reading(0, 0));
         view.end(&looked(true, None), BootMicros(2_000));
         assert_eq!((view.raises, view.raising, view.looking_since), (1, Duration::from_millis(2), None));
         view.end(&looked(false, Some("disk full")), BootMicros(3_000));
-        view.end(&looked(false, None), BootMicros(4_000));
-        assert_eq!((view.failures, view.failing.as_deref()), (1, Some("disk full")));
+        view.end(&looked(false, Some("disk full")), BootMicros(4_000));
+        assert_eq!((view.failures, view.failing.as_deref()), (2, Some("disk full")));
         view.end(&looked(true, None), BootMicros(5_000));
-        assert_eq!((view.failing, view.raised_at), (None, Some(BootMicros(5_000))));
+        assert_eq!((&view.failing, view.raised_at), (&None, Some(BootMicros(5_000))));
+        view.end(&looked(false, Some("disk full")), BootMicros(6_000));
+        view.end(&looked(false, None), BootMicros(7_000));
+        assert_eq!((view.failing, view.raised_at), (None, Some(BootMicros(5_000))), "a ceiling that rests");
     }
 }

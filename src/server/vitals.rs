@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::status::Observer;
 use super::worker::Common;
 use crate::admin::Status;
 
@@ -10,18 +9,16 @@ use crate::admin::Status;
 #[derive(Clone)]
 pub struct Vitals {
     common: Arc<Common>,
-    observer: Observer,
 }
 
 impl Vitals {
     pub(super) fn new(common: Arc<Common>) -> Self {
-        let observer = Observer::new(Arc::clone(&common), common.in_force.clone());
-        Vitals { common, observer }
+        Vitals { common }
     }
 
     /// What the daemon is doing now.
     pub(crate) fn status(&self) -> Status {
-        self.observer.status()
+        self.common.status()
     }
 
     /// Completes when every thread has shown that it makes progress; never, if one is blocked.

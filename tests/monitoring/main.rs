@@ -170,3 +170,53 @@ fn the_dashboard_is_one_that_grafana_imports() {
     std::fs::write(file.path(), groups.to_string()).expect("it is written");
     tool("prometheus", Command::new("promtool").args(["check", "rules"]).arg(file.path()), "");
 }
+
+#[test]
+fn the_page_draws_itself_in_a_browser() {
+    let daemon = daemon();
+    let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
+    let profile = tempfile::tempdir().expect("a temporary directory");
+    let mut chromium = Command::new("timeout");
+    // A few seconds of the browser's own time, which runs as fast as answers come.
+    chromium.args([
+        "60",
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+    ]);
+    chromium.args(["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(&page);
+    if !is_there("chromium") {
+        return;
+    }
+    let output = chromium.stdin(Stdio::null()).output().expect("it runs");
+    let (page, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{log}");
+    for part in [
+        "Serving, all is as it should be",
+        "<h4>fast</h4>",
+        "<h4>slow</h4>",
+        "Clock: follows the wall clock",
+        "Ceiling: durable for",
+        "<polyline",
+        concat!("version ", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
+    }
+    // What the page's own policy forbids, and what its script fails at, is said there.
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+/// Whether a program is installed; said if not, and with `CI` set a failure.
+fn is_there(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).exists()));
+    if !found {
+        assert!(std::env::var_os("CI").is_none(), "{program} is missing: tests/run installs it");
+        eprintln!("skipped: {program} is missing; tests/run installs it");
+    }
+    found
+}

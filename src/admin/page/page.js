@@ -381,5 +381,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);
   else ask();
 });
-new ResizeObserver(() => charts.forEach((chart) => chart.draw())).observe(byId("charts"));
+// In the next frame: what is drawn may change the size again.
+new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.draw()))).observe(byId("charts"));
 ask();
