@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
+use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
@@ -37,7 +37,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.as_ref().map_or_else(|_| Vec::new(), |of| of.addresses(Protocol::Native)),
+        inherited: inherited.as_ref().map_or_else(
+            |_| InheritedAddresses::default(),
+            |inherited| InheritedAddresses {
+                native: inherited.addresses(Protocol::Native),
+                admin: inherited.addresses(Protocol::Admin),
+            },
+        ),
     };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
