@@ -298,7 +298,8 @@ impl<F: Front> Connection<F> {
     fn grant(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask) {
         let counters = &worker.counters.sources[ask.source];
         counters.requests.add(1);
-        counters.ids.add(state.runs.iter().map(|run| u64::from(run.count)).sum());
+        let some_of_it = || state.runs.iter().map(|run| u64::from(run.count)).sum();
+        counters.ids.add(if ask.partial { some_of_it() } else { ask.count });
         let numbering = in_force.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
