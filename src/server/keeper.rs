@@ -42,6 +42,11 @@ impl Said {
         {
             tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
         }
+        if looked.is_renewed {
+            tracing::info!(
+                "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
+            );
+        }
         match &looked.failure {
             Some(error) if !self.storage_fails => {
                 tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
