@@ -1,5 +1,7 @@
 //! A request that has to wait for its IDs: from lining up to its reply.
 
+use std::io;
+
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -57,11 +59,18 @@ impl<F: Front> Connection<F> {
     }
 
     /// Waits until a request's wait is over, and encodes its reply.
-    pub(super) async fn wait(&mut self, waiting: Box<Waiting>) {
+    ///
+    /// # Errors
+    /// When the connection was reset meanwhile: the request has left the line.
+    pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
         let Waiting { ask, ticket, finished, runs } = *waiting;
         let worker = std::rc::Rc::clone(&self.member.worker);
         let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
-        let finished = finished.await;
+        let finished = tokio::select! {
+            biased;
+            finished = finished => finished,
+            reset = self.stream.reset() => return Err(reset),
+        };
         cancel.armed = false;
         drop(cancel);
         let state = &mut *worker.state.borrow_mut();
@@ -83,6 +92,7 @@ impl<F: Front> Connection<F> {
             }
         }
         self.unwritten.append(&mut state.output);
+        Ok(())
     }
 }
 
