@@ -12,15 +12,14 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, TableDefinition};
 use support::daemon::mode;
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
-use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, poll};
+use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, poll, records};
 use tempfile::TempDir;
 
-const RECORDS: TableDefinition<'_, &str, &str> = TableDefinition::new("records");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 
 /// A machine whose daemons come and go: its state and locks stay.
@@ -82,32 +81,9 @@ impl Machine {
         }
     }
 
-    /// Changes the text of every record, as another hand would.
+    /// Changes every record, as another hand would.
     fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
-        let database = Database::open(self.file()).expect("the file is a redb database");
-        let read = database.begin_read().expect("it can be read");
-        let table = read.open_table(RECORDS).expect("it has records");
-        let records: Vec<(String, String)> =
-            table.iter().expect("they can be read").map(|entry| entry.expect("whole").clone_pair()).collect();
-        drop((table, read));
-        let write = database.begin_write().expect("it can be written");
-        for (key, text) in records {
-            let mut record = serde_json::from_str(&text).expect("records are JSON");
-            change(&mut record);
-            let mut table = write.open_table(RECORDS).expect("it has records");
-            table.insert(key.as_str(), record.to_string().as_str()).expect("written");
-        }
-        write.commit().expect("committed");
-    }
-}
-
-trait ClonePair {
-    fn clone_pair(self) -> (String, String);
-}
-
-impl ClonePair for (redb::AccessGuard<'_, &'static str>, redb::AccessGuard<'_, &'static str>) {
-    fn clone_pair(self) -> (String, String) {
-        (self.0.value().to_owned(), self.1.value().to_owned())
+        records::edit(&self.state(), change);
     }
 }
 

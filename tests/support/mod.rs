@@ -11,6 +11,8 @@ pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod ids;
 pub(crate) mod machine;
+#[cfg(feature = "daemon")]
+pub(crate) mod records;
 pub(crate) mod reply;
 pub(crate) mod wire;
 pub(crate) mod witness;
