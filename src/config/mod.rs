@@ -7,15 +7,18 @@
 //! ```
 //!
 //! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
-//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings.
+//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings, `diff` what of them a
+//! reload can change.
 //!
 //! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and [`read_tokens`] read files.
 
 mod address;
 mod daemon;
+mod diff;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod log;
 mod mistake;
 mod overrides;
 mod reader;
@@ -37,6 +40,8 @@ use std::time::Duration;
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use diff::{Changed, diff};
+pub use log::{LogFormat, LogLevel, LogSettings};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
@@ -73,6 +78,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// What the daemon says of itself, and how.
+    pub log: LogSettings,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).
     pub origins: Origins,
 }

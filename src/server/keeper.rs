@@ -1,23 +1,63 @@
 //! The keeper's thread: looks when the keeper wants to, or at once when a request meets a ceiling, and tells the operator what
 //! changed. It may block on storage; no request does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
+use tokio::time::Instant;
+
+use super::grants::{self, Joined, Joining};
+use super::pulse::Pulse;
+use super::seldom;
 use super::worker::Bells;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
 
+/// What a reload has the keeper do, all of it or nothing.
+pub(super) struct Errand {
+    pub(super) joining: Vec<Joining>,
+    /// Whether ceilings outlast the process.
+    pub(super) is_kept: bool,
+    /// How far ahead ceilings are kept from now on, by source, the joining ones not counted.
+    pub(super) horizons: Vec<Duration>,
+    pub(super) reply: mpsc::Sender<Result<Joined, String>>,
+}
+
+impl Errand {
+    fn run(self, keeper: &mut Keeper) {
+        let Errand { joining, is_kept, horizons, reply } = self;
+        let joined = grants::join(keeper, joining, is_kept);
+        if joined.is_ok() {
+            keeper.set_horizons(horizons);
+        }
+        // Fails when the daemon stops: what joined is sealed and trimmed with the others.
+        let _ = reply.send(joined);
+    }
+}
+
 /// Runs until told to stop, then gives back what the end of the daemon needs.
-pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>) -> Keeper {
+pub(super) fn run(
+    mut keeper: Keeper,
+    bells: &Bells,
+    pulse: &Pulse,
+    stopping: &AtomicBool,
+    errands: &mpsc::Receiver<Errand>,
+) -> Keeper {
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
+        let round = pulse.round();
         let reading = clock::os::read();
         let looked = keeper.look(reading);
+        pulse.keeper_looked(round);
         said.tell(&looked);
         if looked.some_wait {
             bells.ring_all();
+        }
+        if let Ok(errand) = errands.try_recv() {
+            errand.run(&mut keeper);
+            continue;
         }
         // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
         // reach further.
@@ -29,8 +69,8 @@ pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>)
 /// What was last said of the clock and of storage: said again only when it changes.
 #[derive(Debug, Default)]
 struct Said {
-    clock_is_odd: bool,
-    storage_fails: bool,
+    clock_is_odd: seldom::Said<bool>,
+    storage_fails: seldom::Said<bool>,
     taken_over: bool,
 }
 
@@ -47,29 +87,33 @@ impl Said {
                 "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
             );
         }
-        match &looked.failure {
-            Some(error) if !self.storage_fails => {
-                tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
+        if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {
+            match &looked.failure {
+                Some(error) => {
+                    tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
+                }
+                None => tracing::info!("ceilings are raised again"),
             }
-            None if self.storage_fails => tracing::info!("ceilings are raised again"),
-            _ => {}
         }
-        self.storage_fails = looked.failure.is_some();
     }
 
     fn tell_of_clock(&mut self, observed: Observed) {
-        let is_odd = matches!(observed, Observed::Behind(_) | Observed::Held(_));
+        if let Observed::Believed(by) = observed {
+            // A step lasts for step_hold before that, so this cannot repeat quickly unless it was set to.
+            tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
+            return;
+        }
+        let is_odd = !matches!(observed, Observed::Steady);
+        if !self.clock_is_odd.is_news(is_odd, Instant::now()) {
+            return;
+        }
         match observed {
-            Observed::Believed(by) => {
-                tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
-            }
-            _ if is_odd == self.clock_is_odd => {}
+            Observed::Believed(_) => {}
             Observed::Behind(by) => tracing::warn!(?by, "the wall clock is behind IDs already handed out"),
             Observed::Held(by) => {
                 tracing::warn!(?by, "the wall clock stepped forward; not followed until it has lasted");
             }
             Observed::Steady => tracing::info!("the wall clock runs as expected again"),
         }
-        self.clock_is_odd = is_odd;
     }
 }

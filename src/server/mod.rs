@@ -14,8 +14,12 @@
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
+//! - `inherited`: sockets that a service manager hands over.
+//! - `pulse`: whether every thread makes progress; `vitals`: how the daemon is, for whoever watches over it.
+//! - `seldom`: what can repeat is not said each time.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
@@ -24,13 +28,22 @@ mod connection;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod grants;
+mod in_force;
+mod inherited;
 mod keeper;
 mod listen;
+mod pulse;
+mod reload;
 mod restored;
+mod seldom;
 mod start;
 mod stream;
 mod ticker;
+mod vitals;
 mod worker;
 
 pub use grants::State;
+pub use inherited::{Inherited, Protocol};
+pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
+pub use vitals::{VitalSigns, Vitals};

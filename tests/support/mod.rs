@@ -9,8 +9,10 @@
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
+pub(crate) mod frozen;
 pub(crate) mod ids;
 pub(crate) mod machine;
+pub(crate) mod manager;
 #[cfg(feature = "daemon")]
 pub(crate) mod records;
 pub(crate) mod reply;

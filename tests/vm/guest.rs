@@ -154,7 +154,7 @@ impl Said {
                     .and_then(|time| time.parse::<jiff::Timestamp>().ok())
                     .map(|time| time.as_microsecond())
             };
-            if line.contains("the machine was restored from a snapshot") {
+            if line.contains("restored from a snapshot: what was claimed ahead is dropped") {
                 said.noticed_us = at();
             }
             if line.contains("the ceilings were made durable anew") {
