@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
+use crate::origin::Origin;
 use crate::promise::Promise;
 use crate::run::{CannotRun, Drive, Progress, Scenario};
 use crate::schedule::Arrivals;
@@ -47,6 +48,8 @@ const CONFIRM_LENGTH: u32 = 2;
 /// What a sweep does.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// The command line and the machine, asked for before the first step.
+    pub origin: Origin,
     /// The run of each step but for its rate, length and address.
     pub scenario: Scenario,
     /// What has to hold.

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
@@ -46,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let inherited = inherited?;
     let (mut settings, tokens) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
-    let place = place_of_state(&settings).map_err(Failure::usage)?;
+    let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
@@ -121,6 +121,15 @@ pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
         format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
     };
     config::unknown_variables(names).into_iter().map(warn)
+}
+
+/// Where the state is, and has the settings say so: what the environment puts there is the same place as a setting that
+/// names it.
+pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
+    let place = place_of_state(settings)?;
+    settings.state_dir =
+        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    Ok(place)
 }
 
 /// Where the environment of this process puts the state.

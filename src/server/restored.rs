@@ -24,12 +24,10 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::in_force::InForce;
 use super::seldom::Seldom;
-use super::worker::Bells;
+use super::worker::Common;
 use crate::source::line::Signals;
 
 /// The multicast group of the kernel's own events.
@@ -41,7 +39,7 @@ const KERNEL_LOG: &str = "/dev/kmsg";
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
 /// Watches from a thread of its own, for as long as the process runs.
-pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) {
+pub(super) fn watch(common: Arc<Common>) {
     let (log, events) = (open_log(Path::new(KERNEL_LOG)), subscribe());
     if let Err(error) = &log {
         // Of the kernels that have a log to read, few have the event.
@@ -57,8 +55,8 @@ pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) 
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = Seldom::default();
         while announcements.await_new_generation() {
-            in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
-            bells.ceiling_reached();
+            common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
+            common.bells.ceiling_reached();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
                     count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"

@@ -12,7 +12,7 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::in_force::{InForce, Reloads, Supply};
+use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
@@ -70,7 +70,7 @@ pub struct Server {
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     errands: std_mpsc::Receiver<Errand>,
-    reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     notes: Vec<String>,
 }
 
@@ -130,9 +130,9 @@ impl Server {
         let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { wall, order: settings.order, bells, pulse, all_drained });
-        let reloads = Reloads { in_force: receiver, adopted };
-        Ok((Server { listeners, common, shards, keeper, errands, reloads, notes }, reloader))
+        let order = settings.order;
+        let common = Arc::new(Common { in_force: receiver, wall, order, bells, pulse, all_drained });
+        Ok((Server { listeners, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -147,7 +147,7 @@ impl Server {
 
     /// How to ask for its life signs while it runs.
     pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
+        Vitals::new(Arc::clone(&self.common))
     }
 
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
@@ -156,7 +156,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, errands, reloads, notes: _ } = self;
+        let Server { listeners, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -166,19 +166,16 @@ impl Server {
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
+        restored::watch(Arc::clone(&common));
 
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
-        let in_force = reloads.in_force;
-        // From here on only shards say what they go by: when they are gone, nobody is waited for.
-        drop(reloads.adopted);
+        let (inboxes, threads) = spawn_shards(&common, shards, adopted, &stopped)?;
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let (inboxes, stopped) = (Arc::clone(&inboxes), no_more.clone());
-                acceptors.spawn(accept::accept(listener, inboxes, in_force.clone(), stopped));
+                acceptors.spawn(accept::accept(listener, inboxes, common.in_force.clone(), stopped));
             }
             stop.await;
             let _ = stop_acceptors.send(true);
@@ -186,7 +183,7 @@ impl Server {
             // where a service manager holds the sockets.
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
-            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let drain_timeout = common.in_force.borrow().limits.drain_timeout;
             let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
         });
@@ -213,7 +210,7 @@ type ShardThreads = Vec<JoinHandle<()>>;
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
-    reloads: &Reloads,
+    adopted: std_mpsc::Sender<u64>,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
     let mut inboxes = Vec::new();
@@ -221,14 +218,10 @@ fn spawn_shards(
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
-        let (reloads, stopped) = (reloads.clone(), stopped.clone());
-        let in_force = Arc::clone(&reloads.in_force.borrow());
-        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
+        let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
         let name = format!("shard-{}", shard.index());
-        let run = move || {
-            let (common, in_force, seed) = worker;
-            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
-        };
+        let seed = fastrand::u64(..);
+        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, adopted, stopped);
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads))

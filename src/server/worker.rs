@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::accept::Admitted;
 use super::connection;
-use super::in_force::{InForce, Reloads};
+use super::in_force::InForce;
 use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
@@ -28,8 +28,10 @@ use crate::source::line::{Finished, Signals, Ticket};
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;
 
-/// What all threads of the daemon share and never change.
+/// What all threads of the daemon share.
 pub(super) struct Common {
+    /// The configuration that is in force; shards go by their own view of it, on the request's path nobody looks here.
+    pub(super) in_force: watch::Receiver<Arc<InForce>>,
     pub(super) wall: Arc<Wall>,
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
@@ -149,7 +151,7 @@ impl State {
 }
 
 impl Worker {
-    pub(super) fn new(common: Arc<Common>, in_force: Arc<InForce>, shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
         let state = State {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
@@ -160,6 +162,7 @@ impl Worker {
             wakers: Wakers::default(),
             shard,
         };
+        let in_force = Arc::clone(&common.in_force.borrow());
         Worker {
             index: state.shard.index(),
             common,
@@ -239,14 +242,16 @@ impl Drop for Member {
     }
 }
 
-/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins.
+/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins; `adopted` is told each version of the
+/// configuration that the shard has taken up.
 pub(super) fn run(
     runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,
-    mut reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut in_force = worker.common.in_force.clone();
     let worker = Rc::new(worker);
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
@@ -256,12 +261,12 @@ pub(super) fn run(
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = reloads.in_force.changed() => {
-                    let in_force = Arc::clone(&reloads.in_force.borrow_and_update());
+                Ok(()) = in_force.changed() => {
+                    let in_force = Arc::clone(&in_force.borrow_and_update());
                     let version = in_force.version;
                     worker.adopt(in_force);
                     // Fails when nobody waits for it any more.
-                    let _ = reloads.adopted.send(version);
+                    let _ = adopted.send(version);
                 }
                 admitted = inbox.recv() => match admitted {
                     Some(admitted) => open(&worker, admitted),

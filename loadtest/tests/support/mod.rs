@@ -49,6 +49,14 @@ pub(crate) fn start(options: &[&str]) -> Running {
     Running { child, directory }
 }
 
+/// Runs a subcommand, which takes no --json of a run.
+pub(crate) fn command(arguments: &[&str]) -> Ran {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    Running { child: child.expect("the load test starts"), directory }.wait()
+}
+
 /// Options with their values, the last of those given twice.
 fn last_of_each(options: &[&str]) -> Vec<String> {
     let mut kept: Vec<Vec<String>> = Vec::new();
@@ -61,6 +69,16 @@ fn last_of_each(options: &[&str]) -> Vec<String> {
         }
     }
     kept.into_iter().flatten().collect()
+}
+
+/// The daemon is built by this workspace's tests, but not where only this package is tested.
+pub(crate) fn has_daemon() -> bool {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let found = program.with_file_name("snowbank").is_file();
+    if !found {
+        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
+    }
+    found
 }
 
 impl Running {
@@ -84,7 +102,12 @@ impl Ran {
         self.stdout.lines().last().unwrap_or_default()
     }
 
+    /// The file that --json wrote.
+    pub(crate) fn json_text(&self) -> &str {
+        self.json.as_deref().expect("--json writes a file")
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(self.json.as_deref().expect("--json writes a file")).expect("JSON")
+        serde_json::from_str(self.json_text()).expect("JSON")
     }
 }
