@@ -105,8 +105,8 @@ impl Announcements {
     /// Sleeps until a new generation is announced. False when none can be any more.
     fn await_new_generation(&mut self) -> bool {
         loop {
-            let mut is_new = drain(&mut self.log, |log| hear_log(log));
-            is_new |= drain(&mut self.events, |events| hear_event(events));
+            let mut is_new = drain(&mut self.log, hear_log);
+            is_new |= drain(&mut self.events, hear_event);
             if is_new {
                 return true;
             }

@@ -77,13 +77,12 @@ fn corrupt(reason: impl std::fmt::Display) -> ImageError {
 /// The bytes are not those of a whole state file that this program can read.
 pub(super) fn records(bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
     let marked = check_header(&bytes)?;
-    let [number, other_number] = [marked, other_slot(marked)].map(|slot| commit_number(&bytes, slot));
-    if other_number > number
-        && let Ok(records) = records_of(bytes.clone(), other_slot(marked))
-    {
-        return Ok(records);
-    }
-    records_of(bytes, marked)
+    let other = other_slot(marked);
+    let is_other_newer = commit_number(&bytes, other) > commit_number(&bytes, marked);
+    let newer = is_other_newer.then(|| records_of(bytes.clone(), other));
+    // First of all the one that is marked has to be whole: of a damaged one the number says nothing.
+    let records = records_of(bytes, marked)?;
+    Ok(newer.and_then(Result::ok).unwrap_or(records))
 }
 
 /// The records as of the commit of one slot.
@@ -427,7 +426,11 @@ mod tests {
         // One that was under way counts only if it is whole.
         let torn = other_slot(check_header(&bytes).unwrap());
         bytes[torn + COMMIT_NUMBER_AT + 7] ^= 1;
-        assert_ne!(records(bytes).unwrap(), written);
+        assert_ne!(records(bytes.clone()).unwrap(), written);
+        // The number of a damaged one says nothing.
+        bytes[other_slot(torn) + COMMIT_NUMBER_AT..][..size_of::<u64>()].fill(0);
+        bytes[torn + COMMIT_NUMBER_AT + 7] ^= 1;
+        assert!(records(bytes).is_err());
     }
 
     #[test]
