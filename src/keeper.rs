@@ -112,6 +112,8 @@ pub struct Looked {
     pub taken_over: Option<TakenOver>,
     /// Whether grants that were taken away are back, under ceilings made durable since.
     pub is_renewed: bool,
+    /// Whether ceilings were raised.
+    pub raised: bool,
     /// Whether requests wait that may have their turn now.
     pub some_wait: bool,
     /// After how long it wants to look again, unless a claim meets its ceiling before.
@@ -208,11 +210,12 @@ impl Keeper {
         let were_revoked = self.sources.iter().any(Kept::is_revoked);
         let failure = self.raise(&raises).err();
         let is_renewed = were_revoked && !self.sources.iter().any(Kept::is_revoked);
+        let raised = !raises.is_empty() && failure.is_none() && self.taken_over.is_none();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
         let is_held = self.taken_over.is_none() && failure.is_none();
         let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
         let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
-        Looked { clock, failure, taken_over: self.taken_over.clone(), is_renewed, some_wait, next_in }
+        Looked { clock, failure, taken_over: self.taken_over.clone(), raised, is_renewed, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.

@@ -1,6 +1,6 @@
 //! Options in, exit code out.
 //!
-//! Without a subcommand: one run. [`sweep`]: many. [`plan`], [`compare`], [`page`]: what can be done with their figures.
+//! Without a subcommand: one run. `sweep`: many. `plan`, `compare`, `page`: what can be done with their figures.
 
 mod compare;
 mod load;

@@ -181,6 +181,23 @@ fn a_sweep_has_a_page_and_holds_to_the_schema() {
 }
 
 #[test]
+fn a_comparison_holds_to_the_schema() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let target = target::sound();
+    let (run, out) = (directory.path().join("run.json"), directory.path().join("out.json"));
+    let ran = short_run(directory.path(), &["--address", &target.name()]).0;
+    std::fs::write(&run, ran.json_text()).expect("a file");
+    for more in [&[][..], &["--with", path(&run), path(&run)]] {
+        let options = if more.is_empty() { vec![path(&run); 2] } else { vec![path(&run)] };
+        let compared =
+            support::command(&[&["compare"], &options[..], more, &["--json", path(&out)]].concat());
+        assert_eq!(compared.code, 0, "{compared:?}");
+        let text = std::fs::read_to_string(&out).expect("a file");
+        held_to_schema(&serde_json::from_str(&text).expect("JSON"));
+    }
+}
+
+#[test]
 fn the_schema_refuses_what_it_does_not_know() {
     let target = target::sound();
     let directory = tempfile::tempdir().expect("a directory");

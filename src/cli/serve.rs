@@ -12,7 +12,7 @@ use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
-use crate::server::{Inherited, Protocol, Server, StartError, State};
+use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
@@ -56,8 +56,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
-    let addresses: Vec<String> =
+    let mut addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
+    addresses.extend(server.admin_addresses().map(|address| format!("admin on {address}")));
     let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
@@ -146,7 +147,11 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
     let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
-    let own = FILES_OF_ITS_OWN + FILES_PER_SHARD * settings.shards.get() + settings.listen.len() + worker_ids;
+    let own = FILES_OF_ITS_OWN
+        + FILES_PER_SHARD * settings.shards.get()
+        + settings.listen.len()
+        + worker_ids
+        + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
     let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
     if wanted <= fit {
@@ -157,6 +162,10 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
     ))
+}
+
+fn files_of_admin(settings: &Settings) -> usize {
+    settings.admin.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

@@ -8,6 +8,7 @@ use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
+use crossbeam::utils::CachePadded;
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use super::accept::Admitted;
 use super::connection;
 use super::in_force::InForce;
+use super::metrics::{Metrics, ShardCounters, Timing};
 use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
@@ -35,6 +37,7 @@ pub(super) struct Common {
     pub(super) wall: Arc<Wall>,
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
+    pub(super) metrics: Arc<Metrics>,
     /// Whether all threads live.
     pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
@@ -76,6 +79,8 @@ impl Signals for Bells {
 pub(super) struct Worker {
     pub(super) common: Arc<Common>,
     pub(super) index: usize,
+    /// This shard's, written by its thread alone.
+    pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) state: RefCell<State>,
     /// The configuration that turns go by. Replaced between turns alone.
     pub(super) in_force: RefCell<Arc<InForce>>,
@@ -95,6 +100,7 @@ pub(super) struct State {
     pub(super) output: Vec<u8>,
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
+    pub(super) timing: Timing,
     /// Who waits in a line, by source and ticket.
     pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None`: when its bell is rung.
@@ -157,14 +163,17 @@ impl Worker {
             output: Vec::new(),
             runs: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
+            timing: Timing::new(),
             waiters: HashMap::new(),
             ticker_wakes_at: None,
             wakers: Wakers::default(),
             shard,
         };
+        let index = state.shard.index();
         let in_force = Arc::clone(&common.in_force.borrow());
         Worker {
-            index: state.shard.index(),
+            index,
+            counters: Arc::clone(&common.metrics.shards[index]),
             common,
             state: RefCell::new(state),
             in_force: RefCell::new(in_force),

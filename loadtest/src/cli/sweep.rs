@@ -72,26 +72,34 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     }
     let machine = settings.origin.machine.clone();
     let interrupt = on_interrupt()?;
-    let mut live = Live::begin(&settings, &machine);
+    let mut live = Live::new(&machine);
     let swept = sweep(settings, &interrupt, &mut live);
     live.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    let figures = file::File::of(&swept, &machine);
-    if let Some(path) = &arguments.json {
-        write_file(path, figures.to_json().as_bytes())?;
-    }
-    if let Some(path) = &arguments.html {
-        write_file(path, html::sweep::render(&figures).as_bytes())?;
-    }
     let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
+    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
     let _ = chart::write(&swept, look(), &mut out)
         .and_then(|()| table::end(&swept, &mut out))
         .and_then(|()| out.flush());
-    Ok(swept.exit_code())
+    let code = swept.exit_code();
+    // A knee without the files that were asked for is none for a script that goes on with them.
+    arguments
+        .write_files(&file::File::of(&swept, &machine))
+        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
+    Ok(code)
 }
 
 impl Arguments {
+    fn write_files(&self, figures: &file::File) -> Result<(), Failure> {
+        if let Some(path) = &self.json {
+            write_file(path, figures.to_json().as_bytes())?;
+        }
+        if let Some(path) = &self.html {
+            write_file(path, html::sweep::render(figures).as_bytes())?;
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> Result<Settings, Failure> {
         // The rate of each step takes its place.
         let drive =

@@ -68,6 +68,14 @@ fn a_tail_that_a_second_does_not_resolve_is_left_open() {
 }
 
 #[test]
+fn a_quantile_needs_requests_above_it_in_each_second() {
+    let mut thin = run(&seconds(1, 10, 60.0, 0.05));
+    thin.seconds.iter_mut().for_each(|second| second.answered = 1_000);
+    let told = |quantile| Figure::Response(quantile).seconds(&thin).is_ok();
+    assert_eq!(["p50", "p90", "p99", "p99.9"].map(told), [true, true, true, false]);
+}
+
+#[test]
 fn a_figure_that_one_second_made_is_left_open() {
     let [a, mut b] = [1, 2].map(|seed| run(&seconds(seed, 10, 60.0, 0.05)));
     b.response_time.quantiles_us.insert("p99.9".to_owned(), 44_000.0);

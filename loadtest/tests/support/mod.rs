@@ -39,6 +39,16 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
+/// The daemon is built by this workspace's tests, but not where only this package is tested.
+pub(crate) fn has_daemon() -> bool {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let found = program.with_file_name("snowbank").is_file();
+    if !found {
+        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
+    }
+    found
+}
+
 /// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
@@ -61,7 +71,7 @@ pub(crate) fn command(arguments: &[&str]) -> Ran {
 fn last_of_each(options: &[&str]) -> Vec<String> {
     let mut kept: Vec<Vec<String>> = Vec::new();
     for &part in options {
-        if part.starts_with("--") {
+        if part.starts_with("--") || kept.is_empty() {
             kept.retain(|option| option[0] != part);
             kept.push(vec![part.to_owned()]);
         } else if let Some(option) = kept.last_mut() {
@@ -69,16 +79,6 @@ fn last_of_each(options: &[&str]) -> Vec<String> {
         }
     }
     kept.into_iter().flatten().collect()
-}
-
-/// The daemon is built by this workspace's tests, but not where only this package is tested.
-pub(crate) fn has_daemon() -> bool {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let found = program.with_file_name("snowbank").is_file();
-    if !found {
-        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
-    }
-    found
 }
 
 impl Running {

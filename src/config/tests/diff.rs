@@ -27,6 +27,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("auth.token_file", r#""/tokens""#),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
+    ("admin.listen", "9660"),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),

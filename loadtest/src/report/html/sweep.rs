@@ -224,6 +224,8 @@ fn step_row(step: &StepFigures) -> Markup {
             td class="word" { (phase_words(step.phase)) }
             @match (step.holds, step.limit) {
                 (true, _) => td class="word met" { "✓ holds" },
+                // The run says nothing of the target.
+                (false, Some(Limit::Generator)) => td class="word" { "? the generator" },
                 (false, Some(limit)) => td class="word missed" { "✗ " (limit_words(limit)) },
                 (false, None) => td class="word" { "? ended" },
             }

@@ -77,6 +77,7 @@ fn a_page_is_sound_and_says_what_a_person_asks() {
 #[test]
 fn every_chart_is_said_in_words() {
     let page = render(&with_everything());
+    assert!(page.contains(&format!("content=\"{}\"", super::POLICY)));
     // Percentiles, rate, response time and refusals, each wide and narrow.
     let charts = page.matches(r#"role="img""#).count();
     assert_eq!(charts, 2 * 4);
