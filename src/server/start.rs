@@ -95,7 +95,7 @@ impl Server {
         let locks: Vec<WorkerLocks> = locks.collect::<Result<_, _>>()?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
-        let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
         let Granted { mut kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
