@@ -1,5 +1,7 @@
 //! Options in, exit code out.
 
+mod approach;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -10,11 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::Parser;
 use snowbank::client::Endpoint;
 
+use self::approach::Approach;
 use crate::daemon::Ending;
 use crate::report::{Report, hdr, json, progress::Bar, table};
-use crate::run::{self, Drive, Length, Outage, Scenario};
+use crate::run::{self, ClientStall, Drive, Length, Outage, Scenario};
 use crate::schedule::Arrivals;
-use crate::value::{Mix, Rate, Time};
+use crate::value::{Mix, Rate, Time, TimeAt};
 use crate::verdict::{Latency, Objectives};
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
@@ -75,6 +78,12 @@ struct Arguments {
     /// Kill the daemon at this time of the measurement, and start it anew: only one started for the run
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
+    /// Do not read one of the connections for some time, as a client that hangs: 2s@3s begins at 3 s of the measurement.
+    /// What is due on it until it has caught up does not count against objectives
+    #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
+    stall_client: Option<TimeAt>,
+    #[command(flatten)]
+    approach: Approach,
     #[command(flatten)]
     latencies: Latencies,
     /// What random draws begin with; the same number gives the same schedule
@@ -148,11 +157,15 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     bar.clear();
     let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
-    files.write(&report)?;
+    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
     let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
     let _ = table::write(&report, &mut out).and_then(|()| out.flush());
-    Ok(report.verdict.exit_code())
+    let code = report.verdict.exit_code();
+    // A pass without the files that were asked for is none for a script that goes on with them.
+    files
+        .write(&report)
+        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
+    Ok(code)
 }
 
 impl Arguments {
@@ -185,8 +198,9 @@ impl Arguments {
                 Time(length)
             )));
         }
-        Ok(Scenario {
+        let scenario = Scenario {
             address: self.address.clone(),
+            token: self.approach.token().map_err(Failure::usage)?,
             source: self.source.clone(),
             resp: self.resp,
             drive,
@@ -196,8 +210,12 @@ impl Arguments {
             warm_up: self.warm_up.0,
             length,
             outage,
+            client_stall: self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length }),
+            real_time: self.approach.real_time(self.threads as usize),
             seed: self.seed,
-        })
+        };
+        check_stall(&scenario)?;
+        Ok(scenario)
     }
 
     fn outage(&self) -> Option<Outage> {
@@ -216,6 +234,28 @@ impl Arguments {
             latencies.push(Latency { quantile: 0.999, limit: std::time::Duration::from_millis(2) });
         }
         Objectives { rate: self.rate, latencies }
+    }
+}
+
+/// A stall needs connections that do not stall, and time to end in.
+fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
+    let Some(ClientStall { at, length }) = scenario.client_stall else {
+        return Ok(());
+    };
+    if scenario.connections < 2 {
+        return Err(Failure::usage(
+            "--stall-client leaves no connection to measure; it needs --connections 2 or more",
+        ));
+    }
+    match scenario.measured_for() {
+        None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
+        Some(measured) if at + length >= measured => Err(Failure::usage(format!(
+            "the stall of {} at {} does not end within the measurement of {}",
+            Time(length),
+            Time(at),
+            Time(measured)
+        ))),
+        Some(_) => Ok(()),
     }
 }
 

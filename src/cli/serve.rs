@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
@@ -25,6 +25,10 @@ pub(super) struct Arguments {
     /// stopped for good. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
+    /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
+    /// the other end of a pipe, so that the daemon does not outlive it
+    #[arg(long)]
+    stop_at_stdin_eof: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -59,6 +63,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
         }
         tracing::info!("stopping: answering what has arrived");
     };
