@@ -198,8 +198,8 @@ pub struct Counts {
     pub real_time_threads: usize,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub busiest_thread: f64,
-    /// The largest share of the time that one generator thread ran or waited for a processor, from 0 to 1.
-    pub least_idle_thread: f64,
+    /// The share of the time for which a processor quota held the generator back, its own daemon's use included.
+    pub throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
     pub last_receipt: Duration,
     /// How far apart the clocks of the two machines were seen to be in the warm-up; 0 on one machine.
@@ -231,7 +231,7 @@ impl Counts {
             waited: Duration::ZERO,
             real_time_threads: 0,
             busiest_thread: 0.0,
-            least_idle_thread: 0.0,
+            throttled_share: 0.0,
             last_receipt: Duration::ZERO,
             clock_offset_us: 0,
         }
@@ -265,7 +265,7 @@ impl Counts {
         self.waited += other.waited;
         self.real_time_threads += other.real_time_threads;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
-        self.least_idle_thread = self.least_idle_thread.max(other.least_idle_thread);
+        self.throttled_share = self.throttled_share.max(other.throttled_share);
         self.last_receipt = self.last_receipt.max(other.last_receipt);
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
             self.clock_offset_us = other.clock_offset_us;

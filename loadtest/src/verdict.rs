@@ -26,9 +26,11 @@ pub const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// hardly any objective of response time is as wide, so it is felt only where an objective could not see the difference.
 pub const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
-/// A generator's thread that runs, or waits for a processor, for more of the time than this answers as fast as it can, not
-/// as fast as the target can.
-pub const MAX_BUSY_SHARE: f64 = 0.95;
+/// A generator's thread that uses more of a core than this answers as fast as it can, not as fast as the target can.
+pub const MAX_THREAD_SHARE: f64 = 0.95;
+
+/// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
+pub const MAX_THROTTLED_SHARE: f64 = 0.05;
 
 /// A response time that most of all requests may not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -189,12 +191,16 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
             Figure(p99_slip)
         ));
     }
-    if !evidence.open_loop && counts.least_idle_thread > MAX_BUSY_SHARE {
+    if !evidence.open_loop && counts.busiest_thread > MAX_THREAD_SHARE {
         reasons.push(format!(
-            "the generator was the bottleneck: a thread of it was never idle, using {:.0} % of a core and waiting for one \
-             {:.0} % of the time (--threads gives it more)",
-            counts.busiest_thread * 100.0,
-            (counts.least_idle_thread - counts.busiest_thread) * 100.0
+            "the generator was the bottleneck: a thread of it used {:.0} % of a core (--threads gives it more)",
+            counts.busiest_thread * 100.0
+        ));
+    }
+    if !evidence.open_loop && counts.throttled_share > MAX_THROTTLED_SHARE {
+        reasons.push(format!(
+            "the generator was the bottleneck: a processor quota held it back for {:.0} % of the time",
+            counts.throttled_share * 100.0
         ));
     }
     if counts.requests == 0 && reasons.is_empty() && evidence.faults.is_empty() {
@@ -412,7 +418,10 @@ mod tests {
     #[test]
     fn a_closed_loop_at_the_generators_limit_says_nothing() {
         let mut busy = counts(100, 0);
-        (busy.busiest_thread, busy.least_idle_thread) = (0.2, 0.99);
+        busy.busiest_thread = 0.99;
+        assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
+        assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+        (busy.busiest_thread, busy.throttled_share) = (0.2, 0.8);
         assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
         assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
     }

@@ -197,7 +197,7 @@ impl Meter {
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
             self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
-            self.counts.least_idle_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+            self.counts.throttled_share = used.throttled.as_secs_f64() / elapsed_s;
         }
         self.counts
     }

@@ -73,7 +73,8 @@ pub struct Run {
     pub response_time: Times,
     /// From the sending to the receipt.
     pub service_time: Times,
-    /// The least that the target took: service time without the generator's own delays, as far as it knows them.
+    /// The least that the target took: service time without the generator's own delays, as far as it knows them; `None` in a
+    /// closed loop.
     #[serde(default)]
     pub target_time: Option<Times>,
     /// From the intended instant to the sending; `None` in a closed loop.
@@ -87,6 +88,9 @@ pub struct Run {
     /// For how long its threads waited for a core that something else had.
     #[serde(default)]
     pub generator_waited_us: f64,
+    /// The share of the time for which a processor quota held it back.
+    #[serde(default)]
+    pub generator_throttled_share: f64,
     /// Whether its threads ran before ordinary ones.
     #[serde(default)]
     pub generator_real_time: bool,
@@ -228,12 +232,13 @@ impl Run {
             client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
-            target_time: Some(Times::of(&counts.target)),
+            target_time: depth.is_none().then(|| Times::of(&counts.target)),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
             longest_pause_us: counts.longest_pause.as_secs_f64() * 1e6,
             generator_cpu_share: report.own_cpu_share(),
             busiest_thread_share: counts.busiest_thread,
             generator_waited_us: counts.waited.as_secs_f64() * 1e6,
+            generator_throttled_share: counts.throttled_share,
             generator_real_time: counts.real_time_threads > 0,
             daemon_cpu_share: report.target_cpu_share(),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),

@@ -75,7 +75,7 @@ fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let rows = [
         ("response time", &counts.response, true),
         ("service time", &counts.service, true),
-        ("target's at least", &counts.target, true),
+        ("target's at least", &counts.target, intended),
         ("schedule slip", &counts.slip, intended),
     ];
     for (name, histogram, _) in rows.into_iter().filter(|(.., shown)| *shown) {
@@ -178,6 +178,13 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         "            {priority} priority; waited {:.1} ms in all for a core that something else had",
         counts.waited.as_secs_f64() * 1e3
     )?;
+    if counts.throttled_share > 0.0 {
+        writeln!(
+            out,
+            "            a processor quota held it back for {:.1} % of the time",
+            counts.throttled_share * 100.0
+        )?;
+    }
     if !report.outcome.same_clock {
         let offset_ms = counts.clock_offset_us as f64 / 1e3;
         writeln!(
