@@ -7,6 +7,7 @@ mod next;
 mod parent;
 mod ping;
 mod range;
+mod reload;
 mod serve;
 mod state;
 

@@ -7,6 +7,7 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::reload::{self, Inputs, Unread};
 use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
@@ -33,21 +34,28 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     log_to_standard_error();
-    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
-    let file = arguments.config.as_deref().zip(text.as_deref());
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
+    let inputs = Inputs {
+        config: arguments.config.clone(),
+        overrides: (*arguments.overrides).clone(),
+        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+    };
     let now = clock::os::read().wall;
-    let (mut settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
-        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let (mut settings, tokens) = inputs.read(now).map_err(|unread| match unread {
+        Unread::File(error) => Failure::usage(error),
+        Unread::Mistakes(mistakes) => Failure::Usage(mistakes.first_line()),
+    })?;
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
+    let (server, reloader) = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
+    let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let reloads = reload::start(inputs, reloader, warned).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
@@ -60,10 +68,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         };
         // Whoever reads these lines may connect, or send a signal, from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
+        let reload_when_told = async {
+            while hangups.recv().await.is_some() {
+                reloads.ask();
+            }
+            std::future::pending().await
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
+            () = reload_when_told => {}
         }
         tracing::info!("stopping: answering what has arrived");
     };
@@ -121,7 +136,7 @@ pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateD
 
 /// Raises the soft limit of open files to the hard one: each connection is one. As many connections as then fit are
 /// allowed, so that one too many is told so, rather than left waiting.
-fn allow_open_files(settings: &mut Settings) -> Option<String> {
+pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Where that is not allowed the soft limit stands.

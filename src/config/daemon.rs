@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
-use super::setting::{Section, Setting};
+use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
+use super::units::{self, duration, quoted};
 use crate::shard::Order;
 
 /// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
@@ -115,6 +116,19 @@ impl Default for Daemon {
     }
 }
 
+impl Draft for Daemon {
+    type Settled = super::Settings;
+}
+
+/// Addresses as an array of texts.
+fn listed(addresses: &[Address]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(quoted).collect();
+    format!("[{}]", addresses.join(", "))
+}
+
+/// Why the clock's settings stay.
+const CLOCK: &str = "a step that is held is judged by them";
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -128,7 +142,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "Where clients connect: IP address or host name and port (\"[::1]:7660\" for IPv6, port 0 for any \
               free one), or \"unix:/path\" for a socket file.\n\
               By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
+        change: Change::Restart("listeners are opened at the start"),
         read: |daemon, value| value.addresses(&mut daemon.listen),
+        show: |settings| listed(&settings.listen),
     },
     Setting {
         section: Section::Top,
@@ -136,11 +152,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""auto""#,
         doc: "Threads that serve connections, 1 to 256. \"auto\" is one for each core: a shard never waits for \
               another, so more than that only take turns.",
+        change: Change::Restart("a connection stays on its shard's thread"),
         read: |daemon, value| {
             let count = value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64))?;
             daemon.shards = count.and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?));
             Ok(())
         },
+        show: |settings| settings.shards.to_string(),
     },
     Setting {
         section: Section::Top,
@@ -150,10 +168,12 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               \"strict\": a request sent after a reply was received gets larger IDs, on any connection.\n\
               Relaxed by default, because shards then hand out IDs without touching shared memory. It holds for the \
               whole daemon: clients are told one order.",
+        change: Change::Restart("IDs already handed out are in the old order"),
         read: |daemon, value| {
             let names = [Order::Relaxed, Order::Strict].map(|order| (order.name(), order));
             value.choice(&names).map(|order| daemon.order = order)
         },
+        show: |settings| quoted(settings.order.name()),
     },
     Setting {
         section: Section::Top,
@@ -166,7 +186,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               Empty, it is the first directory of $STATE_DIRECTORY, which systemd sets for a service, else \"snowbank\" \
               in $XDG_STATE_HOME or ~/.local/state: these outlast a boot and are writable where the daemon runs. \
               Several daemons of one user each need their own.",
+        change: Change::Restart("the ceilings are kept there"),
         read: |daemon, value| value.path().map(|path| daemon.state_dir = path.into()),
+        show: |settings| quoted(&settings.state_dir),
     },
     Setting {
         section: Section::Top,
@@ -175,6 +197,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "The directory of the locks that keep two daemons of this machine from using one worker ID, shared by all \
               of them. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
               boot.",
+        change: Change::Restart("the locks of worker IDs are held there"),
         read: |daemon, value| match value.path()? {
             Some(path) => {
                 daemon.lock_dir = path;
@@ -182,6 +205,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
             }
             None => Err(String::from("found \"\", allowed: a directory, for locks are never skipped").into()),
         },
+        show: |settings| quoted(settings.lock_dir.display()),
     },
     Setting {
         section: Section::Top,
@@ -189,7 +213,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""0660""#,
         doc: "Permissions of Unix socket files, in octal. By default the daemon's user and group can connect, and \
               nobody else.",
+        change: Change::Restart("socket files are made at the start"),
         read: |daemon, value| value.mode().map(|mode| daemon.unix_mode = mode),
+        show: |settings| format!("\"{:04o}\"", settings.unix_mode),
     },
     Setting {
         section: Section::Limits,
@@ -197,11 +223,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: "10000",
         doc: "Connections open at once, 1 to 1,000,000; the next is told too_busy and closed. 10,000 idle ones fit \
               in 10 MiB, and in the 20,000 open files that many systems allow.",
+        change: Change::Reload,
         read: |daemon, value| {
             let count = value.count(1..=1_000_000)?;
             daemon.limits.max_connections = usize::try_from(count).unwrap_or(usize::MAX);
             Ok(())
         },
+        show: |settings| settings.limits.max_connections.to_string(),
     },
     Setting {
         section: Section::Limits,
@@ -210,12 +238,14 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "IDs per request, 1 to 4,294,967,295 (what the protocol's 32 bits can ask for). A request is only \
               admitted if its IDs can be had within its wait, so this bounds the work and the reply of one frame: \
               a million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.",
+        change: Change::Reload,
         read: |daemon, value| {
             let count = value.count(1..=u64::from(u32::MAX))?;
             daemon.limits.max_count =
                 u32::try_from(count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
             Ok(())
         },
+        show: |settings| settings.limits.max_count.to_string(),
     },
     Setting {
         section: Section::Limits,
@@ -224,11 +254,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "How long a request waits for its IDs if it does not say, at most max_wait. \"auto\" is 1s, or two \
               ticks of the layout if that is longer: long enough to ride out a burst, short enough to fail before \
               callers give up.",
+        change: Change::Reload,
         read: |daemon, value| {
             daemon.limits.default_wait =
                 value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
             Ok(())
         },
+        show: |settings| settings.limits.default_wait.map_or_else(|| quoted("auto"), duration),
     },
     Setting {
         section: Section::Limits,
@@ -236,9 +268,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "The longest that a request may wait, whatever it asks for; \"0\": nobody waits. Ten seconds of \
               overload are a queue that is better refused than kept.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.max_wait = duration)
         },
+        show: |settings| duration(settings.limits.max_wait),
     },
     Setting {
         section: Section::Limits,
@@ -246,9 +280,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a request may take from its first byte to its last; then the connection is closed. A request \
               is at most 1 KiB, so only a dead or hostile peer needs ten seconds.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(MS..=HOUR).map(|duration| daemon.limits.frame_timeout = duration)
         },
+        show: |settings| duration(settings.limits.frame_timeout),
     },
     Setting {
         section: Section::Limits,
@@ -256,10 +292,12 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""off""#,
         doc: "How long a connection may be silent between requests; then it is closed. Off by default: an idle \
               connection costs under 1 KiB, and reopening it costs its client a round trip at the worst moment.",
+        change: Change::Reload,
         read: |daemon, value| {
             daemon.limits.idle_timeout = value.or_word("off", |value| value.duration(SECOND..=720 * HOUR))?;
             Ok(())
         },
+        show: |settings| settings.limits.idle_timeout.map_or_else(|| quoted("off"), duration),
     },
     Setting {
         section: Section::Limits,
@@ -267,9 +305,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a client may take nothing of the replies queued for it; then the connection is closed. Ten \
               seconds outlast a pause of its garbage collector and a lost packet's retries.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(MS..=HOUR).map(|duration| daemon.limits.write_timeout = duration)
         },
+        show: |settings| duration(settings.limits.write_timeout),
     },
     Setting {
         section: Section::Limits,
@@ -278,11 +318,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "Bytes queued for a client that reads slowly, \"128KiB\" to \"1GiB\"; meanwhile nothing more is read \
               from it. At least two whole reply frames of 64 KiB, one leaving and one being filled; the default is \
               two of each.",
+        change: Change::Reload,
         read: |daemon, value| {
             let bytes = value.bytes(REPLY_QUEUE_BYTES_MIN as u64..=1 << 30)?;
             daemon.limits.max_reply_queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             Ok(())
         },
+        show: |settings| quoted(units::Bytes(settings.limits.max_reply_queue_bytes as u64)),
     },
     Setting {
         section: Section::Limits,
@@ -290,9 +332,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""5s""#,
         doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half of the ten seconds \
               that container runtimes give before they kill.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.drain_timeout = duration)
         },
+        show: |settings| duration(settings.limits.drain_timeout),
     },
     Setting {
         section: Section::Clock,
@@ -300,9 +344,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""60s""#,
         doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock that \
               is kept is ever off, and if the step was wrong, a minute of IDs is all that it costs.",
+        change: Change::Restart(CLOCK),
         read: |daemon, value| {
             value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
         },
+        show: |settings| duration(settings.clock.max_step),
     },
     Setting {
         section: Section::Clock,
@@ -310,9 +356,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""60s""#,
         doc: "How long a larger step must last before it is believed; \"0\": believed at once. A time server that \
               is wrong is mostly put right, or outvoted, within a minute; until then time goes on at its own pace.",
+        change: Change::Restart(CLOCK),
         read: |daemon, value| {
             value.duration(Duration::ZERO..=24 * HOUR).map(|duration| daemon.clock.step_hold = duration)
         },
+        show: |settings| duration(settings.clock.step_hold),
     },
     Setting {
         section: Section::Auth,
@@ -323,6 +371,10 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               directory. Tokens stand in a file of their own because command lines and configurations are read by \
               more people.\n\
               Empty, no token is asked for: by default only this machine can connect.",
+        change: Change::Reload,
         read: |daemon, value| value.path().map(|path| daemon.token_file = path),
+        show: |settings| {
+            settings.token_file.as_ref().map_or_else(|| quoted(""), |path| quoted(path.display()))
+        },
     },
 ];

@@ -7,12 +7,14 @@
 //! ```
 //!
 //! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
-//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings.
+//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings, `diff` what of them a
+//! reload can change.
 //!
 //! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and [`read_tokens`] read files.
 
 mod address;
 mod daemon;
+mod diff;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -37,6 +39,7 @@ use std::time::Duration;
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use diff::{Changed, diff};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;

@@ -14,6 +14,7 @@
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
@@ -24,8 +25,10 @@ mod connection;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod grants;
+mod in_force;
 mod keeper;
 mod listen;
+mod reload;
 mod restored;
 mod start;
 mod stream;
@@ -33,4 +36,5 @@ mod ticker;
 mod worker;
 
 pub use grants::State;
+pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
