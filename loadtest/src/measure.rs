@@ -187,6 +187,9 @@ pub struct Counts {
     pub target: Histogram<u64>,
     /// From the intended instant to the sending.
     pub slip: Histogram<u64>,
+    /// How late the schedule was when a fault ended the thread: whether a target that fell behind was asked as it should
+    /// have been.
+    pub late_at_fault: Duration,
     /// The longest that the thread itself did not run when it should have.
     pub longest_pause: Duration,
     /// Processor time of the generator's threads.
@@ -226,6 +229,7 @@ impl Counts {
             service: histogram(),
             target: histogram(),
             slip: histogram(),
+            late_at_fault: Duration::ZERO,
             longest_pause: Duration::ZERO,
             cpu: Duration::ZERO,
             waited: Duration::ZERO,
@@ -260,6 +264,7 @@ impl Counts {
         add(&mut self.service, &other.service);
         add(&mut self.target, &other.target);
         add(&mut self.slip, &other.slip);
+        self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
         self.waited += other.waited;

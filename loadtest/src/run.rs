@@ -27,6 +27,10 @@ use crate::value::{Mix, Rate};
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
 
+/// How long all connections together may take: tens of thousands on one machine take some seconds, and a target that takes
+/// each of them only after a retry must not hold the run up for hours.
+const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 

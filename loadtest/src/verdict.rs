@@ -191,6 +191,12 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
             Figure(p99_slip)
         ));
     }
+    if evidence.faults.iter().any(may_be_our_fault) && counts.late_at_fault > MAX_P99_SLIP {
+        reasons.push(format!(
+            "the generator was the bottleneck: it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up",
+            Figure(counts.late_at_fault)
+        ));
+    }
     if !evidence.open_loop && counts.busiest_thread > MAX_THREAD_SHARE {
         reasons.push(format!(
             "the generator was the bottleneck: a thread of it used {:.0} % of a core (--threads gives it more)",
@@ -394,6 +400,11 @@ mod tests {
         slipped.slip.saturating_record(150_000_000);
         assert_eq!(verdict(&slipped, &[], true).exit_code(), 2);
         assert_eq!(verdict(&slipped, &[Fault::FullSocket], true).exit_code(), 2);
+        let mut behind = counts(1_000, 50);
+        let full = [Fault::TooManyInFlight { bound: 1 }];
+        assert_eq!(verdict(&behind, &full, true).exit_code(), 1);
+        behind.late_at_fault = Duration::from_millis(500);
+        assert_eq!(verdict(&behind, &full, true).exit_code(), 2);
     }
 
     #[test]

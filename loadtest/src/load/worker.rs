@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -120,6 +120,12 @@ impl<'a> Worker<'a> {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let now = self.shared.now();
+        if fault.is_some()
+            && let Some(schedule) = &self.schedule
+        {
+            let due_ns = schedule.due_ns();
+            self.meter.counts.late_at_fault = Duration::from_nanos(now.ns.saturating_sub(due_ns));
+        }
         self.hand_over_spans(now);
         for connection in &self.connections {
             connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));

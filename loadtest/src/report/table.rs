@@ -43,7 +43,7 @@ fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let scenario = report.scenario;
     let drive = match scenario.drive {
         Drive::Open { rate, arrivals, .. } => {
-            format!("{rate} IDs, {} arrivals", format!("{arrivals:?}").to_lowercase())
+            format!("{} IDs/s, {} arrivals", rate.per_s(), format!("{arrivals:?}").to_lowercase())
         }
         Drive::Closed { depth } => format!("{depth} requests in flight on each connection"),
     };
@@ -59,9 +59,15 @@ fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "            {} IDs per request, {} connections, {} threads",
-        scenario.batch, scenario.connections, scenario.threads
+        "            IDs per request {}, {}, {}",
+        scenario.batch,
+        counted(scenario.connections, "connection"),
+        counted(scenario.threads, "thread")
     )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {

@@ -20,7 +20,7 @@ pub(crate) type Number = u64;
 
 /// Hands out sound IDs of worker 3.
 #[derive(Default)]
-pub(crate) struct Ids(Mutex<u64>);
+pub(crate) struct Ids(pub(crate) Mutex<u64>);
 
 impl Ids {
     pub(crate) fn take(&self, count: u32) -> u64 {
