@@ -229,7 +229,10 @@ impl<'a> Files<'a> {
             write_file(path, json::Run::of(report).to_json().as_bytes())?;
         }
         if let Some(path) = self.hgrm {
-            write_file(path, hdr::percentile_distribution(&report.outcome.counts.response).as_bytes())?;
+            // Viewers skip lines that begin so.
+            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", report.loop_words());
+            let rows = hdr::percentile_distribution(&report.outcome.counts.response);
+            write_file(path, (kind + &rows).as_bytes())?;
         }
         if let Some(path) = self.hlog {
             write_file(path, &report.outcome.interval_log)?;

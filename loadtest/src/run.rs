@@ -167,6 +167,18 @@ pub enum CannotRun {
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
+    /// This machine allows no more connections.
+    #[error(
+        "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
+    )]
+    TooManyConnections {
+        /// How many could be opened.
+        taken: usize,
+        /// How many were wanted.
+        wanted: usize,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
     /// It answered INFO, and then took no further connection.
     #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
     Connections {
@@ -199,6 +211,8 @@ pub struct Progress<'a> {
     pub total: Option<Duration>,
     /// The last second that is complete.
     pub last_second: Option<&'a SecondFigures>,
+    /// Open loop or closed loop.
+    pub loop_words: &'static str,
 }
 
 /// Runs a scenario to its end, or until `interrupt` is set.
@@ -310,15 +324,31 @@ fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
 fn connect_all(access: &Access, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
     allow_open_files();
     let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
-    for taken in 0..scenario.connections {
-        let stream = access.open(GREETING_TIMEOUT).map_err(|reason| CannotRun::Connections {
-            taken,
-            wanted: scenario.connections,
-            reason,
+    let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
+    for taken in 0..wanted {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let opened = if left.is_zero() {
+            Err(std::io::Error::other(format!("that took {CONNECT_ALL_TIMEOUT:?}")))
+        } else {
+            access.open(GREETING_TIMEOUT.min(left))
+        };
+        let stream = opened.map_err(|reason| {
+            if is_our_limit(&reason) {
+                CannotRun::TooManyConnections { taken, wanted, reason }
+            } else {
+                CannotRun::Connections { taken, wanted, reason }
+            }
         })?;
         streams[taken % scenario.threads].push(stream);
     }
     Ok(streams)
+}
+
+/// Whether this machine, and not the target, has no more of what a connection needs: open files, local ports.
+fn is_our_limit(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
 }
 
 /// Raises the soft limit of open files to the hard one: each connection is one.
@@ -341,6 +371,15 @@ impl Scenario {
     /// From the begin of the run to the begin of the announced outage.
     fn outage_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.outage?.at)
+    }
+
+    /// The loop in words, for every output.
+    #[must_use]
+    pub fn loop_words(&self) -> &'static str {
+        match self.drive {
+            Drive::Open { .. } => "open loop",
+            Drive::Closed { .. } => "closed loop",
+        }
     }
 
     /// The announced stall, from the begin of the run.
