@@ -16,6 +16,7 @@
 //! - `shard`: one core's blocks and rings.
 //! - `keeper`: raises ceilings and watches the wall clock.
 //! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
+//! - `service`: what the service manager and the journal are told.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
 //! - [`client`]: what an application links; buildable without all of the above but `layout` and `protocol`.
 //!
@@ -47,6 +48,8 @@ pub mod fuzzing;
 pub mod keeper;
 #[cfg(feature = "daemon")]
 pub mod server;
+#[cfg(feature = "daemon")]
+pub mod service;
 #[cfg(feature = "daemon")]
 pub mod shard;
 #[cfg(feature = "daemon")]

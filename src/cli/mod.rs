@@ -11,11 +11,17 @@ mod reload;
 mod serve;
 mod state;
 
+#[cfg(test)]
+#[path = "../../packaging/pages.rs"]
+mod pages;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use crate::service;
 
 /// Hand out batches of unique, time-sortable 64-bit IDs.
 #[derive(Debug, Parser)]
@@ -50,8 +56,10 @@ enum Command {
 pub enum Failure {
     /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
     No(String),
-    /// Wrong use, or a refusal to start. Exit code 2.
+    /// Wrong use, or a refusal to start that holds until somebody changes something. Exit code 2.
     Usage(String),
+    /// A refusal to start for a reason that may pass by itself: a port that is taken, a disk that is full. Exit code 3.
+    ForNow(String),
     /// Whoever reads the output has seen enough and closed the pipe (`| head -1`). Exit code 0.
     ReaderGone,
 }
@@ -91,9 +99,9 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
         Err(Failure::No(reason)) => (1, reason),
         Err(Failure::Usage(reason)) => (2, reason),
+        Err(Failure::ForNow(reason)) => (3, reason),
     };
-    // If standard error is closed, the exit code has to do.
-    let _ = writeln!(io::stderr(), "snowbank: {reason}");
+    service::say_refusal(&reason);
     ExitCode::from(code)
 }
 
@@ -121,4 +129,18 @@ fn wrong_use(error: clap::Error) -> Failure {
     let is_said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
     let line = lines.filter(is_said).collect::<Vec<_>>().join("; ").replace(":;", ":");
     Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::{Arguments, pages};
+
+    #[test]
+    fn the_packaged_pages_are_those_of_this_command_line() {
+        pages::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging"), Arguments::command());
+    }
 }

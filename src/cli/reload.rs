@@ -11,9 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::serve;
 use crate::clock;
-use crate::config::{self, Mistakes, Overrides, Settings, Tokens};
+use crate::config::{self, Address, Mistakes, Overrides, Settings, Tokens};
 use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
+use crate::service::{Logs, Notifier};
 
 /// What a daemon is configured by. At a reload it is read as at the start: options and variables stay above the file.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
     pub(super) cores: NonZeroUsize,
+    /// Where the sockets listen that take the place of configured ones; none: the configured ones are opened.
+    pub(super) inherited: Vec<Address>,
 }
 
 /// Why inputs are no settings.
@@ -31,6 +34,19 @@ pub(super) enum Unread {
     File(config::FileError),
     /// What it says is wrong.
     Mistakes(Mistakes),
+    /// It does not fit the inherited sockets.
+    Exposed(String),
+}
+
+impl Unread {
+    /// In one line.
+    pub(super) fn first_line(&self) -> String {
+        match self {
+            Unread::File(error) => error.to_string(),
+            Unread::Mistakes(mistakes) => mistakes.first_line(),
+            Unread::Exposed(reason) => reason.clone(),
+        }
+    }
 }
 
 impl Inputs {
@@ -38,7 +54,12 @@ impl Inputs {
     pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Option<Tokens>), Unread> {
         let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
         let file = self.config.as_deref().zip(text.as_deref());
-        config::load_with_tokens(file, &self.overrides, self.cores, now).map_err(Unread::Mistakes)
+        let loaded = config::load_with_tokens(file, &self.overrides, self.cores, now);
+        let (mut settings, tokens) = loaded.map_err(Unread::Mistakes)?;
+        if !self.inherited.is_empty() {
+            settings.listen_at(self.inherited.clone()).map_err(Unread::Exposed)?;
+        }
+        Ok((settings, tokens))
     }
 }
 
@@ -55,17 +76,26 @@ pub(super) fn catch_hangups() -> io::Result<Signal> {
 /// waits for it when the daemon stops.
 ///
 /// `warned` is what was warned of already: it is not said again at each reload.
-pub(super) fn start(inputs: Inputs, mut reloader: Reloader, warned: Vec<String>) -> io::Result<Requests> {
+pub(super) fn start(
+    inputs: Inputs,
+    mut reloader: Reloader,
+    warned: Vec<String>,
+    notifier: Notifier,
+    mut logs: Logs,
+) -> io::Result<Requests> {
     let (sender, requests) = mpsc::sync_channel(1);
     let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
-            let outcome = reload(&inputs, &mut reloader).map(|(reloaded, warnings)| {
+            notifier.reloading();
+            let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
                 let before = std::mem::replace(&mut warned, warnings);
                 let new = warned.iter().filter(|warning| !before.contains(warning));
                 Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
             });
             tell(&inputs, outcome);
+            logs.settle_level();
+            notifier.reloaded();
         }
     })?;
     Ok(Requests(sender))
@@ -86,15 +116,21 @@ impl Requests {
 }
 
 /// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
-fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<(Reloaded, Vec<String>), String> {
+fn reload(
+    inputs: &Inputs,
+    reloader: &mut Reloader,
+    logs: &mut Logs,
+) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, tokens) = inputs.read(now).map_err(|unread| match unread {
-        Unread::File(error) => error.to_string(),
         Unread::Mistakes(mistakes) => mistakes.to_string(),
+        other => other.first_line(),
     })?;
+    let level = settings.log.level;
     let too_few_files = serve::allow_open_files(&mut settings);
     let warnings = settings.warnings(now).into_iter().chain(too_few_files).collect();
     let reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;
+    logs.set_level(level);
     Ok((reloaded, warnings))
 }
 

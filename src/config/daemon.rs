@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::address::Address;
+use super::log::{LogFormat, LogLevel, LogSettings};
 use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
 use super::units::{self, duration, quoted};
@@ -98,6 +99,7 @@ pub(super) struct Daemon {
     pub(super) lock_dir: PathBuf,
     pub(super) token_file: Option<PathBuf>,
     pub(super) unix_mode: u32,
+    pub(super) log: LogSettings,
 }
 
 impl Default for Daemon {
@@ -112,6 +114,7 @@ impl Default for Daemon {
             lock_dir: PathBuf::from(LOCK_DIR),
             token_file: None,
             unix_mode: 0o660,
+            log: LogSettings::default(),
         }
     }
 }
@@ -376,5 +379,29 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         show: |settings| {
             settings.token_file.as_ref().map_or_else(|| quoted(""), |path| quoted(path.display()))
         },
+    },
+    Setting {
+        section: Section::Log,
+        key: "format",
+        default: r#""auto""#,
+        doc: "How the daemon says what an operator should know: \"text\" writes lines to standard error, with colours on \
+              a terminal; \"json\" a JSON object on each line; \"journald\" sends to the journal, with priorities and \
+              a field for each part (journalctl -o verbose).\n\
+              \"auto\" is journald where standard error leads to the journal, as a systemd service's does, else text: \
+              so each reader gets what it can show.",
+        change: Change::Restart("events go where they went at the start"),
+        read: |daemon, value| value.choice(&LogFormat::NAMES).map(|format| daemon.log.format = format),
+        show: |settings| quoted(settings.log.format.name()),
+    },
+    Setting {
+        section: Section::Log,
+        key: "level",
+        default: r#""info""#,
+        doc: "The least that is said: \"error\" (IDs are not handed out), \"warn\" (that may come), \"info\" (what \
+              changes), \"debug\" or \"trace\". Nothing is said for each request at any level, and what repeats is \
+              said seldom, so \"info\" is a few lines a day.",
+        change: Change::Reload,
+        read: |daemon, value| value.choice(&LogLevel::NAMES).map(|level| daemon.log.level = level),
+        show: |settings| quoted(settings.log.level.name()),
     },
 ];

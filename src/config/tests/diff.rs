@@ -25,6 +25,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_step", r#""7s""#),
     ("step_hold", r#""7s""#),
     ("token_file", r#""/tokens""#),
+    ("format", r#""json""#),
+    ("level", r#""debug""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),

@@ -53,6 +53,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         lock_dir: "/run/lock/snowbank".into(),
         token_file: None,
         unix_mode: 0o660,
+        log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
     assert_eq!(settings, expected);
@@ -126,6 +127,8 @@ fn every_setting_reaches_its_field() {
         clock.max_step = "6s"
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
+        log.format = "json"
+        log.level = "debug"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -163,6 +166,7 @@ fn every_setting_reaches_its_field() {
         lock_dir: "/locks".into(),
         token_file: Some("/run/tokens".into()),
         unix_mode: 0o600,
+        log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
