@@ -6,6 +6,7 @@
 //!  load thread n ─┘ at the end all counts
 //! ```
 
+mod approach;
 mod collector;
 mod interruptible;
 
@@ -21,15 +22,11 @@ use crate::load::{self, Pace, Shared, Stall, Task, Wire};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Share};
-use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream, Token};
+use crate::target::{self, Access, NoTarget, Token};
 use crate::value::{Mix, Rate};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
-
-/// How long all connections together may take: tens of thousands on one machine take some seconds, and a target that takes
-/// each of them only after a retry must not hold the run up for hours.
-const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
@@ -246,9 +243,9 @@ pub fn run_after(
         }
     };
     let access = Access { endpoint, token: scenario.token.clone() };
-    let (Greeted { wire, promise, version, same_clock }, streams) = {
+    let (approach::Greeted { wire, promise, version, same_clock }, streams) = {
         let (access, scenario) = (access.clone(), scenario.clone());
-        interruptible::unless(interrupt, move || approach(&access, &scenario))?
+        interruptible::unless(interrupt, move || approach::approach(&access, &scenario))?
     };
     let origin = Instant::now() + START_DELAY;
     let shared =
@@ -281,82 +278,6 @@ pub fn run_after(
         same_clock,
         shared,
     ))
-}
-
-/// All that is done before the load: each step blocks.
-fn approach(access: &Access, scenario: &Scenario) -> Result<(Greeted, Vec<Vec<Stream>>), CannotRun> {
-    let greeted = greet(access, scenario)?;
-    let (asked, allowed) = (scenario.batch.max(), greeted.promise.max_count);
-    if asked > allowed {
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
-    }
-    let streams = connect_all(access, scenario)?;
-    Ok((greeted, streams))
-}
-
-/// What a target says of itself before it is loaded.
-struct Greeted {
-    wire: Wire,
-    promise: Promise,
-    version: Option<String>,
-    same_clock: bool,
-}
-
-fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
-    if scenario.resp {
-        target::ask_resp(&access.endpoint, "PING", "+PONG")?;
-        // One that nobody else counts with.
-        let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
-        let version = Some("RESP, INCRBY".to_owned());
-        return Ok(Greeted {
-            wire: Wire::Resp { key },
-            promise: Promise::of_counter(),
-            version,
-            same_clock: true,
-        });
-    }
-    let (info, same_clock) = target::greet(access)?;
-    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
-}
-
-/// One list of connections for each thread.
-fn connect_all(access: &Access, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
-    allow_open_files();
-    let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
-    let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
-    for taken in 0..wanted {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let opened = if left.is_zero() {
-            Err(std::io::Error::other(format!("that took {CONNECT_ALL_TIMEOUT:?}")))
-        } else {
-            access.open(GREETING_TIMEOUT.min(left))
-        };
-        let stream = opened.map_err(|reason| {
-            if is_our_limit(&reason) {
-                CannotRun::TooManyConnections { taken, wanted, reason }
-            } else {
-                CannotRun::Connections { taken, wanted, reason }
-            }
-        })?;
-        streams[taken % scenario.threads].push(stream);
-    }
-    Ok(streams)
-}
-
-/// Whether this machine, and not the target, has no more of what a connection needs: open files, local ports.
-fn is_our_limit(error: &std::io::Error) -> bool {
-    use rustix::io::Errno;
-    let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL];
-    error.raw_os_error().is_some_and(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
-}
-
-/// Raises the soft limit of open files to the hard one: each connection is one.
-fn allow_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed, connecting says so when the limit is reached.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 impl Scenario {
