@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
-//! - [`machine`]: where it was measured. [`file`]: the JSON. [`table`] and [`chart`]: the terminal.
+//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`] and [`chart`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
