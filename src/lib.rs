@@ -18,6 +18,7 @@
 //! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
 //! - `service`: what the service manager and the journal are told.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
+//! - `admin`: what an operator sees: status, metrics, the page.
 //! - [`client`]: what an application links; buildable without all of the above but `layout` and `protocol`.
 //!
 //! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
@@ -32,6 +33,8 @@ pub mod client;
 #[cfg(feature = "client")]
 pub mod protocol;
 
+#[cfg(feature = "daemon")]
+mod admin;
 #[cfg(feature = "daemon")]
 pub mod ceiling;
 #[cfg(feature = "daemon")]

@@ -1,7 +1,11 @@
 //! Options in, exit code out.
+//!
+//! Without a subcommand: one run. `sweep`: many. `plan`, `compare`, `page`: what can be done with their figures.
 
 mod approach;
+mod compare;
 mod load;
+mod page;
 mod plan;
 mod sweep;
 
@@ -16,7 +20,8 @@ use clap::{Parser, Subcommand};
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
-use crate::report::{Report, hdr, json, progress::Bar, table};
+use crate::origin::Origin;
+use crate::report::{Report, hdr, html, json, progress::Bar, table};
 use crate::run::{self, ClientStall, Drive, Length, Outage, Scenario};
 use crate::value::{Rate, Time, TimeAt};
 use crate::verdict::Objectives;
@@ -71,6 +76,9 @@ struct Arguments {
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write all figures with charts as one page that a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the distribution of response times as HdrHistogram's viewers read it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
@@ -84,6 +92,8 @@ struct Arguments {
 enum Command {
     Sweep(Box<sweep::Arguments>),
     Plan(plan::Arguments),
+    Compare(compare::Arguments),
+    Page(page::Arguments),
 }
 
 /// Why there is no verdict: one line, and the exit code.
@@ -105,6 +115,8 @@ pub fn main() -> ExitCode {
         None => measure(&arguments),
         Some(Command::Sweep(arguments)) => sweep::run(arguments),
         Some(Command::Plan(arguments)) => plan::run(arguments),
+        Some(Command::Compare(arguments)) => compare::run(arguments),
+        Some(Command::Page(arguments)) => page::run(arguments),
     });
     ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
         // If standard error is closed, the exit code has to do.
@@ -116,6 +128,7 @@ pub fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
     let files = Files::create(arguments)?;
+    let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
     let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
@@ -128,7 +141,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let code = report.verdict.exit_code();
     // A pass without the files that were asked for is none for a script that goes on with them.
     files
-        .write(&report)
+        .write(&report, &origin)
         .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
     Ok(code)
 }
@@ -206,6 +219,7 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
 /// The files asked for, created before the run: a path that cannot be written is a mistake to hear of at once.
 struct Files<'a> {
     json: Option<&'a Path>,
+    html: Option<&'a Path>,
     hgrm: Option<&'a Path>,
     hlog: Option<&'a Path>,
 }
@@ -214,19 +228,24 @@ impl<'a> Files<'a> {
     fn create(arguments: &'a Arguments) -> Result<Self, Failure> {
         let files = Self {
             json: arguments.json.as_deref(),
+            html: arguments.html.as_deref(),
             hgrm: arguments.hgrm.as_deref(),
             hlog: arguments.hlog.as_deref(),
         };
-        [files.json, files.hgrm, files.hlog]
+        [files.json, files.html, files.hgrm, files.hlog]
             .into_iter()
             .flatten()
             .try_for_each(|path| write_file(path, b""))?;
         Ok(files)
     }
 
-    fn write(&self, report: &Report<'_>) -> Result<(), Failure> {
+    fn write(&self, report: &Report<'_>, origin: &Origin) -> Result<(), Failure> {
+        let figures = json::Run::of(report, origin);
         if let Some(path) = self.json {
-            write_file(path, json::Run::of(report).to_json().as_bytes())?;
+            write_file(path, figures.to_json().as_bytes())?;
+        }
+        if let Some(path) = self.html {
+            write_file(path, html::run::render(&figures).as_bytes())?;
         }
         if let Some(path) = self.hgrm {
             // Viewers skip lines that begin so.

@@ -99,6 +99,8 @@ pub(super) struct Daemon {
     pub(super) lock_dir: PathBuf,
     pub(super) token_file: Option<PathBuf>,
     pub(super) unix_mode: u32,
+    /// Empty: no admin listener.
+    pub(super) admin: Vec<Address>,
     pub(super) log: LogSettings,
 }
 
@@ -114,6 +116,7 @@ impl Default for Daemon {
             lock_dir: PathBuf::from(LOCK_DIR),
             token_file: None,
             unix_mode: 0o660,
+            admin: Vec::new(),
             log: LogSettings::default(),
         }
     }
@@ -379,6 +382,19 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         show: |settings| {
             settings.token_file.as_ref().map_or_else(|| quoted(""), |path| quoted(path.display()))
         },
+    },
+    Setting {
+        section: Section::Admin,
+        key: "listen",
+        default: r#""""#,
+        doc: "Where the daemon tells how it is, over HTTP: /metrics for Prometheus, /healthz and /readyz for probes, /status \
+              as JSON, and / as a page. An address as in listen, several in an array, or a port alone (9660), which \
+              is 127.0.0.1's. Empty: nowhere.\n\
+              Off by default because it asks for no token: who reaches it reads what the daemon does, though no IDs, \
+              and changes nothing. It is served away from the threads of clients: no request waits for it.",
+        change: Change::Restart("listeners are opened at the start"),
+        read: |daemon, value| value.admin_addresses(&mut daemon.admin),
+        show: |settings| if settings.admin.is_empty() { quoted("") } else { listed(&settings.admin) },
     },
     Setting {
         section: Section::Log,

@@ -48,6 +48,7 @@ pub use reference::reference;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub(crate) use units::Grouped;
 
 use crate::layout::UnixMicros;
 use crate::shard::Order;
@@ -78,6 +79,8 @@ pub struct Settings {
     pub token_file: Option<PathBuf>,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// Where to tell how the daemon is; empty: nowhere.
+    pub admin: Vec<Address>,
     /// What the daemon says of itself, and how.
     pub log: LogSettings,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).

@@ -148,7 +148,7 @@ impl Reader {
         }
         daemon.token_file.iter_mut().for_each(anchor);
         anchor(&mut daemon.lock_dir);
-        for address in &mut daemon.listen {
+        for address in daemon.listen.iter_mut().chain(&mut daemon.admin) {
             if let Address::Unix(path) = address {
                 anchor(path);
             }

@@ -28,6 +28,8 @@ pub(super) enum Section {
     Clock,
     /// In `[auth]`.
     Auth,
+    /// In `[admin]`.
+    Admin,
     /// In `[log]`.
     Log,
     /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
@@ -38,10 +40,11 @@ pub(super) enum Section {
 
 impl Section {
     /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 4] = [
+    pub(super) const TABLES: [(&'static str, Section); 5] = [
         ("limits", Section::Limits),
         ("clock", Section::Clock),
         ("auth", Section::Auth),
+        ("admin", Section::Admin),
         ("log", Section::Log),
     ];
 
@@ -51,6 +54,7 @@ impl Section {
             Section::Limits => "limits.",
             Section::Clock => "clock.",
             Section::Auth => "auth.",
+            Section::Admin => "admin.",
             Section::Log => "log.",
             Section::Top | Section::Source | Section::SourceAlone => "",
         }
@@ -62,6 +66,7 @@ impl Section {
             Section::Limits => "in [limits]",
             Section::Clock => "in [clock]",
             Section::Auth => "in [auth]",
+            Section::Admin => "in [admin]",
             Section::Log => "in [log]",
             Section::SourceAlone => "in [[sources]]",
             Section::Top => "at the top of the file, above the first [section]",

@@ -19,7 +19,9 @@ use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 /// Every mistake found here and before.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
-    check_sockets(&daemon.listen, &mut findings);
+    check_sockets(&daemon.listen, "listen", &mut findings);
+    check_sockets(&daemon.admin, "admin.listen", &mut findings);
+    check_admin(&daemon, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
     let sources: Vec<Option<SourceSettings>> = drafts
@@ -32,8 +34,19 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     if let Some(mistakes) = Mistakes::new(findings.mistakes) {
         return Err(mistakes);
     }
-    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, unix_mode, log } =
-        daemon;
+    let Daemon {
+        listen,
+        shards,
+        order,
+        limits,
+        clock,
+        state_dir,
+        lock_dir,
+        token_file,
+        unix_mode,
+        admin,
+        log,
+    } = daemon;
     Ok(Settings {
         listen,
         shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),
@@ -45,13 +58,14 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         lock_dir,
         token_file,
         unix_mode,
+        admin,
         log,
         origins: findings.origins,
     })
 }
 
 /// A relative path in a file grows by the file's directory, which its parser did not know.
-fn check_sockets(listen: &[Address], findings: &mut Findings) {
+fn check_sockets(listen: &[Address], key: &str, findings: &mut Findings) {
     for address in listen {
         if let Address::Unix(path) = address
             && path.as_os_str().len() > UNIX_PATH_BYTES_MAX
@@ -60,8 +74,18 @@ fn check_sockets(listen: &[Address], findings: &mut Findings) {
                 "{address} is a path of {} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}",
                 path.as_os_str().len()
             );
-            findings.mistake_of("listen", text);
+            findings.mistake_of(key, text);
         }
+    }
+}
+
+fn check_admin(daemon: &Daemon, findings: &mut Findings) {
+    let is_free = |address: &&Address| matches!(address, Address::Tcp { port: 0, .. });
+    if let Some(address) =
+        daemon.admin.iter().find(|address| daemon.listen.contains(address) && !is_free(address))
+    {
+        let text = format!("found {address}, where clients connect already, allowed: an address of its own");
+        findings.mistake_of("admin.listen", text);
     }
 }
 

@@ -31,6 +31,10 @@ impl Settings {
             self.shards,
             self.order.name()
         )];
+        if !self.admin.is_empty() {
+            let admin: Vec<_> = self.admin.iter().map(Address::to_string).collect();
+            lines.push(format!("admin on {}", admin.join(", ")));
+        }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
             let workers = if source.worker_ids.len() == 1 { "worker" } else { "workers" };
             format!(
@@ -55,6 +59,12 @@ impl Settings {
             warnings.push(format!(
                 "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
                  reaches it can draw IDs"
+            ));
+        }
+        if let Some(address) = self.admin.iter().find(|address| !address.is_local()) {
+            warnings.push(format!(
+                "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
+                 daemon does, though no IDs"
             ));
         }
         if self.lock_dir != Path::new(LOCK_DIR) {

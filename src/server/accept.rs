@@ -10,9 +10,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::in_force::InForce;
 use super::listen::Listener;
+use super::metrics::Doors;
 use super::seldom::Seldom;
+use super::worker::Common;
 use crate::protocol::{ErrorCode, reply};
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
@@ -52,7 +53,7 @@ impl Drop for Place {
 pub(super) async fn accept(
     listener: Listener,
     inboxes: Arc<[Inbox]>,
-    in_force: watch::Receiver<Arc<InForce>>,
+    common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
@@ -66,8 +67,8 @@ pub(super) async fn accept(
         };
         match accepted {
             Ok(socket) => {
-                let max_connections = in_force.borrow().limits.max_connections;
-                if !admit(socket, &inboxes, max_connections).await
+                let max_connections = common.in_force.borrow().limits.max_connections;
+                if !admit(socket, &inboxes, &common.metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {
                     tracing::warn!(
@@ -89,13 +90,13 @@ pub(super) async fn accept(
 }
 
 /// A listener on the acceptor's reactor.
-enum Acceptor {
+pub(super) enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    fn register(socket: Socket) -> io::Result<Acceptor> {
+    pub(super) fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -104,7 +105,7 @@ impl Acceptor {
     }
 
     /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -113,21 +114,23 @@ impl Acceptor {
 }
 
 /// The peer gave up before it was accepted.
-fn is_of_the_peer(error: &io::Error) -> bool {
+pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// False: turned away, for there are as many connections as may be.
-async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) -> bool {
+async fn admit(socket: Socket, inboxes: &[Inbox], doors: &Doors, max_connections: usize) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
+        doors.refused.add(1);
         turn_away(&socket, max_connections);
         return false;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
+    doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.

@@ -53,6 +53,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         lock_dir: "/run/lock/snowbank".into(),
         token_file: None,
         unix_mode: 0o660,
+        admin: Vec::new(),
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
@@ -127,6 +128,7 @@ fn every_setting_reaches_its_field() {
         clock.max_step = "6s"
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
+        admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
         "#,
@@ -166,11 +168,21 @@ fn every_setting_reaches_its_field() {
         lock_dir: "/locks".into(),
         token_file: Some("/run/tokens".into()),
         unix_mode: 0o600,
+        admin: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
     assert_eq!(without_origins(settings), expected);
+}
+
+#[test]
+fn a_port_alone_is_an_admin_listener_for_this_machine() {
+    let here: Address = "127.0.0.1:9660".parse().unwrap();
+    for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
+        assert_eq!(settings(&format!("[admin]\nlisten = {text}")).admin, [here.clone()], "{text}");
+    }
+    assert_eq!(settings("[admin]\nlisten = \"\"").admin, []);
 }
 
 #[test]
