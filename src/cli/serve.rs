@@ -8,7 +8,7 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::reload::{self, Inputs};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
@@ -27,6 +27,10 @@ pub(super) struct Arguments {
     /// stopped for good. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
+    /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
+    /// the other end of a pipe, so that the daemon does not outlive it
+    #[arg(long)]
+    stop_at_stdin_eof: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -89,6 +93,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = service::attend(&notifier, &vitals) => {}
+            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
             () = reload_when_told => {}
         }
         notifier.stopping(settings.limits.drain_timeout);
