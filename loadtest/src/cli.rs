@@ -17,6 +17,17 @@ use crate::schedule::Arrivals;
 use crate::value::{Mix, Rate, Time};
 use crate::verdict::{Latency, Objectives};
 
+/// An address that the generator's own sockets can be connected to.
+fn parse_address(text: &str) -> Result<Endpoint, String> {
+    match Endpoint::parse_remote(text) {
+        Ok(address) if address.is_tls() => {
+            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
+        }
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
 /// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed schedule, checks every ID, and
@@ -28,7 +39,7 @@ use crate::verdict::{Latency, Objectives};
 #[command(name = "snowbank-loadtest", version, max_term_width = 100)]
 struct Arguments {
     /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     address: Option<Endpoint>,
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]

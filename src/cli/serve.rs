@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, Credentials, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Server, State};
 
@@ -33,15 +33,23 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let file = arguments.config.as_deref().zip(text.as_deref());
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let now = clock::os::read().wall;
-    let (mut settings, tokens) = config::load_with_tokens(file, &arguments.overrides, cores, now)
-        .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let credentials = Credentials::of(|name| std::env::var_os(name));
+    let (mut settings, mut secrets) =
+        config::load_with_secrets(file, &arguments.overrides, cores, now, &credentials)
+            .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let server = Server::start(&settings, tokens, state).map_err(Failure::usage)?;
+    let server = Server::start(&settings, secrets, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
-    server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
+    server
+        .notes()
+        .iter()
+        .chain(&warnings_of_secrets)
+        .chain(&too_few_files)
+        .for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let serve_until_signal = async {

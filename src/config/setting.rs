@@ -13,6 +13,8 @@ pub(super) enum Section {
     Clock,
     /// In `[auth]`.
     Auth,
+    /// In `[tls]`.
+    Tls,
     /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
     Source,
     /// In each `[[sources]]` alone.
@@ -21,8 +23,12 @@ pub(super) enum Section {
 
 impl Section {
     /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 3] =
-        [("limits", Section::Limits), ("clock", Section::Clock), ("auth", Section::Auth)];
+    pub(super) const TABLES: [(&'static str, Section); 4] = [
+        ("limits", Section::Limits),
+        ("clock", Section::Clock),
+        ("auth", Section::Auth),
+        ("tls", Section::Tls),
+    ];
 
     /// What stands before a setting's name in its full key.
     pub(super) fn prefix(self) -> &'static str {
@@ -30,6 +36,7 @@ impl Section {
             Section::Limits => "limits.",
             Section::Clock => "clock.",
             Section::Auth => "auth.",
+            Section::Tls => "tls.",
             Section::Top | Section::Source | Section::SourceAlone => "",
         }
     }
@@ -40,6 +47,7 @@ impl Section {
             Section::Limits => "in [limits]",
             Section::Clock => "in [clock]",
             Section::Auth => "in [auth]",
+            Section::Tls => "in [tls]",
             Section::SourceAlone => "in [[sources]]",
             Section::Top => "at the top of the file, above the first [section]",
             Section::Source => "at the top of the file, above the first [section], or in [[sources]]",

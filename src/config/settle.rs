@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::address::{Address, UNIX_PATH_BYTES_MAX};
-use super::daemon::SHARDS_MAX;
+use super::daemon::{SHARDS_MAX, TlsSettings};
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
+use crate::address::{Address, UNIX_PATH_BYTES_MAX};
 use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 
 /// Completes and checks what was read.
@@ -20,6 +20,7 @@ use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
     check_sockets(&daemon.listen, &mut findings);
+    check_tls(&daemon, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
     let sources: Vec<Option<SourceSettings>> = drafts
@@ -32,7 +33,8 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     if let Some(mistakes) = Mistakes::new(findings.mistakes) {
         return Err(mistakes);
     }
-    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, unix_mode } = daemon;
+    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, tls, unix_mode } =
+        daemon;
     Ok(Settings {
         listen,
         shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),
@@ -43,6 +45,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         state_dir,
         lock_dir,
         token_file,
+        tls,
         unix_mode,
         origins: findings.origins,
     })
@@ -60,6 +63,35 @@ fn check_sockets(listen: &[Address], findings: &mut Findings) {
             );
             findings.mistake_of("listen", text);
         }
+    }
+}
+
+/// TLS listeners have a certificate to show, and a certificate a key.
+fn check_tls(daemon: &Daemon, findings: &mut Findings) {
+    let TlsSettings { certificate, key, client_ca, .. } = &daemon.tls;
+    if findings.is_refused("tls.certificate") || findings.is_refused("tls.key") {
+        return;
+    }
+    match (certificate, key) {
+        (Some(_), None) => findings.mistake_of(
+            "tls.certificate",
+            String::from("tls.key is missing; name the file of this certificate's private key"),
+        ),
+        (None, Some(_)) => findings.mistake_of(
+            "tls.key",
+            String::from("tls.certificate is missing; name the file of this key's certificate"),
+        ),
+        (None, None) => {
+            if let Some(address) = daemon.listen.iter().find(|address| address.is_tls()) {
+                let text = format!(
+                    "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
+                );
+                findings.mistake_of("listen", text);
+            } else if client_ca.is_some() {
+                findings.mistake_of("tls.client_ca", String::from("client certificates are asked for by TLS listeners alone; name tls.certificate and tls.key too"));
+            }
+        }
+        (Some(_), Some(_)) => {}
     }
 }
 

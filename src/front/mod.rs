@@ -11,7 +11,7 @@ pub use native::Native;
 
 use std::time::Duration;
 
-use crate::config::Tokens;
+use crate::config::SharedTokens;
 use crate::layout::Run;
 use crate::source::line::Refusal;
 
@@ -24,8 +24,8 @@ pub struct Facts {
     pub max_count: u32,
     /// How many sources there are.
     pub sources: usize,
-    /// The tokens, one of which a client must send first; `None`: none is asked for.
-    pub tokens: Option<Tokens>,
+    /// The tokens, one of which a client must send first, if any is asked for.
+    pub tokens: SharedTokens,
 }
 
 /// A request for IDs, whatever its protocol.
@@ -77,6 +77,11 @@ pub enum Step {
 pub trait Front {
     /// Understands the first message of `bytes`; what it can answer by itself it appends to `out`.
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
+
+    /// What an operator should know of the message at the start of `bytes`, which has closed the connection.
+    fn complaint(&self, _bytes: &[u8]) -> Option<&'static str> {
+        None
+    }
 
     /// How many IDs of that source the messages in `bytes` ask for, as far as a quick look tells.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;

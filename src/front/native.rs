@@ -20,7 +20,7 @@ pub struct Native {
 impl Native {
     /// A new connection: not authorized if the daemon asks for a token.
     pub fn new(facts: &Facts) -> Self {
-        Native { authorized: facts.tokens.is_none() }
+        Native { authorized: !facts.tokens.is_asked() }
     }
 
     /// Whether a NEXT can be taken to its source. All but the errors.
@@ -48,7 +48,7 @@ impl Native {
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(token) => {
-                if facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token)) {
+                if !facts.tokens.accepts(token) {
                     let message = "the token is not one of the daemon's; check the client's token";
                     reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
                     return false;
@@ -82,13 +82,25 @@ impl Native {
     }
 }
 
+/// What a TLS client on a plain listener is answered, for whoever reads its bytes, and what the log says.
+const TLS_ON_PLAIN: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
+                            a listener with it";
+
+/// Whether these bytes begin as TLS does: a handshake record of any version.
+fn is_client_hello(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16, 0x03, 0x00..=0x04, ..])
+}
+
 impl Front for Native {
     #[inline]
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = format!("found frame length {length}, allowed 4 to 1024; the stream is lost");
+                let message = match is_client_hello(bytes) {
+                    true => String::from(TLS_ON_PLAIN),
+                    false => format!("found frame length {length}, allowed 4 to 1024; the stream is lost"),
+                };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
                 Step::Close
             }
@@ -112,6 +124,19 @@ impl Front for Native {
                     false => Step::Close,
                 }
             }
+        }
+    }
+
+    fn complaint(&self, bytes: &[u8]) -> Option<&'static str> {
+        match request::parse(bytes) {
+            Parsed::BadLength(_) if is_client_hello(bytes) => Some(TLS_ON_PLAIN),
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {
+                Some("a token that is not one of auth.token_file; give the client one of its lines")
+            }
+            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => {
+                Some("no token, and auth.token_file asks for one; give the client one of its lines")
+            }
+            _ => None,
         }
     }
 

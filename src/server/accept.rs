@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use super::listen::Listener;
 use crate::protocol::{ErrorCode, reply};
+use crate::tls;
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
 pub(super) const INBOX_SOCKETS: usize = 256;
@@ -31,6 +32,8 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) socket: Socket,
+    /// What it has to shake hands with first.
+    pub(super) tls: Option<tls::Acceptor>,
     pub(super) place: Place,
 }
 
@@ -44,9 +47,10 @@ impl Drop for Place {
     }
 }
 
-/// Accepts on one listener until the future is dropped.
+/// Accepts on one listener until the future is dropped; with `tls`, what it accepts has to speak that.
 pub(super) async fn accept(
     listener: Listener,
+    tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
     max_connections: usize,
 ) -> io::Result<()> {
@@ -58,7 +62,7 @@ pub(super) async fn accept(
         match acceptor.accept().await {
             Ok(socket) => {
                 fails = false;
-                admit(socket, &inboxes, max_connections).await;
+                admit(socket, tls.as_ref(), &inboxes, max_connections).await;
             }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
@@ -101,10 +105,13 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) {
+async fn admit(socket: Socket, tls: Option<&tls::Acceptor>, inboxes: &[Inbox], max_connections: usize) {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
-        turn_away(&socket, max_connections);
+        // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
+        if tls.is_none() {
+            turn_away(&socket, max_connections);
+        }
         return;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
@@ -113,7 +120,7 @@ async fn admit(socket: Socket, inboxes: &[Inbox], max_connections: usize) {
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, place }).await;
+    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), place }).await;
 }
 
 /// Tells one connection too many so, and closes it.

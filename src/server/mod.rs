@@ -13,20 +13,25 @@
 //! - `accept`: takes connections and hands each to the shard with the fewest.
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
+//! - `handshake`: the start of a TLS connection; `secure`: a TLS connection as a shard uses it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `complaints`: what peers do wrong, said once in a while.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
 mod backlog;
+mod complaints;
 mod connection;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod grants;
+mod handshake;
 mod keeper;
 mod listen;
 mod restored;
+mod secure;
 mod start;
 mod stream;
 mod ticker;

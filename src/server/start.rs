@@ -18,13 +18,14 @@ use super::restored;
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{Held, WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
-use crate::config::{Address, Settings, SourceSettings, Tokens};
+use crate::config::{Address, Secrets, Settings, SharedTokens, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::shard::{Lane, Order, Ring, Rings, Shard};
 use crate::source::Source;
+use crate::tls;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +48,7 @@ impl From<String> for StartError {
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
+    tls: Option<tls::Acceptor>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
@@ -59,11 +61,14 @@ impl Server {
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(
-        settings: &Settings,
-        tokens: Option<Tokens>,
-        state: State<'_>,
-    ) -> Result<Server, StartError> {
+    pub fn start(settings: &Settings, secrets: Secrets, state: State<'_>) -> Result<Server, StartError> {
+        let tls = secrets.tls.map(tls::Acceptor::new);
+        let tokens = SharedTokens::new(secrets.tokens);
+        if let Some(address) = settings.listen.iter().find(|address| address.is_tls() && tls.is_none()) {
+            return Err(StartError(format!(
+                "{address} wants tls.certificate and tls.key, and there are none"
+            )));
+        }
         let found = Found::open(state)?;
         let numberings = number(&settings.sources)?;
         let locks = lock_all(settings, &numberings)?;
@@ -91,12 +96,22 @@ impl Server {
         let all_drained = Barrier::new(shards.len());
         let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
         let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, common, shards, keeper, max_connections, notes })
+        Ok(Server { listeners, tls, common, shards, keeper, max_connections, notes })
     }
 
     /// What the operator should know of how it started, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What its TLS listeners shake hands with, to replace the certificate; `None` without a certificate.
+    pub fn tls(&self) -> Option<&tls::Acceptor> {
+        self.tls.as_ref()
+    }
+
+    /// The tokens that are accepted, to replace them.
+    pub fn tokens(&self) -> &SharedTokens {
+        &self.common.facts.tokens
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -110,7 +125,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, common, shards, keeper, max_connections, notes: _ } = self;
+        let Server { listeners, tls, common, shards, keeper, max_connections, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -126,7 +141,8 @@ impl Server {
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                acceptors.spawn(accept::accept(listener, Arc::clone(&inboxes), max_connections));
+                let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
+                acceptors.spawn(accept::accept(listener, tls, Arc::clone(&inboxes), max_connections));
             }
             stop.await;
             // Dropping the acceptors closes their listeners: from here on connections are refused.
