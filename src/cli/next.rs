@@ -150,7 +150,11 @@ fn parse_count(text: &str) -> Result<u64, String> {
 /// A failure of the client, with what to do where the command knows more than the client does.
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
-        Error::Unreachable { .. } => "; is `snowbank serve` running there?",
+        Error::Unreachable { endpoint, reason }
+            if !endpoint.starts_with("tls:") || reason.starts_with("Connection refused") =>
+        {
+            "; is `snowbank serve` running there?"
+        }
         error if error.code() == Some(ErrorCode::Unauthorized) => "; give its token with --token-file",
         _ => "",
     };

@@ -44,12 +44,6 @@ impl FromStr for FileRef {
     }
 }
 
-impl From<&str> for FileRef {
-    fn from(path: &str) -> Self {
-        FileRef::Path(path.into())
-    }
-}
-
 impl fmt::Display for FileRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

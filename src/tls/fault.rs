@@ -45,7 +45,9 @@ pub(super) fn describe(error: &Error, side: Side) -> String {
 /// What is wrong with the other side's certificate.
 fn certificate(reason: &CertificateError, side: Side) -> String {
     let (whose, trusted_by) = match side {
-        Side::Client => ("its certificate", "the CA certificates given (--ca), or the system's"),
+        Side::Client => {
+            ("its certificate", "the CA certificates given (--ca), or without them in the system's")
+        }
         Side::Server => ("the peer's client certificate", "tls.client_ca"),
     };
     match reason {

@@ -194,7 +194,7 @@ pub(super) fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) 
             key,
             format!(
                 "found a key that is not that of the certificate {}; give the two that were made together, the \
-                 server's own certificate first in its file",
+                 key's own certificate first in its file",
                 certificate.display()
             ),
         ),
