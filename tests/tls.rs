@@ -23,8 +23,6 @@ use support::{Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 struct House {
     daemon: Daemon,
     authority: Authority,
-    /// The daemon's own.
-    pair: Pair,
     _files: tempfile::TempDir,
 }
 
@@ -41,7 +39,7 @@ impl House {
         let more = more.replace("PATH", &files.path().display().to_string());
         let config = format!("{top}\n{}", tls_section(&pair, &more));
         let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
-        House { daemon, authority, pair, _files: files }
+        House { daemon, authority, _files: files }
     }
 
     fn asking_for_certificates() -> House {
