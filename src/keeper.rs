@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::{CeilingRule, CeilingStore, StoreError, TakenOver};
+use crate::ceiling::store::{Claimant, PlanError};
+use crate::ceiling::{CeilingRule, CeilingStore, Newcomer, StoreError, TakenOver, WorkerLocks};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::layout::{Position, Tick};
 use crate::source::Source;
@@ -30,12 +31,19 @@ pub struct Kept {
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
+    /// The machine's locks of its worker IDs, where there are any.
+    locks: Option<WorkerLocks>,
 }
 
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot }
+        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None }
+    }
+
+    /// Holds the locks of its worker IDs for as long as it is kept.
+    pub fn hold(&mut self, locks: WorkerLocks) {
+        self.locks = Some(locks);
     }
 
     /// The source.
@@ -122,6 +130,55 @@ impl Keeper {
         Keeper { sources, store, wall, watch, started: started.boot, taken_over: None }
     }
 
+    /// A reading as the daemon believes it.
+    pub fn believe(&self, reading: Reading) -> Now {
+        self.wall.believe(reading)
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        let mut locks = self.sources.iter().filter_map(|kept| kept.locks.as_ref());
+        locks.try_for_each(WorkerLocks::still_ours)?;
+        self.store.still_ours()
+    }
+
+    /// Where sources may start that join, as [`CeilingStore::starts`] says.
+    ///
+    /// # Errors
+    /// Why one cannot start.
+    pub fn starts(&self, newcomers: &[Claimant<'_>], now: Now) -> Result<Vec<Option<Position>>, PlanError> {
+        self.store.starts(newcomers, now.wall)
+    }
+
+    /// Takes in sources that join, whose indices follow those there are. Their first ceilings are durable and granted when
+    /// this returns.
+    ///
+    /// # Errors
+    /// When that cannot be said. The newcomers are dropped with their locks, and nothing else has changed.
+    pub fn add(&mut self, mut newcomers: Vec<Kept>, now: Now) -> Result<(), StoreError> {
+        if let Some(taken_over) = &self.taken_over {
+            return Err(StoreError(taken_over.to_string()));
+        }
+        let joins = |kept: &Kept| (Arc::clone(&kept.source), kept.first_ceiling(now));
+        let joining: Vec<(Arc<Source>, Position)> = newcomers.iter().map(joins).collect();
+        let stored = joining.iter().map(|(source, ceiling)| {
+            let (name, numbering) = (source.name(), source.numbering());
+            Newcomer { name, numbering, ceiling: *ceiling }
+        });
+        self.store.add(&stored.collect::<Vec<_>>(), self.wall.carried_us())?;
+        for (kept, (_, ceiling)) in newcomers.iter_mut().zip(joining) {
+            kept.grant(ceiling);
+        }
+        self.sources.append(&mut newcomers);
+        Ok(())
+    }
+
+    /// Has ceilings of these sources, by their index, kept so far ahead from now on. They never come down by it.
+    pub fn set_horizons(&mut self, horizons: impl IntoIterator<Item = Duration>) {
+        for (kept, horizon) in self.sources.iter_mut().zip(horizons) {
+            kept.rule.horizon = horizon;
+        }
+    }
+
     /// Looks once: about every second (it says when), and at once when a claim has met its ceiling.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
@@ -130,7 +187,7 @@ impl Keeper {
             self.sources.iter().for_each(|kept| kept.source.grant().revoke());
         }
         if self.taken_over.is_none() {
-            self.taken_over = self.store.still_ours().err();
+            self.taken_over = self.still_ours().err();
         }
         if self.taken_over.is_some() {
             self.sources.iter().for_each(|kept| kept.source.grant().lose());

@@ -67,7 +67,7 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let rings = [Ring::default()].into_iter().collect();
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
-    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: Default::default() };
+    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: None };
     let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, StoreError, TakenOver};
+use snowbank::ceiling::store::{Claimant, PlanError};
+use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, Newcomer, StoreError, TakenOver};
 use snowbank::clock::{BootMicros, Now, Reading, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
@@ -62,6 +63,14 @@ impl Store {
 }
 
 impl CeilingStore for Store {
+    fn starts(&self, _: &[Claimant<'_>], _: UnixMicros) -> Result<Vec<Option<Position>>, PlanError> {
+        unimplemented!("no source joins")
+    }
+
+    fn add(&mut self, _: &[Newcomer<'_>], _: i64) -> Result<(), StoreError> {
+        unimplemented!("no source joins")
+    }
+
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.disk.lock().expect("no panic while locked").wall_minus_boot_us = Some(wall_minus_boot_us);
         raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
@@ -369,7 +369,6 @@ fn a_stop_answers_what_has_arrived_and_says_the_end() {
     idle.assert_open();
     busy.send(&Ask::of(64).wait_ms(5_000).bytes());
     busy.assert_waits_a_moment();
-    let began = Instant::now();
     daemon.signal(Signal::TERM);
     match busy.reply() {
         Reply::Error { code, .. } => assert_eq!(code, SHUTTING_DOWN),
@@ -378,7 +377,7 @@ fn a_stop_answers_what_has_arrived_and_says_the_end() {
     busy.assert_closed();
     idle.assert_closed();
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
-    assert!(began.elapsed() < DEADLINE);
+    assert!(!daemon.said().contains("closed anyway"), "the stop waited for nothing: {}", daemon.said());
     drop(silent);
 }
 
@@ -465,6 +464,39 @@ fn a_certificate_that_ends_soon_or_has_not_begun_and_an_open_key_are_warned_of()
     ] {
         poll(part, || daemon.said().contains(part).then_some(()));
     }
+}
+
+/// A renewed certificate, other authorities and a mistake, each taken up or refused under connections that stay.
+#[test]
+fn a_reload_shows_the_certificate_of_the_file() {
+    let files = support::directory();
+    let (old, new) = (Authority::new(files.path(), "old"), Authority::new(files.path(), "new"));
+    let pair = old.issue_local("daemon");
+    let client_ca = files.path().join("clients.crt");
+    std::fs::copy(&old.file, &client_ca).expect("copied");
+    let config = tls_section(&pair, &format!("client_ca = \"{}\"", client_ca.display()));
+    let daemon = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&config).start();
+    let reload = |part: &str| {
+        let before = daemon.said().matches(part).count();
+        daemon.signal(Signal::HUP);
+        poll(part, || (daemon.said().matches(part).count() > before).then_some(()));
+    };
+    let (of_old, of_new) = (old.issue("client", &[]), new.issue("other-client", &[]));
+    let mut open = secure_wire(daemon.tcp(), &old.client(Some(&of_old)));
+    reload("reloaded: nothing changed");
+    old.issue_expired("daemon", &["127.0.0.1"]);
+    reload("found one that expired 2001-01-01T00:00:00Z");
+    secure_wire(daemon.tcp(), &old.client(Some(&of_old))).assert_open();
+
+    new.issue_local("daemon");
+    std::fs::copy(&new.file, &client_ca).expect("copied");
+    reload("reloaded: other certificates");
+    open.next(Ask::of(10)).ids();
+    secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
+    let unknown = try_secure(daemon.tcp(), &old.client(Some(&of_old)), "127.0.0.1").expect_err("another's");
+    assert!(unknown.to_string().contains("UnknownIssuer"), "{unknown}");
+    let mut refused = try_secure(daemon.tcp(), &new.client(Some(&of_old)), "127.0.0.1").expect("1.3");
+    assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }
 
 /// The real thing on the other side: what OpenSSL's own client gets for a PING, and that it was told the end.

@@ -1,5 +1,9 @@
 //! Options in, exit code out.
 
+mod load;
+mod plan;
+mod sweep;
+
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -7,26 +11,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::Parser;
-use snowbank::client::Endpoint;
+use clap::{Parser, Subcommand};
 
+use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::report::{Report, hdr, json, progress::Bar, table};
 use crate::run::{self, Drive, Length, Outage, Scenario};
-use crate::schedule::Arrivals;
-use crate::value::{Mix, Rate, Time};
-use crate::verdict::{Latency, Objectives};
+use crate::value::{Rate, Time};
+use crate::verdict::Objectives;
 
-/// An address that the generator's own sockets can be connected to.
-fn parse_address(text: &str) -> Result<Endpoint, String> {
-    match Endpoint::parse_remote(text) {
-        Ok(address) if address.is_tls() => {
-            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
-        }
-        Ok(address) => Ok(address),
-        Err(error) => Err(error.to_string()),
-    }
-}
+#[cfg(test)]
+pub(crate) use self::sweep::settings as sweep_settings;
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
@@ -36,17 +31,12 @@ fn parse_address(text: &str) -> Result<Endpoint, String> {
 /// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no target that speaks
 /// the protocol, or the generator itself was the bottleneck.
 #[derive(Debug, Parser)]
-#[command(name = "snowbank-loadtest", version, max_term_width = 100)]
+#[command(name = "snowbank-loadtest", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 struct Arguments {
-    /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
-    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    address: Option<Endpoint>,
-    /// The daemon's source to ask; without it, its default source
-    #[arg(long, value_name = "NAME")]
-    source: Option<String>,
-    /// The target is a Redis: the same load as INCRBY, to compare with
-    #[arg(long, requires = "address", conflicts_with = "source")]
-    resp: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    load: Load,
     /// IDs per second: what is offered (10000/s without it), or what a closed loop has to reach
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
@@ -56,30 +46,15 @@ struct Arguments {
     /// Measure until so many IDs were asked for
     #[arg(long, value_name = "IDS", conflicts_with = "length", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
-    #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
-    batch: Mix,
-    /// Connections
-    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    connections: u32,
-    /// Generator threads, each with its part of the connections
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    threads: u32,
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with_all = ["poisson", "ramp"])]
     closed: bool,
     /// Closed loop: requests in flight on each connection (1 without it)
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
-    /// Requests at random instants, as from many independent users, instead of evenly spaced ones
-    #[arg(long)]
-    poisson: bool,
     /// Raise the rate from 0 over this time, before the warm-up
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     ramp: Option<Time>,
-    /// At the full rate before the measurement; its IDs are checked and not timed
-    #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
-    warm_up: Time,
     /// Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run
     #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
     restart_daemon_at: Option<Time>,
@@ -88,9 +63,6 @@ struct Arguments {
     kill_daemon_at: Option<Time>,
     #[command(flatten)]
     latencies: Latencies,
-    /// What random draws begin with; the same number gives the same schedule
-    #[arg(long, value_name = "NUMBER", default_value = "1")]
-    seed: u64,
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -102,27 +74,11 @@ struct Arguments {
     hlog: Option<PathBuf>,
 }
 
-/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
-#[derive(Debug, clap::Args)]
-struct Latencies {
-    /// Half of all response times are at most this
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    p50: Option<Time>,
-    /// 90 % of all response times are at most this
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    p90: Option<Time>,
-    /// 99 % of all response times are at most this
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    p99: Option<Time>,
-    /// 99.9 % of all response times are at most this (2ms in an open loop without any of these)
-    #[arg(long = "p99.9", value_name = "TIME", allow_hyphen_values = true)]
-    p99_9: Option<Time>,
-    /// 99.99 % of all response times are at most this
-    #[arg(long = "p99.99", value_name = "TIME", allow_hyphen_values = true)]
-    p99_99: Option<Time>,
-    /// All response times are at most this
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
-    max: Option<Time>,
+/// What else there is to do than one run.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sweep(Box<sweep::Arguments>),
+    Plan(plan::Arguments),
 }
 
 /// Why there is no verdict: one line, and the exit code.
@@ -140,7 +96,11 @@ impl Failure {
 /// Runs the command line that the process was started with.
 #[must_use]
 pub fn main() -> ExitCode {
-    let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| measure(&arguments));
+    let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| match &arguments.command {
+        None => measure(&arguments),
+        Some(Command::Sweep(arguments)) => sweep::run(arguments),
+        Some(Command::Plan(arguments)) => plan::run(arguments),
+    });
     ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
         // If standard error is closed, the exit code has to do.
         let _ = writeln!(io::stderr(), "snowbank-loadtest: {reason}");
@@ -151,9 +111,7 @@ pub fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
     let files = Files::create(arguments)?;
-    let interrupt = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&interrupt);
-    ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed)).map_err(Failure::usage)?;
+    let interrupt = on_interrupt()?;
     let bar = Bar::new();
     let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();
@@ -166,20 +124,21 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     Ok(report.verdict.exit_code())
 }
 
+/// Set once the user wants to end.
+fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&interrupt);
+    ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed)).map_err(Failure::usage)?;
+    Ok(interrupt)
+}
+
 impl Arguments {
     fn scenario(&self) -> Result<Scenario, Failure> {
-        if self.threads > self.connections {
-            return Err(Failure::usage(format!(
-                "--threads {} is more than --connections {}: each thread needs a connection",
-                self.threads, self.connections
-            )));
-        }
         let drive = if self.closed {
             Drive::Closed { depth: self.depth.unwrap_or(1) as usize }
         } else {
-            let arrivals = if self.poisson { Arrivals::Poisson } else { Arrivals::Even };
             let ramp = self.ramp.map_or_else(Default::default, |ramp| ramp.0);
-            Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), ramp, arrivals }
+            Drive::Open { rate: self.rate.unwrap_or(Rate::STANDARD), ramp, arrivals: self.load.arrivals() }
         };
         let standard_length = std::time::Duration::from_secs(10);
         let length = match self.count {
@@ -196,19 +155,7 @@ impl Arguments {
                 Time(length)
             )));
         }
-        Ok(Scenario {
-            address: self.address.clone(),
-            source: self.source.clone(),
-            resp: self.resp,
-            drive,
-            batch: self.batch.clone(),
-            connections: self.connections as usize,
-            threads: self.threads as usize,
-            warm_up: self.warm_up.0,
-            length,
-            outage,
-            seed: self.seed,
-        })
+        Ok(Scenario { outage, ..self.load.scenario(drive, length)? })
     }
 
     fn outage(&self) -> Option<Outage> {
@@ -217,15 +164,7 @@ impl Arguments {
     }
 
     fn objectives(&self) -> Objectives {
-        let Latencies { p50, p90, p99, p99_9, p99_99, max } = self.latencies;
-        let given = [(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9), (0.9999, p99_99), (1.0, max)];
-        let mut latencies: Vec<Latency> = given
-            .into_iter()
-            .filter_map(|(quantile, limit)| limit.map(|limit| Latency { quantile, limit: limit.0 }))
-            .collect();
-        if latencies.is_empty() && !self.closed {
-            latencies.push(Latency { quantile: 0.999, limit: std::time::Duration::from_millis(2) });
-        }
+        let latencies = if self.closed { self.latencies.given() } else { self.latencies.of_open_loop() };
         Objectives { rate: self.rate, latencies }
     }
 }

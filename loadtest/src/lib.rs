@@ -16,6 +16,7 @@
 //! - [`report`]: the table, JSON, and HdrHistogram's files.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon of our own.
 //! - [`load`], [`run`]: the threads that send and receive, and the one that collects.
+//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a rate needs.
 //! - [`cli`]: options in, exit code out.
 //!
 //! Two instants are named apart everywhere: `intended`, when the schedule says that a request leaves, and `sent`, when it
@@ -28,10 +29,12 @@ pub mod cli;
 pub mod daemon;
 pub mod load;
 pub mod measure;
+pub mod plan;
 pub mod promise;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod sweep;
 pub mod target;
 pub mod value;
 pub mod verdict;

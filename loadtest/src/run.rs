@@ -10,10 +10,11 @@ mod collector;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use snowbank::client::Endpoint;
 
+use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
 use crate::load::{self, Pace, Shared, Task, Wire};
 use crate::measure::{Counts, Fault, SecondFigures};
@@ -186,6 +187,19 @@ pub fn run(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
+    run_after(scenario, &mut Distinct::default(), interrupt, progress)
+}
+
+/// One of several runs against the same target: no ID may be among those `seen` in the runs before it either.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_after(
+    scenario: &Scenario,
+    seen: &mut Distinct,
+    interrupt: &AtomicBool,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcome, CannotRun> {
     let mut daemon = if scenario.address.is_none() { Some(Daemon::start()?) } else { None };
     let endpoint = match (&scenario.address, &daemon) {
         (Some(endpoint), _) => endpoint.clone(),
@@ -197,7 +211,7 @@ pub fn run(
         return Err(CannotRun::TooLargeBatch { asked: scenario.batch.max(), allowed: promise.max_count });
     }
     let streams = connect_all(&endpoint, scenario)?;
-    let (origin, wall) = (Instant::now() + START_DELAY, SystemTime::now() + START_DELAY);
+    let origin = Instant::now() + START_DELAY;
     let shared =
         Arc::new(Shared { wire, promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
@@ -211,7 +225,7 @@ pub fn run(
         })
         .collect();
     drop(to);
-    let collected = collector::collect(scenario, &shared, wall, &from, daemon.as_mut(), interrupt, progress);
+    let collected = collector::collect(scenario, &shared, seen, &from, daemon.as_mut(), interrupt, progress);
     // A thread that panicked has told nothing, and then its load is missing.
     let panicked =
         threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();

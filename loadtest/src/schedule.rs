@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 /// How the requests of an open loop are spaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
     /// All the same distance apart.

@@ -26,6 +26,12 @@ impl Rate {
     /// What the standard scenario asks for.
     pub const STANDARD: Self = Self(10_000.0);
 
+    /// A rate of that many IDs per second, if it is one.
+    #[must_use]
+    pub fn new(per_s: f64) -> Option<Self> {
+        (per_s > 0.0 && per_s <= MAX_RATE_PER_S).then_some(Self(per_s))
+    }
+
     /// IDs per second.
     #[must_use]
     pub fn per_s(self) -> f64 {
@@ -46,7 +52,7 @@ impl FromStr for Rate {
             _ => None,
         };
         let rate = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
-        rate.filter(|&rate| rate > 0.0 && rate <= MAX_RATE_PER_S).map(Self).ok_or_else(|| BadValue {
+        rate.and_then(Self::new).ok_or_else(|| BadValue {
             found: text.to_owned(),
             wanted: "a rate: IDs per second above 0, as in 10000/s, 250k/s or 4M/s",
         })
@@ -90,6 +96,77 @@ impl FromStr for Time {
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.0)
+    }
+}
+
+/// What a network carries in each direction. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Bandwidth(f64);
+
+impl Bandwidth {
+    /// Bits per second: above 0.
+    #[must_use]
+    pub fn bits_per_s(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Bandwidth {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let (number, unit) = split_unit(text);
+        let factor = match unit.strip_suffix("/s").unwrap_or(unit) {
+            "kbit" => Some(1e3),
+            "Mbit" => Some(1e6),
+            "Gbit" => Some(1e9),
+            _ => None,
+        };
+        let bits = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
+        bits.filter(|&bits| (1e3..=1e15).contains(&bits)).map(Self).ok_or_else(|| BadValue {
+            found: text.to_owned(),
+            wanted: "a bandwidth from 1kbit to 1000000Gbit, as in 100Mbit or 2.5Gbit",
+        })
+    }
+}
+
+impl fmt::Display for Bandwidth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bits @ ..1e9 => write!(f, "{} Mbit/s", bits / 1e6),
+            bits => write!(f, "{} Gbit/s", bits / 1e9),
+        }
+    }
+}
+
+/// A part of a whole: above 0 and below 100 %. Written `5%`, `12.5%`.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Share(f64);
+
+impl Share {
+    /// From 0 to 1, both excluded.
+    #[must_use]
+    pub fn of_one(self) -> f64 {
+        self.0
+    }
+}
+
+impl FromStr for Share {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let percent = text.strip_suffix('%').and_then(decimal);
+        let share = percent.filter(|&percent| percent > 0.0 && percent < 100.0);
+        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| BadValue {
+            found: text.to_owned(),
+            wanted: "a share above 0% and below 100%, as in 5% or 50%",
+        })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.0 * 100.0)
     }
 }
 
@@ -210,6 +287,24 @@ mod tests {
         assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
         for wrong in ["0s", "0", "-5s", "10", "", "s", "1y", "infs", "169h", "0.1ns"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn shares() {
+        let share = |text: &str| text.parse::<Share>().map(Share::of_one);
+        assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
+        for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bandwidths() {
+        let bits = |text: &str| text.parse::<Bandwidth>().map(Bandwidth::bits_per_s);
+        assert_eq!((bits("1Gbit"), bits("2.5Gbit/s"), bits("100Mbit")), (Ok(1e9), Ok(2.5e9), Ok(1e8)));
+        for wrong in ["1", "0Gbit", "1GB", "-1Gbit", "", "Gbit", "1gbit", "1e3Mbit"] {
+            assert!(bits(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
+use self::store::{Claimant, PlanError};
 use crate::clock::Now;
-use crate::layout::{Position, UnixMicros};
+use crate::layout::{Numbering, Position, UnixMicros};
 use crate::sync::{AtomicU64, Ordering};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
@@ -140,8 +141,37 @@ impl fmt::Display for TakenOver {
 
 impl std::error::Error for TakenOver {}
 
+/// A source that joins those of a running daemon.
+#[derive(Clone, Copy, Debug)]
+pub struct Newcomer<'a> {
+    /// Its name, which no other has.
+    pub name: &'a str,
+    /// Its layout and worker IDs, which no other has.
+    pub numbering: &'a Numbering,
+    /// Its first ceiling, at or above its start.
+    pub ceiling: Position,
+}
+
 /// Where ceilings live. Called by the keeper's thread alone, so it may block.
 pub trait CeilingStore: Send {
+    /// Where sources may start that join while the daemon runs, by the rules of a start; `None` for one of which nothing
+    /// stored says anything.
+    ///
+    /// # Errors
+    /// Why one cannot start.
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError>;
+
+    /// Takes in sources, whose indices follow those there are. Their ceilings are durable when this returns, and those of
+    /// the others as high as before.
+    ///
+    /// # Errors
+    /// When it cannot be said that the ceilings are durable: the newcomers are not taken in, and nothing else has changed.
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError>;
+
     /// Makes the ceilings durable for the sources of these indices, all in one sync. On success, and only then, positions
     /// below them may be used. A ceiling below the one that is stored leaves that one.
     ///
@@ -165,39 +195,23 @@ pub trait CeilingStore: Send {
     fn still_ours(&self) -> Result<(), TakenOver>;
 }
 
-/// A store together with the locks of the worker IDs that it keeps ceilings for.
-pub struct Held {
-    store: Box<dyn CeilingStore>,
-    locks: Vec<WorkerLocks>,
-}
-
-impl Held {
-    /// `store`, which is no longer ours when one of `locks` is not.
-    pub fn new(store: Box<dyn CeilingStore>, locks: Vec<WorkerLocks>) -> Self {
-        Held { store, locks }
-    }
-}
-
-impl CeilingStore for Held {
-    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store.raise(raises, wall_minus_boot_us)
-    }
-
-    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        self.store.trim(trims)
-    }
-
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        self.locks.iter().try_for_each(WorkerLocks::still_ours)?;
-        self.store.still_ours()
-    }
-}
-
 /// Keeps no ceiling beyond the process's life. What is not covered then is said at start.
 #[derive(Debug, Default)]
 pub struct MemoryStore;
 
 impl CeilingStore for MemoryStore {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        _wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        Ok(vec![None; newcomers.len()])
+    }
+
+    fn add(&mut self, _newcomers: &[Newcomer<'_>], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn raise(&mut self, _raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         Ok(())
     }

@@ -6,6 +6,7 @@ mod layout;
 mod next;
 mod ping;
 mod range;
+mod reload;
 mod serve;
 mod state;
 

@@ -7,9 +7,10 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::reload::{self, Inputs, Unread};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, Credentials, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{Server, State};
 
@@ -29,19 +30,22 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     log_to_standard_error();
-    let text = arguments.config.as_deref().map(config::read_file).transpose().map_err(Failure::usage)?;
-    let file = arguments.config.as_deref().zip(text.as_deref());
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
+    let inputs = Inputs {
+        config: arguments.config.clone(),
+        overrides: (*arguments.overrides).clone(),
+        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+    };
     let now = clock::os::read().wall;
-    let credentials = Credentials::of(|name| std::env::var_os(name));
-    let (mut settings, mut secrets) =
-        config::load_with_secrets(file, &arguments.overrides, cores, now, &credentials)
-            .map_err(|mistakes| Failure::Usage(mistakes.first_line()))?;
+    let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
+        Unread::File(error) => Failure::usage(error),
+        Unread::Mistakes(mistakes) => Failure::Usage(mistakes.first_line()),
+    })?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let server = Server::start(&settings, secrets, state).map_err(Failure::usage)?;
+    let (server, reloader) = Server::start(&settings, secrets, state).map_err(Failure::usage)?;
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server
@@ -52,6 +56,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         .for_each(|note| tracing::warn!("{note}"));
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
+    let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
+    let reloads = reload::start(inputs, reloader, warned).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
@@ -64,9 +70,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         };
         // Whoever reads these lines may connect, or send a signal, from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
+        let reload_when_told = async {
+            while hangups.recv().await.is_some() {
+                reloads.ask();
+            }
+            std::future::pending().await
+        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = reload_when_told => {}
         }
         tracing::info!("stopping: answering what has arrived");
     };
@@ -124,7 +137,7 @@ pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateD
 
 /// Raises the soft limit of open files to the hard one: each connection is one. As many connections as then fit are
 /// allowed, so that one too many is told so, rather than left waiting.
-fn allow_open_files(settings: &mut Settings) -> Option<String> {
+pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     // Where that is not allowed the soft limit stands.

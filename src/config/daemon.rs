@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::secrets::FileRef;
-use super::setting::{Section, Setting};
+use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
+use super::units::{self, duration, quoted};
 use crate::address::Address;
 use crate::shard::Order;
 use crate::tls::MinVersion;
@@ -146,6 +147,19 @@ impl Default for Daemon {
     }
 }
 
+impl Draft for Daemon {
+    type Settled = super::Settings;
+}
+
+/// Addresses as an array of texts.
+fn listed(addresses: &[Address]) -> String {
+    let addresses: Vec<_> = addresses.iter().map(quoted).collect();
+    format!("[{}]", addresses.join(", "))
+}
+
+/// Why the clock's settings stay.
+const CLOCK: &str = "a step that is held is judged by them";
+
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -160,7 +174,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               free one); with \"tls:\" in front (\"tls:0.0.0.0:7661\"), clients have to speak TLS as [tls] says; or \
               \"unix:/path\" for a socket file.\n\
               By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
+        change: Change::Restart("listeners are opened at the start"),
         read: |daemon, value| value.addresses(&mut daemon.listen),
+        show: |settings| listed(&settings.listen),
     },
     Setting {
         section: Section::Top,
@@ -168,11 +184,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""auto""#,
         doc: "Threads that serve connections, 1 to 256. \"auto\" is one for each core: a shard never waits for \
               another, so more than that only take turns.",
+        change: Change::Restart("a connection stays on its shard's thread"),
         read: |daemon, value| {
             let count = value.or_word("auto", |value| value.count(1..=SHARDS_MAX as u64))?;
             daemon.shards = count.and_then(|count| NonZeroUsize::new(usize::try_from(count).ok()?));
             Ok(())
         },
+        show: |settings| settings.shards.to_string(),
     },
     Setting {
         section: Section::Top,
@@ -182,10 +200,12 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               \"strict\": a request sent after a reply was received gets larger IDs, on any connection.\n\
               Relaxed by default, because shards then hand out IDs without touching shared memory. It holds for the \
               whole daemon: clients are told one order.",
+        change: Change::Restart("IDs already handed out are in the old order"),
         read: |daemon, value| {
             let names = [Order::Relaxed, Order::Strict].map(|order| (order.name(), order));
             value.choice(&names).map(|order| daemon.order = order)
         },
+        show: |settings| quoted(settings.order.name()),
     },
     Setting {
         section: Section::Top,
@@ -198,7 +218,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               Empty, it is the first directory of $STATE_DIRECTORY, which systemd sets for a service, else \"snowbank\" \
               in $XDG_STATE_HOME or ~/.local/state: these outlast a boot and are writable where the daemon runs. \
               Several daemons of one user each need their own.",
+        change: Change::Restart("the ceilings are kept there"),
         read: |daemon, value| value.path().map(|path| daemon.state_dir = path.into()),
+        show: |settings| quoted(&settings.state_dir),
     },
     Setting {
         section: Section::Top,
@@ -207,6 +229,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "The directory of the locks that keep two daemons of this machine from using one worker ID, shared by all \
               of them. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
               boot.",
+        change: Change::Restart("the locks of worker IDs are held there"),
         read: |daemon, value| match value.path()? {
             Some(path) => {
                 daemon.lock_dir = path;
@@ -214,6 +237,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
             }
             None => Err(String::from("found \"\", allowed: a directory, for locks are never skipped").into()),
         },
+        show: |settings| quoted(settings.lock_dir.display()),
     },
     Setting {
         section: Section::Top,
@@ -221,7 +245,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""0660""#,
         doc: "Permissions of Unix socket files, in octal. By default the daemon's user and group can connect, and \
               nobody else.",
+        change: Change::Restart("socket files are made at the start"),
         read: |daemon, value| value.mode().map(|mode| daemon.unix_mode = mode),
+        show: |settings| format!("\"{:04o}\"", settings.unix_mode),
     },
     Setting {
         section: Section::Limits,
@@ -229,11 +255,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: "10000",
         doc: "Connections open at once, 1 to 1,000,000; the next is told too_busy and closed. 10,000 idle ones fit \
               in 10 MiB, and in the 20,000 open files that many systems allow.",
+        change: Change::Reload,
         read: |daemon, value| {
             let count = value.count(1..=1_000_000)?;
             daemon.limits.max_connections = usize::try_from(count).unwrap_or(usize::MAX);
             Ok(())
         },
+        show: |settings| settings.limits.max_connections.to_string(),
     },
     Setting {
         section: Section::Limits,
@@ -242,12 +270,14 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "IDs per request, 1 to 4,294,967,295 (what the protocol's 32 bits can ask for). A request is only \
               admitted if its IDs can be had within its wait, so this bounds the work and the reply of one frame: \
               a million is a quarter of a second of the twitter layout, and 8 MB if every ID is listed.",
+        change: Change::Reload,
         read: |daemon, value| {
             let count = value.count(1..=u64::from(u32::MAX))?;
             daemon.limits.max_count =
                 u32::try_from(count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
             Ok(())
         },
+        show: |settings| settings.limits.max_count.to_string(),
     },
     Setting {
         section: Section::Limits,
@@ -256,11 +286,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "How long a request waits for its IDs if it does not say, at most max_wait. \"auto\" is 1s, or two \
               ticks of the layout if that is longer: long enough to ride out a burst, short enough to fail before \
               callers give up.",
+        change: Change::Reload,
         read: |daemon, value| {
             daemon.limits.default_wait =
                 value.or_word("auto", |value| value.duration(Duration::ZERO..=HOUR))?;
             Ok(())
         },
+        show: |settings| settings.limits.default_wait.map_or_else(|| quoted("auto"), duration),
     },
     Setting {
         section: Section::Limits,
@@ -268,9 +300,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "The longest that a request may wait, whatever it asks for; \"0\": nobody waits. Ten seconds of \
               overload are a queue that is better refused than kept.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.max_wait = duration)
         },
+        show: |settings| duration(settings.limits.max_wait),
     },
     Setting {
         section: Section::Limits,
@@ -278,9 +312,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a request may take from its first byte to its last; then the connection is closed. A request \
               is at most 1 KiB, so only a dead or hostile peer needs ten seconds.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(MS..=HOUR).map(|duration| daemon.limits.frame_timeout = duration)
         },
+        show: |settings| duration(settings.limits.frame_timeout),
     },
     Setting {
         section: Section::Limits,
@@ -288,10 +324,12 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""off""#,
         doc: "How long a connection may be silent between requests; then it is closed. Off by default: an idle \
               connection costs under 1 KiB, and reopening it costs its client a round trip at the worst moment.",
+        change: Change::Reload,
         read: |daemon, value| {
             daemon.limits.idle_timeout = value.or_word("off", |value| value.duration(SECOND..=720 * HOUR))?;
             Ok(())
         },
+        show: |settings| settings.limits.idle_timeout.map_or_else(|| quoted("off"), duration),
     },
     Setting {
         section: Section::Limits,
@@ -299,9 +337,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a client may take nothing of the replies queued for it; then the connection is closed. Ten \
               seconds outlast a pause of its garbage collector and a lost packet's retries.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(MS..=HOUR).map(|duration| daemon.limits.write_timeout = duration)
         },
+        show: |settings| duration(settings.limits.write_timeout),
     },
     Setting {
         section: Section::Limits,
@@ -310,11 +350,13 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "Bytes queued for a client that reads slowly, \"128KiB\" to \"1GiB\"; meanwhile nothing more is read \
               from it. At least two whole reply frames of 64 KiB, one leaving and one being filled; the default is \
               two of each.",
+        change: Change::Reload,
         read: |daemon, value| {
             let bytes = value.bytes(REPLY_QUEUE_BYTES_MIN as u64..=1 << 30)?;
             daemon.limits.max_reply_queue_bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
             Ok(())
         },
+        show: |settings| quoted(units::Bytes(settings.limits.max_reply_queue_bytes as u64)),
     },
     Setting {
         section: Section::Limits,
@@ -322,9 +364,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""5s""#,
         doc: "How long a stop waits for clients to take their last replies; \"0\": not at all. Half of the ten seconds \
               that container runtimes give before they kill.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(Duration::ZERO..=HOUR).map(|duration| daemon.limits.drain_timeout = duration)
         },
+        show: |settings| duration(settings.limits.drain_timeout),
     },
     Setting {
         section: Section::Clock,
@@ -332,9 +376,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""60s""#,
         doc: "The largest forward step of the wall clock that is believed at once. A minute is more than a clock that \
               is kept is ever off, and if the step was wrong, a minute of IDs is all that it costs.",
+        change: Change::Restart(CLOCK),
         read: |daemon, value| {
             value.duration(SECOND..=24 * HOUR).map(|duration| daemon.clock.max_step = duration)
         },
+        show: |settings| duration(settings.clock.max_step),
     },
     Setting {
         section: Section::Clock,
@@ -342,9 +388,11 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""60s""#,
         doc: "How long a larger step must last before it is believed; \"0\": believed at once. A time server that \
               is wrong is mostly put right, or outvoted, within a minute; until then time goes on at its own pace.",
+        change: Change::Restart(CLOCK),
         read: |daemon, value| {
             value.duration(Duration::ZERO..=24 * HOUR).map(|duration| daemon.clock.step_hold = duration)
         },
+        show: |settings| duration(settings.clock.step_hold),
     },
     Setting {
         section: Section::Auth,
@@ -356,7 +404,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               of their own because command lines and configurations are read by more people.\n\
               Empty, no token is asked for: by default only this machine can connect. Tokens are asked for besides \
               client certificates where both are set.",
+        change: Change::Reload,
         read: |daemon, value| value.file().map(|file| daemon.token_file = file),
+        show: |settings| show_file(&settings.token_file),
     },
     Setting {
         section: Section::Tls,
@@ -365,7 +415,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         doc: "The file of the certificate that \"tls:\" listeners show, in PEM, followed by those that lead to its \
               authority's. A path or \"credential:NAME\", as of token_file. Clients compare its names with the address \
               that they connect to. One that has expired is refused, as clients would refuse it.",
+        change: Change::Reload,
         read: |daemon, value| value.file().map(|file| daemon.tls.certificate = file),
+        show: |settings| show_file(&settings.tls.certificate),
     },
     Setting {
         section: Section::Tls,
@@ -373,7 +425,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""""#,
         doc: "The file of the certificate's private key, in PEM without a passphrase: a path or \"credential:NAME\". Only \
               the daemon's user should be able to read it.",
+        change: Change::Reload,
         read: |daemon, value| value.file().map(|file| daemon.tls.key = file),
+        show: |settings| show_file(&settings.tls.key),
     },
     Setting {
         section: Section::Tls,
@@ -383,7 +437,9 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
               certificate of one of them, whatever its name, to be served on a \"tls:\" listener. Revocation lists are \
               not read: use a CA of its own, and certificates that end soon.\n\
               Empty, clients need no certificate.",
+        change: Change::Reload,
         read: |daemon, value| value.file().map(|file| daemon.tls.client_ca = file),
+        show: |settings| show_file(&settings.tls.client_ca),
     },
     Setting {
         section: Section::Tls,
@@ -391,10 +447,12 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""1.3""#,
         doc: "The oldest version of TLS spoken, \"1.2\" or \"1.3\". TLS libraries have had 1.3 since 2018, and what is \
               not spoken cannot be fallen back to.",
+        change: Change::Reload,
         read: |daemon, value| {
-            let names = [("1.2", MinVersion::Tls12), ("1.3", MinVersion::Tls13)];
+            let names = [MinVersion::Tls12, MinVersion::Tls13].map(|version| (version.name(), version));
             value.choice(&names).map(|version| daemon.tls.min_version = version)
         },
+        show: |settings| quoted(settings.tls.min_version.name()),
     },
     Setting {
         section: Section::Tls,
@@ -402,8 +460,14 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""10s""#,
         doc: "How long a client may take from connecting to the end of the handshake; then the connection is closed. \
               Three round trips to the far side of the world and a few lost packets take less.",
+        change: Change::Reload,
         read: |daemon, value| {
             value.duration(MS..=HOUR).map(|duration| daemon.tls.handshake_timeout = duration)
         },
+        show: |settings| duration(settings.tls.handshake_timeout),
     },
 ];
+
+fn show_file(file: &Option<FileRef>) -> String {
+    file.as_ref().map_or_else(|| quoted(""), quoted)
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::mistake::{Mistake, Origin, Origins};
-use super::setting::{Setting, full_key};
+use super::setting::{Draft, Setting, full_key};
 use super::value::Value;
 
 /// Where values come from, to say where a mistake is.
@@ -104,7 +104,7 @@ impl Findings {
     }
 
     /// Reads one value into its setting.
-    pub(super) fn read<T>(
+    pub(super) fn read<T: Draft>(
         &mut self,
         setting: &Setting<T>,
         source: Option<usize>,

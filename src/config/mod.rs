@@ -7,12 +7,14 @@
 //! ```
 //!
 //! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
-//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings.
+//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings, `diff` what of them a
+//! reload can change.
 //!
 //! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and
 //! [`load_with_secrets`] read files.
 
 mod daemon;
+mod diff;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -37,13 +39,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX, TlsSettings};
+pub use diff::{Changed, diff};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
 pub use secrets::{Credentials, FileRef, Secrets, UnknownCredential};
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
-pub use tokens::{SharedTokens, TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 
 pub use crate::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use crate::layout::UnixMicros;

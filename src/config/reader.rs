@@ -9,7 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::daemon::{DAEMON, Daemon, TlsSettings};
 use super::findings::{Findings, Input, excerpt};
 use super::secrets::FileRef;
-use super::setting::{Section, Setting, full_key};
+use super::setting::{Draft, Section, Setting, full_key};
 use super::source::{SOURCE, SOURCES_MAX, SourceDraft};
 use super::state_dir::StateDirChoice;
 use super::value::Value;
@@ -176,7 +176,7 @@ impl Reader {
     }
 }
 
-fn find<T>(table: &'static [Setting<T>], name: &str, section: Section) -> Option<&'static Setting<T>> {
+fn find<T: Draft>(table: &'static [Setting<T>], name: &str, section: Section) -> Option<&'static Setting<T>> {
     table.iter().find(|setting| setting.key == name && setting.section == section)
 }
 

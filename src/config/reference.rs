@@ -1,7 +1,7 @@
 //! The reference configuration, written from the tables that read configurations.
 
 use super::daemon::DAEMON;
-use super::setting::{Section, Setting};
+use super::setting::{Change, Draft, Section, Setting};
 use super::source::SOURCE;
 
 /// The widest line, in characters.
@@ -12,6 +12,8 @@ Every setting of Snowbank, with its default: what holds without a file, and wher
 Durations carry a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\". Sizes are bytes, or texts as \"64KiB\".
 Options of `snowbank serve` beat environment variables (SNOWBANK_...), and these beat this file.
 `snowbank check --config FILE` names every mistake of a file, each with its line.
+A reload (SIGHUP, `systemctl reload`) reads this file and the token file again. If a setting is changed that takes a \
+restart, it is refused as a whole and the log names each of them. Sources can be added after the last.
 This file is written from the code: change it there.";
 
 const SOURCE_HEAD: &str = "\
@@ -42,10 +44,17 @@ pub fn reference() -> String {
     out
 }
 
-fn rows<T>(out: &mut String, table: &[Setting<T>], section: Section) {
+fn rows<T: Draft>(out: &mut String, table: &[Setting<T>], section: Section) {
     for setting in table.iter().filter(|setting| setting.section == section) {
         out.push('\n');
         comment(out, setting.doc);
+        comment(
+            out,
+            match setting.change {
+                Change::Reload => "A change takes effect at a reload.",
+                Change::Restart(_) => "A change takes effect at a restart.",
+            },
+        );
         out.push_str(&format!("#{} = {}\n", setting.key, setting.default));
     }
 }

@@ -2,6 +2,21 @@
 
 use super::value::{Refusal, Value};
 
+/// What the rows of a table read into, and what becomes of it once it is settled.
+pub(super) trait Draft {
+    /// What the daemon runs with.
+    type Settled;
+}
+
+/// When a change of a setting takes effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// At a reload.
+    Reload,
+    /// At a restart alone, for this reason: a reload is refused.
+    Restart(&'static str),
+}
+
 /// Where a setting may stand in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
@@ -56,7 +71,7 @@ impl Section {
 }
 
 /// One setting: a row of the table that reads configurations and prints the reference.
-pub(super) struct Setting<T: 'static> {
+pub(super) struct Setting<T: Draft + 'static> {
     pub(super) section: Section,
     /// Its name in its section.
     pub(super) key: &'static str,
@@ -64,11 +79,15 @@ pub(super) struct Setting<T: 'static> {
     pub(super) default: &'static str,
     /// Its meaning, its unit, and the reason of its default.
     pub(super) doc: &'static str,
+    /// When a change of it takes effect. A source that a reload adds takes every setting.
+    pub(super) change: Change,
     /// Reads a value into its field.
     pub(super) read: fn(&mut T, Value<'_>) -> Result<(), Refusal>,
+    /// The value that the daemon runs with, as it would be written in the file: two are equal if these are.
+    pub(super) show: fn(&T::Settled) -> String,
 }
 
-impl<T> Setting<T> {
+impl<T: Draft> Setting<T> {
     /// The full key, as messages and [`Origins`](super::Origins) name it; a source's own settings go by their index.
     pub(super) fn full_key(&self, source: Option<usize>) -> String {
         full_key(self.section.prefix(), self.key, source)

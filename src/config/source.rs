@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use super::setting::{Section, Setting};
+use super::setting::{Change, Draft, Section, Setting};
+use super::units::{duration, quoted};
 use crate::layout::{Layout, WorkerSet};
 use crate::source::{OnStepBack, SequenceStart};
 
@@ -83,6 +84,18 @@ impl Default for SourceDraft {
     }
 }
 
+impl Draft for SourceDraft {
+    type Settled = SourceSettings;
+}
+
+/// Why the name of a running source stays, and a source its index.
+pub(super) const PLACE: &str =
+    "a source keeps its place and its name while the daemon runs; add others after the last";
+/// Why what a running source's IDs are made of stays.
+const MADE_OF: &str = "its cursor and its ceiling are counted by it";
+/// Why the rules by which a running source claims stay.
+const CLAIMS: &str = "a running source claims by it on every core";
+
 const MS: Duration = Duration::from_millis(1);
 /// The most that any of a source's durations can be: two of the longest ticks, a day each.
 const TWO_DAYS: Duration = Duration::from_secs(2 * 86_400);
@@ -95,7 +108,9 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         default: r#""default""#,
         doc: "The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not all digits, \
               and another one for each source. A file with [[sources]] must name each of them.",
+        change: Change::Restart(PLACE),
         read: |source, value| value.name().map(|name| source.name = name),
+        show: |source| quoted(&source.name),
     },
     Setting {
         section: Section::Source,
@@ -104,7 +119,9 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         doc: "How an ID is divided into fields: the name of a preset (`snowbank layout` lists them), a text such as \
               \"time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657\", or the same as a table.\n\
               twitter is what most libraries and tools can read.",
+        change: Change::Restart(MADE_OF),
         read: |source, value| value.layout().map(|layout| source.layout = Some(layout)),
+        show: |source| quoted(&source.layout),
     },
     Setting {
         section: Section::Source,
@@ -114,7 +131,9 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               No other daemon, on any machine, may use one of them with the same layout, and no two sources either.\n\
               Empty, worker 0 is used, and the daemon listens on loopback and Unix sockets alone: two machines must \
               never both be worker 0 by default.",
+        change: Change::Restart(MADE_OF),
         read: |source, value| value.worker_ids().map(|worker_ids| source.worker_ids = worker_ids),
+        show: |source| quoted(&source.worker_ids),
     },
     Setting {
         section: Section::Source,
@@ -125,9 +144,11 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               Ten milliseconds hold 40,000 IDs of the twitter layout, and are less than clocks of different machines \
               are apart anyway. With ticks of 1ms, less than 3ms loses ticks at full load, because a thread can be \
               woken too late for them: about half at \"0\", and no more than that half is promised to requests that wait.",
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             value.duration(Duration::ZERO..=TWO_DAYS).map(|duration| source.burst_window = Some(duration))
         },
+        show: |source| duration(source.burst_window),
     },
     Setting {
         section: Section::Source,
@@ -137,7 +158,9 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               are refused with the time to wait. At least two ticks of the layout (the default grows with them).\n\
               Ten seconds are more than time servers step a clock that they keep, and little enough that an ID's \
               time still means something.",
+        change: Change::Restart(CLAIMS),
         read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.max_ahead = Some(duration)),
+        show: |source| duration(source.max_ahead),
     },
     Setting {
         section: Section::Source,
@@ -145,10 +168,12 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         default: r#""ride""#,
         doc: "When the wall clock steps back: \"ride\" goes on at half speed until it has caught up, \"wait\" refuses \
               until then. Ride by default: a clock that is put right should not stop an application.",
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             let names = [OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice));
             value.choice(&names).map(|choice| source.on_step_back = choice)
         },
+        show: |source| quoted(source.on_step_back.name()),
     },
     Setting {
         section: Section::Source,
@@ -156,10 +181,12 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         default: r#""spread""#,
         doc: "Where the sequence starts after an idle tick: \"spread\" at a random place, \"zero\" at 0. Spread by \
               default: from 0, IDs at low load are all even, and tables sharded by them fill unevenly.",
+        change: Change::Restart(CLAIMS),
         read: |source, value| {
             let names = [SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice));
             value.choice(&names).map(|choice| source.sequence_start = choice)
         },
+        show: |source| quoted(source.sequence_start.name()),
     },
     Setting {
         section: Section::Source,
@@ -169,7 +196,9 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               the layout to max_ahead (the default keeps within these). A crash skips at most as much.\n\
               The ceiling is raised each second while in use, so three leave time for two syncs that fail or are \
               slow before a request has to wait for one.",
+        change: Change::Reload,
         read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.horizon = Some(duration)),
+        show: |source| duration(source.horizon),
     },
     Setting {
         section: Section::Source,
@@ -178,10 +207,12 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         doc: "How far above the current tick a source starts that has no stored ceiling, at most max_ahead. \
               \"auto\" is one tick: enough if nothing used its worker IDs before, and the first ID need not wait. Set \
               it to how far the clocks of two machines may differ if worker IDs move between them without their state.",
+        change: Change::Reload,
         read: |source, value| {
             source.first_start_guard =
                 value.or_word("auto", |value| value.duration(Duration::ZERO..=TWO_DAYS))?;
             Ok(())
         },
+        show: |source| source.first_start_guard.map_or_else(|| quoted("auto"), duration),
     },
 ];

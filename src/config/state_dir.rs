@@ -41,6 +41,17 @@ impl From<Option<PathBuf>> for StateDirChoice {
     }
 }
 
+impl fmt::Display for StateDirChoice {
+    /// As it is written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StateDirChoice::Default => Ok(()),
+            StateDirChoice::None => f.write_str(Self::NONE),
+            StateDirChoice::At(path) => path.display().fmt(f),
+        }
+    }
+}
+
 /// Nothing says where the state could be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(

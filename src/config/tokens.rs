@@ -4,7 +4,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use subtle::ConstantTimeEq;
 
@@ -55,33 +54,6 @@ impl Tokens {
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tokens({} redacted)", self.0.len())
-    }
-}
-
-/// The tokens that are accepted now, for all shards: read once for each AUTH, and replaced by a reload. Clones are the same.
-#[derive(Clone, Debug, Default)]
-pub struct SharedTokens(Arc<RwLock<Option<Tokens>>>);
-
-impl SharedTokens {
-    /// Accepts these; `None`: none is asked for.
-    pub fn new(tokens: Option<Tokens>) -> Self {
-        SharedTokens(Arc::new(RwLock::new(tokens)))
-    }
-
-    /// Has connections from now on be asked for these. Those that have shown theirs stay.
-    pub fn replace(&self, tokens: Option<Tokens>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tokens;
-    }
-
-    /// Whether a connection has to show one.
-    pub fn is_asked(&self) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).is_some()
-    }
-
-    /// Whether this is one of them; any is where none is asked for. In constant time as [`Tokens::accepts`].
-    pub fn accepts(&self, presented: &[u8]) -> bool {
-        let tokens = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        tokens.as_ref().is_none_or(|tokens| tokens.accepts(presented))
     }
 }
 

@@ -26,6 +26,16 @@ impl fmt::Display for Plain {
     }
 }
 
+/// A duration as it is written in a configuration, with its quotes.
+pub(super) fn duration(duration: Duration) -> String {
+    quoted(Plain(duration))
+}
+
+/// A text as it is written in a configuration, with its quotes.
+pub(super) fn quoted(text: impl fmt::Display) -> String {
+    format!("{:?}", text.to_string())
+}
+
 /// The units of a size, smallest first, each 1,024 of the one before.
 const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
 

@@ -1,7 +1,7 @@
 //! Any bytes, in any pieces, from a client.
 
 use super::{Ask, Facts, Front, Native, Step};
-use crate::config::{SharedTokens, Tokens};
+use crate::config::Tokens;
 use crate::fuzzing::Choices;
 use crate::protocol::reply::{self, Reply};
 use crate::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
@@ -24,12 +24,7 @@ pub fn request_frames(data: &[u8]) {
     };
     let piece_size = usize::from(choices.byte()) + 1;
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
-    let facts = Facts {
-        info_json: b"{}".to_vec(),
-        max_count: MAX_COUNT,
-        sources: 2,
-        tokens: SharedTokens::new(tokens),
-    };
+    let facts = Facts { info_json: b"{}".to_vec(), max_count: MAX_COUNT, sources: 2, tokens };
     let stream = choices.rest();
     let whole = serve([stream], &facts, draining);
     let in_pieces = serve(stream.chunks(piece_size), &facts, draining);
@@ -43,7 +38,7 @@ fn serve<'a>(
     draining: bool,
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut front = Native::new(facts);
-    let mut authorized = !facts.tokens.is_asked();
+    let mut authorized = facts.tokens.is_none();
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for piece in pieces {
         unread.extend_from_slice(piece);
@@ -94,7 +89,7 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
         }
     }
     assert_eq!(encoded, bytes[..consumed]);
-    matches!(request, Request::Auth(token) if facts.tokens.is_asked() && facts.tokens.accepts(token))
+    matches!(request, Request::Auth(token) if facts.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
 /// One whole frame, under the tag of the message or, if that has no end, under tag 0.

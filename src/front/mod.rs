@@ -11,7 +11,7 @@ pub use native::Native;
 
 use std::time::Duration;
 
-use crate::config::SharedTokens;
+use crate::config::Tokens;
 use crate::layout::Run;
 use crate::source::line::Refusal;
 
@@ -24,8 +24,8 @@ pub struct Facts {
     pub max_count: u32,
     /// How many sources there are.
     pub sources: usize,
-    /// The tokens, one of which a client must send first, if any is asked for.
-    pub tokens: SharedTokens,
+    /// The tokens, one of which a client must send first; `None`: none is asked for.
+    pub tokens: Option<Tokens>,
 }
 
 /// A request for IDs, whatever its protocol.

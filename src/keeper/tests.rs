@@ -34,6 +34,19 @@ impl Disk {
 }
 
 impl CeilingStore for Disk {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        _wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        Ok(vec![None; newcomers.len()])
+    }
+
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        let ceilings = newcomers.iter().map(|newcomer| newcomer.ceiling).enumerate();
+        self.raise(&ceilings.collect::<Vec<_>>(), wall_minus_boot_us)
+    }
+
     fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
         let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         disk.0.extend(raises.iter().map(|(_, ceiling)| ceiling));
@@ -143,4 +156,54 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
     keeper.look(now);
     let window = source.window(wall.believe(now));
     assert!(source.left(&window) > 0);
+}
+
+#[test]
+fn a_source_joins_under_a_ceiling_that_is_durable_or_not_at_all() {
+    let (mut keeper, disk, _, wall) = keeper();
+    let now = wall.believe(later(SECOND_US, 0));
+    let (refused, _, _) = kept(0);
+    let source = Arc::clone(refused.source());
+    disk.fail(true);
+    assert!(keeper.add(vec![refused], now).is_err());
+    assert_eq!(source.grant().ceiling(), Position(0), "what is not durable serves nobody");
+    assert_eq!(Arc::strong_count(&source), 1, "it is not kept");
+    disk.fail(false);
+
+    let (joins, _, _) = kept(SECOND_US);
+    let source = Arc::clone(joins.source());
+    assert_eq!(keeper.add(vec![joins], now), Ok(()));
+    assert_eq!(Some(source.grant().ceiling()), disk.raised().last().copied());
+    assert!(source.left(&source.window(now)) > 0);
+    // From then on it is raised and sealed like the others.
+    let first = source.grant().ceiling();
+    keeper.look(later(2 * SECOND_US, 0));
+    assert!(source.grant().ceiling() > first);
+    keeper.seal_and_trim().expect("the disk works");
+    assert_eq!(source.cursor(), None);
+}
+
+#[test]
+fn no_source_joins_a_daemon_whose_state_was_taken_over() {
+    let (mut keeper, disk, _, wall) = keeper();
+    keeper.taken_over = Some(TakenOver(String::from("another daemon has it")));
+    let (joins, _, _) = kept(0);
+    let source = Arc::clone(joins.source());
+    assert!(keeper.add(vec![joins], wall.believe(START)).is_err());
+    assert_eq!((source.grant().ceiling(), disk.raised().len()), (Position(0), 0));
+}
+
+#[test]
+fn another_horizon_raises_the_ceiling_and_never_lowers_it() {
+    let (mut keeper, _, source, _) = keeper();
+    keeper.look(later(SECOND_US, 0));
+    let before = source.grant().ceiling();
+    keeper.set_horizons([Duration::from_secs(1)]);
+    keeper.look(later(2 * SECOND_US, 0));
+    assert_eq!(source.grant().ceiling(), before);
+    keeper.set_horizons([Duration::from_secs(9)]);
+    keeper.look(later(3 * SECOND_US, 0));
+    let numbering = source.numbering();
+    let reach = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
+    assert!(reach.0 >= START.wall.0 + 12 * SECOND_US, "{reach:?}");
 }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
+use super::in_force::InForce;
 use super::listen::Listener;
 use crate::protocol::{ErrorCode, reply};
 use crate::tls;
@@ -52,7 +53,7 @@ pub(super) async fn accept(
     listener: Listener,
     tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
-    max_connections: usize,
+    in_force: watch::Receiver<Arc<InForce>>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
     let acceptor = Acceptor::register(socket)?;
@@ -62,6 +63,7 @@ pub(super) async fn accept(
         match acceptor.accept().await {
             Ok(socket) => {
                 fails = false;
+                let max_connections = in_force.borrow().limits.max_connections;
                 admit(socket, tls.as_ref(), &inboxes, max_connections).await;
             }
             Err(error) if is_of_the_peer(&error) => {}

@@ -74,7 +74,7 @@ fn runs_of(numbering: &Numbering, spans: &[Span]) -> Vec<Run> {
 
 /// All frames of the reply; with `cut`, smaller ones than the connection would make.
 fn encode(numbering: &Numbering, ask: Ask, runs: &[Run], cut: u8) -> Vec<u8> {
-    let facts = Facts { info_json: Vec::new(), max_count: u32::MAX, sources: 1, tokens: Default::default() };
+    let facts = Facts { info_json: Vec::new(), max_count: u32::MAX, sources: 1, tokens: None };
     let (front, mut rng) = (Native::new(&facts), fastrand::Rng::with_seed(cut.into()));
     let needs_list = numbering.needs_list();
     let full = front.frame_limit(ask.form, needs_list);

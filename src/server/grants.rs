@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::StartError;
 use crate::ceiling::store::{self, Claimant, DiskStore, Record, StateDir};
-use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place};
-use crate::clock::{Now, Wall};
+use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place, WorkerLocks};
+use crate::clock::{self, Now, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::Kept;
+use crate::keeper::{Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
 use crate::source::{Rules, Source};
 
@@ -85,15 +85,8 @@ impl Found {
         now: Now,
         wall: &Wall,
     ) -> Result<Granted, StartError> {
-        let claimants: Vec<_> = sources
-            .iter()
-            .zip(numberings)
-            .map(|(source, numbering)| Claimant {
-                name: &source.name,
-                numbering,
-                max_ahead: source.max_ahead,
-            })
-            .collect();
+        let claimants: Vec<_> =
+            sources.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
         let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
         let mut notes = self.notes;
         if self.directory.is_some() {
@@ -129,6 +122,52 @@ impl Found {
         }
         Ok(Granted { kept, starts, store, notes })
     }
+}
+
+fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
+    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead }
+}
+
+/// A source that is to join those of a running daemon. Dropped, it gives its worker IDs back.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) settings: SourceSettings,
+    pub(super) numbering: Numbering,
+    pub(super) locks: WorkerLocks,
+}
+
+/// Sources that have joined, under their first ceilings.
+pub(super) struct Joined {
+    pub(super) sources: Vec<Arc<Source>>,
+    /// What the operator should know of how they started.
+    pub(super) notes: Vec<String>,
+}
+
+/// Starts sources beside those that run, by the rules of a start. Their first ceilings are durable when this returns; if
+/// that fails, nothing has changed.
+pub(super) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) -> Result<Joined, String> {
+    let mut joined = Joined { sources: Vec::new(), notes: Vec::new() };
+    if joining.is_empty() {
+        return Ok(joined);
+    }
+    let now = keeper.believe(clock::os::read());
+    let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
+    let starts = keeper.starts(&claimants, now).map_err(|error| error.to_string())?;
+    let mut all_kept = Vec::new();
+    for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(starts) {
+        if start.is_none() && is_kept {
+            joined.notes.push(not_covered(&settings));
+        }
+        let start = start.unwrap_or_else(|| first_start(&settings, &numbering, now));
+        let mut kept = keep(&settings, numbering, start, is_kept, now);
+        kept.hold(locks);
+        joined.sources.push(Arc::clone(kept.source()));
+        all_kept.push(kept);
+    }
+    keeper
+        .add(all_kept, now)
+        .map_err(|error| format!("cannot make the first ceilings of the new sources durable: {error}"))?;
+    Ok(joined)
 }
 
 /// What a start without a stored ceiling cannot know.

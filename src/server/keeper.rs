@@ -3,14 +3,44 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
+use std::time::Duration;
 
+use super::grants::{self, Joined, Joining};
 use super::worker::Bells;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
 
+/// What a reload has the keeper do, all of it or nothing.
+pub(super) struct Errand {
+    pub(super) joining: Vec<Joining>,
+    /// Whether ceilings outlast the process.
+    pub(super) is_kept: bool,
+    /// How far ahead ceilings are kept from now on, by source, the joining ones not counted.
+    pub(super) horizons: Vec<Duration>,
+    pub(super) reply: mpsc::Sender<Result<Joined, String>>,
+}
+
+impl Errand {
+    fn run(self, keeper: &mut Keeper) {
+        let Errand { joining, is_kept, horizons, reply } = self;
+        let joined = grants::join(keeper, joining, is_kept);
+        if joined.is_ok() {
+            keeper.set_horizons(horizons);
+        }
+        // Fails when the daemon stops: what joined is sealed and trimmed with the others.
+        let _ = reply.send(joined);
+    }
+}
+
 /// Runs until told to stop, then gives back what the end of the daemon needs.
-pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>) -> Keeper {
+pub(super) fn run(
+    mut keeper: Keeper,
+    bells: &Bells,
+    stopping: &Arc<AtomicBool>,
+    errands: &mpsc::Receiver<Errand>,
+) -> Keeper {
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
         let reading = clock::os::read();
@@ -18,6 +48,10 @@ pub(super) fn run(mut keeper: Keeper, bells: &Bells, stopping: &Arc<AtomicBool>)
         said.tell(&looked);
         if looked.some_wait {
             bells.ring_all();
+        }
+        if let Ok(errand) = errands.try_recv() {
+            errand.run(&mut keeper);
+            continue;
         }
         // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
         // reach further.

@@ -16,6 +16,7 @@
 //! - `handshake`: the start of a TLS connection; `secure`: a TLS connection as a shard uses it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
 //! - `complaints`: what peers do wrong, said once in a while.
+//! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
@@ -28,8 +29,10 @@ mod connection;
 pub mod fuzzing;
 mod grants;
 mod handshake;
+mod in_force;
 mod keeper;
 mod listen;
+mod reload;
 mod restored;
 mod secure;
 mod start;
@@ -38,4 +41,5 @@ mod ticker;
 mod worker;
 
 pub use grants::State;
+pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};

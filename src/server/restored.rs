@@ -12,8 +12,10 @@ use std::thread;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
 
+use tokio::sync::watch;
+
+use super::in_force::InForce;
 use super::worker::Bells;
-use crate::source::Source;
 use crate::source::line::Signals;
 
 /// The multicast group of the kernel's own events.
@@ -23,7 +25,7 @@ const EVENT_SIZE: usize = 8_192;
 const NEW_GENERATION: &[u8] = b"NEW_VMGENID=1";
 
 /// Watches from a thread of its own, for as long as the process runs.
-pub(super) fn watch(sources: Vec<Arc<Source>>, bells: Arc<Bells>) {
+pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) {
     let Ok(events) = subscribe() else {
         tracing::debug!(
             "the kernel's events cannot be had: a restored machine is noticed by its clocks alone"
@@ -33,7 +35,7 @@ pub(super) fn watch(sources: Vec<Arc<Source>>, bells: Arc<Bells>) {
     // If there can be no thread, the clocks have to do here as well.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         while await_new_generation(&events) {
-            sources.iter().for_each(|source| source.grant().revoke());
+            in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
             bells.ceiling_reached();
             tracing::warn!("the machine was restored from a snapshot: what was claimed ahead is dropped");
         }

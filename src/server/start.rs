@@ -1,8 +1,8 @@
 //! Starting and stopping: from settings to a daemon that serves, and from there to a clean end.
 
 use std::future::Future;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fmt, io, thread};
@@ -12,19 +12,20 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::keeper;
+use super::in_force::{InForce, Reloads, Supply};
+use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
+use super::reload::Reloader;
 use super::restored;
 use super::worker::{self, Bells, Common, Worker};
-use crate::ceiling::{Held, WorkerLocks, lock_workers};
+use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
-use crate::config::{Address, Secrets, Settings, SharedTokens, SourceSettings};
+use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
-use crate::shard::{Lane, Order, Ring, Rings, Shard};
-use crate::source::Source;
+use crate::shard::{Order, Shard};
 use crate::tls;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
@@ -52,34 +53,45 @@ pub struct Server {
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
-    max_connections: usize,
+    errands: std_mpsc::Receiver<Errand>,
+    reloads: Reloads,
     notes: Vec<String>,
 }
 
 impl Server {
-    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners. With the
+    /// daemon comes what puts another configuration in force while it runs.
     ///
     /// # Errors
     /// In one line, what is in the way.
-    pub fn start(settings: &Settings, secrets: Secrets, state: State<'_>) -> Result<Server, StartError> {
-        let tls = secrets.tls.map(tls::Acceptor::new);
-        let tokens = SharedTokens::new(secrets.tokens);
+    pub fn start(
+        settings: &Settings,
+        secrets: Secrets,
+        state: State<'_>,
+    ) -> Result<(Server, Reloader), StartError> {
+        let Secrets { tokens, tls, warnings: _ } = secrets;
+        let tls = tls.map(tls::Acceptor::new);
         if let Some(address) = settings.listen.iter().find(|address| address.is_tls() && tls.is_none()) {
             return Err(StartError(format!(
-                "{address} wants tls.certificate and tls.key, and there are none"
+                "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
             )));
         }
         let found = Found::open(state)?;
-        let numberings = number(&settings.sources)?;
-        let locks = lock_all(settings, &numberings)?;
+        let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
+        let locks = numberings.iter().map(|numbering| lock(settings, numbering));
+        let locks: Vec<WorkerLocks> = locks.collect::<Result<_, _>>()?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, notes } =
+        let Granted { mut kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
-        let sources: Vec<Arc<Source>> = kept.iter().map(|kept| Arc::clone(kept.source())).collect();
-        let (info_json, shards, listeners) = open(settings, &sources, now).inspect_err(|_| {
+        kept.iter_mut().zip(locks).for_each(|(kept, locks)| kept.hold(locks));
+        let count = settings.shards.get();
+        let supplies: Vec<Supply> =
+            kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
+        let instance = instance();
+        let (info_json, shards, listeners) = open(settings, &instance, &supplies, now).inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -89,14 +101,26 @@ impl Server {
             keeper: std::sync::OnceLock::new(),
         });
         let facts =
-            Facts { info_json, max_count: settings.limits.max_count.get(), sources: sources.len(), tokens };
-        let store = Box::new(Held::new(store, locks));
+            Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
+        let in_force = InForce { version: 0, facts, limits: settings.limits.clone(), supplies };
+        let (in_force, receiver) = watch::channel(Arc::new(in_force));
+        let (adopted, adoptions) = std_mpsc::channel();
+        let (send_errands, errands) = std_mpsc::sync_channel(1);
+        let reloader = Reloader {
+            settings: settings.clone(),
+            is_kept: state.directory.is_some(),
+            instance,
+            tls: tls.clone(),
+            in_force,
+            adopted: adoptions,
+            errands: send_errands,
+            bells: Arc::clone(&bells),
+        };
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
-        let limits = settings.limits.clone();
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { facts, limits, wall, sources, bells, all_drained });
-        let max_connections = settings.limits.max_connections;
-        Ok(Server { listeners, tls, common, shards, keeper, max_connections, notes })
+        let common = Arc::new(Common { wall, order: settings.order, bells, all_drained });
+        let reloads = Reloads { in_force: receiver, adopted };
+        Ok((Server { listeners, tls, common, shards, keeper, errands, reloads, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -104,14 +128,9 @@ impl Server {
         &self.notes
     }
 
-    /// What its TLS listeners shake hands with, to replace the certificate; `None` without a certificate.
+    /// What its TLS listeners shake hands with, for other listeners of the daemon; `None` without a certificate.
     pub fn tls(&self) -> Option<&tls::Acceptor> {
         self.tls.as_ref()
-    }
-
-    /// The tokens that are accepted, to replace them.
-    pub fn tokens(&self) -> &SharedTokens {
-        &self.common.facts.tokens
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -125,24 +144,27 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, tls, common, shards, keeper, max_connections, notes: _ } = self;
+        let Server { listeners, tls, common, shards, keeper, errands, reloads, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
             let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
-            move || keeper::run(keeper, &bells, &stopping)
+            move || keeper::run(keeper, &bells, &stopping, &errands)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(common.sources.clone(), Arc::clone(&common.bells));
+        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
 
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &stopped)?;
+        let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
+        let in_force = reloads.in_force;
+        // From here on only shards say what they go by: when they are gone, nobody is waited for.
+        drop(reloads.adopted);
         runtime.block_on(async {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
-                acceptors.spawn(accept::accept(listener, tls, Arc::clone(&inboxes), max_connections));
+                acceptors.spawn(accept::accept(listener, tls, Arc::clone(&inboxes), in_force.clone()));
             }
             stop.await;
             // Dropping the acceptors closes their listeners: from here on connections are refused.
@@ -171,6 +193,7 @@ type ShardThreads = Vec<JoinHandle<()>>;
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
+    reloads: &Reloads,
     stopped: &watch::Receiver<bool>,
 ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
     let mut inboxes = Vec::new();
@@ -178,10 +201,14 @@ fn spawn_shards(
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
         inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
-        let (common, stopped) = (Arc::clone(common), stopped.clone());
+        let (reloads, stopped) = (reloads.clone(), stopped.clone());
+        let in_force = Arc::clone(&reloads.in_force.borrow());
+        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
         let name = format!("shard-{}", shard.index());
-        let seed = fastrand::u64(..);
-        let run = move || worker::run(&runtime, Worker::new(common, shard, seed), inbox, stopped);
+        let run = move || {
+            let (common, in_force, seed) = worker;
+            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
+        };
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads))
@@ -199,37 +226,29 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
 /// listeners.
-fn open(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Result<Opened, StartError> {
-    let info_json = describe(settings, sources)?;
-    let shards = make_shards(settings, sources, now);
+fn open(settings: &Settings, instance: &str, supplies: &[Supply], now: Now) -> Result<Opened, StartError> {
+    let info_json = describe(settings, instance)?;
+    let shards = make_shards(settings, supplies, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
     Ok((info_json, shards, listen_all(settings)?))
 }
 
-fn number(sources: &[SourceSettings]) -> Result<Vec<Numbering>, StartError> {
-    let number = |source: &SourceSettings| {
-        Numbering::new(source.layout.clone(), source.worker_ids.clone())
-            .map_err(|error| StartError(format!("source {}: {error}", source.name)))
-    };
-    sources.iter().map(number).collect()
+pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
+    Numbering::new(source.layout.clone(), source.worker_ids.clone())
+        .map_err(|error| StartError(format!("source {}: {error}", source.name)))
 }
 
-fn lock_all(settings: &Settings, numberings: &[Numbering]) -> Result<Vec<WorkerLocks>, StartError> {
-    let lock = |numbering| lock_workers(&settings.lock_dir, numbering).map_err(StartError);
-    numberings.iter().map(lock).collect()
+pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError)
 }
 
-fn make_shards(settings: &Settings, sources: &[Arc<Source>], now: Now) -> Vec<Shard> {
-    let count = settings.shards.get();
-    let rings: Vec<Rings> = sources.iter().map(|_| (0..count).map(|_| Ring::default()).collect()).collect();
+fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard> {
     let shard = |index| {
-        let lanes = sources.iter().zip(&rings).map(|(source, rings)| {
-            Lane::new(Arc::clone(source), Arc::clone(rings), index, settings.order, now)
-        });
+        let lanes = supplies.iter().map(|supply| supply.lane(index, settings.order, now));
         Shard::new(index, lanes.collect(), fastrand::u64(..), now)
     };
-    (0..count).map(shard).collect()
+    (0..settings.shards.get()).map(shard).collect()
 }
 
 fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
@@ -241,35 +260,29 @@ fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
 }
 
 /// The JSON of INFO.
-fn describe(settings: &Settings, sources: &[Arc<Source>]) -> Result<Vec<u8>, StartError> {
+pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,
         Order::Strict => info::Order::Strict,
     };
-    let describe = |(index, source): (usize, &Arc<Source>)| info::Source {
+    let describe = |(index, source): (usize, &SourceSettings)| info::Source {
         index: index as u16,
-        name: source.name().to_owned(),
+        name: source.name.clone(),
         kind: Some(info::SourceKind::Snowflake),
-        layout: Some(source.numbering().layout().to_string()),
-        worker_ids: Some(source.numbering().workers().iter().collect()),
-        per_second: Some(
-            source
-                .numbering()
-                .layout()
-                .ids_per_second()
-                .saturating_mul(source.numbering().workers().len() as u64),
-        ),
+        layout: Some(source.layout.to_string()),
+        worker_ids: Some(source.worker_ids.iter().collect()),
+        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.len() as u64)),
     };
     let info = Info {
         protocol: protocol::VERSION,
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
-        instance: Some(instance()),
+        instance: Some(instance.to_owned()),
         max_count: settings.limits.max_count.get(),
         order: Some(order),
         burst_window_ms: millis(settings.burst_window()),
         max_ahead_ms: millis(settings.max_ahead()),
-        sources: sources.iter().enumerate().map(describe).collect(),
+        sources: settings.sources.iter().enumerate().map(describe).collect(),
     };
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);

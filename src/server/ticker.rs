@@ -37,7 +37,8 @@ fn advance(worker: &Worker) -> Option<Duration> {
     }
     let now = worker.now();
     let mut next: Option<Duration> = None;
-    for (index, source) in worker.common.sources.iter().enumerate() {
+    for (index, supply) in worker.in_force.borrow().supplies.iter().enumerate() {
+        let source = &supply.source;
         if source.line().admitted_ids() > 0 {
             let again = source.advance(now, &mut state.rng, &*worker.common.bells);
             next = [next, again].into_iter().flatten().min();

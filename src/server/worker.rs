@@ -16,14 +16,13 @@ use tokio::time::Instant;
 use super::accept::Admitted;
 use super::connection;
 use super::handshake;
+use super::in_force::{InForce, Reloads};
 use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
-use crate::config::Limits;
-use crate::front::{Facts, Native};
+use crate::front::Native;
 use crate::layout::Run;
-use crate::shard::Shard;
-use crate::source::Source;
+use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
@@ -31,10 +30,8 @@ pub(super) const INPUT_SIZE: usize = 64 * 1024;
 
 /// What all threads of the daemon share and never change.
 pub(super) struct Common {
-    pub(super) facts: Facts,
-    pub(super) limits: Limits,
     pub(super) wall: Arc<Wall>,
-    pub(super) sources: Vec<Arc<Source>>,
+    pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
     pub(super) all_drained: Barrier,
@@ -76,6 +73,8 @@ pub(super) struct Worker {
     pub(super) common: Arc<Common>,
     pub(super) index: usize,
     pub(super) state: RefCell<State>,
+    /// The configuration that turns go by. Replaced between turns alone.
+    pub(super) in_force: RefCell<Arc<InForce>>,
     /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
     /// Connections that have not yet answered all that had arrived when the stop began.
@@ -94,7 +93,7 @@ pub(super) struct State {
     pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None`: when its bell is rung.
     pub(super) ticker_wakes_at: Option<Instant>,
-    /// Wakes each connection when the stop begins.
+    /// Wakes each connection when the stop begins, or its timeouts change.
     pub(super) wakers: Wakers,
 }
 
@@ -142,7 +141,7 @@ impl State {
 }
 
 impl Worker {
-    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(common: Arc<Common>, in_force: Arc<InForce>, shard: Shard, seed: u64) -> Self {
         let state = State {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
@@ -157,6 +156,7 @@ impl Worker {
             index: state.shard.index(),
             common,
             state: RefCell::new(state),
+            in_force: RefCell::new(in_force),
             draining: Cell::new(false),
             undrained: Cell::new(0),
             drained: Notify::new(),
@@ -166,6 +166,21 @@ impl Worker {
     /// The one reading of the clock in a wake-up.
     pub(super) fn now(&self) -> Now {
         self.common.wall.believe(clock::os::read())
+    }
+
+    /// Goes by another configuration from the next turn on.
+    fn adopt(&self, in_force: Arc<InForce>) {
+        let state = &mut *self.state.borrow_mut();
+        for supply in &in_force.supplies[state.shard.lane_count()..] {
+            state.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
+        }
+        let timeouts = |in_force: &InForce| (in_force.limits.idle_timeout, in_force.limits.frame_timeout);
+        let after = timeouts(&in_force);
+        let before = self.in_force.replace(in_force);
+        if timeouts(&before) != after {
+            // Those that wait for bytes wait by the new ones from now on.
+            state.wakers.wake_all();
+        }
     }
 
     /// A connection has answered all that had arrived when the stop began, or is gone.
@@ -232,6 +247,7 @@ pub(super) fn run(
     runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,
+    mut reloads: Reloads,
     mut stop: watch::Receiver<bool>,
 ) {
     let worker = Rc::new(worker);
@@ -241,6 +257,13 @@ pub(super) fn run(
         loop {
             tokio::select! {
                 biased;
+                Ok(()) = reloads.in_force.changed() => {
+                    let in_force = Arc::clone(&reloads.in_force.borrow_and_update());
+                    let version = in_force.version;
+                    worker.adopt(in_force);
+                    // Fails when nobody waits for it any more.
+                    let _ = reloads.adopted.send(version);
+                }
                 admitted = inbox.recv() => match admitted {
                     Some(admitted) => open(&worker, admitted),
                     None => break,
@@ -263,7 +286,7 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
     let Ok(stream) = Stream::register(socket) else {
         return;
     };
-    let front = Native::new(&worker.common.facts);
+    let front = Native::new(&worker.in_force.borrow().facts);
     let mut member = Member::new(Rc::clone(worker));
     match (stream, tls) {
         (Stream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
@@ -291,7 +314,7 @@ async fn drain(worker: &Worker) {
         worker.common.all_drained.wait().await;
     };
     tokio::pin!(all_drained);
-    let timeout = worker.common.limits.drain_timeout.max(Duration::from_millis(1));
+    let timeout = worker.in_force.borrow().limits.drain_timeout.max(Duration::from_millis(1));
     // What still waits for IDs is refused early enough for the refusal to be taken.
     let answer_within = timeout - timeout / 4;
     if tokio::time::timeout(answer_within, &mut all_drained).await.is_ok() {
@@ -311,8 +334,9 @@ async fn drain(worker: &Worker) {
 
 fn refuse_waits(worker: &Worker) {
     let state = &mut *worker.state.borrow_mut();
+    let in_force = worker.in_force.borrow();
     for ((source, ticket), waiter) in state.waiters.drain() {
         // Fails when the connection is gone.
-        let _ = waiter.send(worker.common.sources[source].refuse(ticket));
+        let _ = waiter.send(in_force.source(source).refuse(ticket));
     }
 }

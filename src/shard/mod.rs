@@ -57,6 +57,18 @@ impl Shard {
         Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
     }
 
+    /// Adds the lane of a source that joins: its index follows those there are.
+    pub fn add_lane(&mut self, lane: Lane) {
+        self.lanes.push(lane);
+        // All of them may be used in one wake-up, which is no time to allocate.
+        self.used.reserve(self.lanes.len() - self.used.len());
+    }
+
+    /// How many sources it has lanes to.
+    pub fn lane_count(&self) -> usize {
+        self.lanes.len()
+    }
+
     /// Which shard this is.
     pub fn index(&self) -> usize {
         self.index

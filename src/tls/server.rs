@@ -1,5 +1,6 @@
 //! The side that listens.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -30,6 +31,14 @@ pub enum MinVersion {
 }
 
 impl MinVersion {
+    /// As settings name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MinVersion::Tls12 => "1.2",
+            MinVersion::Tls13 => "1.3",
+        }
+    }
+
     fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
         const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
         const NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
@@ -57,6 +66,8 @@ pub struct Identity {
     config: Arc<ServerConfig>,
     handshake_timeout: Duration,
     validity: Validity,
+    /// Of all that was read: whether two are alike, for a message.
+    digest: u64,
 }
 
 impl Identity {
@@ -84,6 +95,9 @@ impl Identity {
                 seconds(now)
             )));
         }
+        let mut digest = DefaultHasher::new();
+        chain.iter().for_each(|certificate| certificate.hash(&mut digest));
+        key.secret_der().hash(&mut digest);
         let provider = super::provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(min_version.versions())
@@ -92,6 +106,9 @@ impl Identity {
             None => builder.with_no_client_auth(),
             Some(path) => {
                 let roots = Arc::new(files::read_authorities(path)?);
+                for root in &roots.roots {
+                    (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
+                }
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
                 let verifier =
                     verifier.map_err(|error| FileFault::new(What::Authorities, path, error.to_string()))?;
@@ -103,7 +120,7 @@ impl Identity {
             .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Identity { config: Arc::new(config), handshake_timeout, validity })
+        Ok(Identity { config: Arc::new(config), handshake_timeout, validity, digest: digest.finish() })
     }
 
     /// The last instant at which clients believe the certificate.
@@ -147,8 +164,11 @@ impl Acceptor {
     }
 
     /// Has connections from now on see this certificate, and be judged by these authorities. Those that are open stay.
-    pub fn replace(&self, identity: Identity) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = identity;
+    /// Whether anything was read that is not as before.
+    pub fn replace(&self, identity: Identity) -> bool {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, identity);
+        before.digest != current.digest
     }
 
     /// What new connections see.

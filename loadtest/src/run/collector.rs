@@ -32,7 +32,7 @@ pub(super) struct Collected {
 
 struct Collector<'a> {
     shared: &'a Shared,
-    distinct: Distinct,
+    distinct: &'a mut Distinct,
     /// For each thread, what no ID still to come is dated before.
     low_us: Vec<Option<i64>>,
     /// For each thread, the first second that it has not told yet.
@@ -46,14 +46,15 @@ struct Collector<'a> {
 pub(super) fn collect(
     scenario: &Scenario,
     shared: &Shared,
-    wall: SystemTime,
+    seen: &mut Distinct,
     from: &Receiver<Message>,
     mut daemon: Option<&mut Daemon>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Collected {
-    let mut collector = Collector::new(shared, scenario.threads);
-    let mut log = IntervalLog::begin(wall + scenario.measured_from());
+    let mut collector = Collector::new(shared, seen, scenario.threads);
+    let until_origin = shared.origin.saturating_duration_since(Instant::now());
+    let mut log = IntervalLog::begin(SystemTime::now() + until_origin + scenario.measured_from());
     let mut cpu = TargetCpu::default();
     let mut told = Instant::now();
     let mut restarted = false;
@@ -96,10 +97,10 @@ pub(super) fn collect(
 }
 
 impl<'a> Collector<'a> {
-    fn new(shared: &'a Shared, threads: usize) -> Self {
+    fn new(shared: &'a Shared, distinct: &'a mut Distinct, threads: usize) -> Self {
         Self {
             shared,
-            distinct: Distinct::default(),
+            distinct,
             low_us: vec![None; threads],
             reached: vec![0; threads],
             running: threads,

@@ -14,17 +14,19 @@ mod moved;
 mod plan;
 mod record;
 
+use std::time::Duration;
+
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
-pub use plan::{Claimant, Plan, PlanError, When, plan};
+pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
 pub(super) use self::file::{FileId, file_id};
 
 use self::file::{NamedFile, StateFile};
 use super::identity::{Owner, Place};
-use super::{CeilingStore, StoreError, TakenOver};
-use crate::layout::{Numbering, Position};
+use super::{CeilingStore, Newcomer, StoreError, TakenOver};
+use crate::layout::{Numbering, Position, UnixMicros};
 
 /// The record of another machine, if there is one among these. Where a machine does not know itself, nobody can tell.
 pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {
@@ -40,6 +42,9 @@ pub struct DiskStore {
     kept: Vec<Kept>,
     /// What stays as it is.
     retired: Vec<Record>,
+    /// Who keeps them, and where.
+    owner: Owner,
+    place: Place,
     /// The file in place; `None` after a failure, until it was made anew.
     file: Option<StateFile>,
     /// Which file was last given the name; `None` before the first.
@@ -68,7 +73,9 @@ impl DiskStore {
             record: Record::new(name, numbering, start, owner, place),
             numbering: numbering.clone(),
         });
-        DiskStore { directory, kept: kept.collect(), retired, file: None, named: None }
+        let kept = kept.collect();
+        let (owner, place) = (owner.clone(), place.clone());
+        DiskStore { directory, kept, retired, owner, place, file: None, named: None }
     }
 
     /// The record of a source at another ceiling.
@@ -94,10 +101,21 @@ impl DiskStore {
     }
 
     fn make_anew(&mut self, next: &[(usize, Record)]) -> Result<StateFile, StoreError> {
+        self.make_anew_with(next, &[])
+    }
+
+    /// The file of all that is kept, with `next` in place of what those sources had, and of newcomers.
+    fn make_anew_with(
+        &mut self,
+        next: &[(usize, Record)],
+        newcomers: &[Kept],
+    ) -> Result<StateFile, StoreError> {
         let mut records: Vec<&Record> = self.retired.iter().collect();
         records.extend(self.kept.iter().enumerate().map(|(index, kept)| {
             next.iter().find(|(of, _)| *of == index).map_or(&kept.record, |(_, record)| record)
         }));
+        // The last of one key stays, and a newcomer's ceiling is above what is stored of it.
+        records.extend(newcomers.iter().map(|kept| &kept.record));
         let named = &mut self.named;
         StateFile::create(self.directory.path(), &records, &mut |file| *named = Some(file))
     }
@@ -130,6 +148,53 @@ impl DiskStore {
 }
 
 impl CeilingStore for DiskStore {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        // How far a running source may be ahead was decided when it started.
+        let max_ahead = Duration::ZERO;
+        let running = self.kept.iter().map(|kept| Claimant {
+            name: &kept.record.name,
+            numbering: &kept.numbering,
+            max_ahead,
+        });
+        let running: Vec<_> = running.collect();
+        Ok(plan_beside(&running, &self.retired, newcomers, wall)?.starts)
+    }
+
+    /// Makes the file anew, as a start does. If that fails before the new file has the name, the old one is used on: a
+    /// full disk has room to raise what is in it, and perhaps none for another.
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        if self.is_recovering() {
+            self.read_back()?;
+        }
+        let joins = |newcomer: &Newcomer<'_>| {
+            let Newcomer { name, numbering, ceiling } = *newcomer;
+            let record = Record::new(name, numbering, ceiling, &self.owner, &self.place);
+            Kept { record: Record { wall_minus_boot_us, ..record }, numbering: numbering.clone() }
+        };
+        let joining: Vec<Kept> = newcomers.iter().map(joins).collect();
+        let named_before = self.named.as_ref().map(|named| named.id);
+        match self.make_anew_with(&[], &joining) {
+            Ok(file) => {
+                self.file = Some(file);
+                // In the file the newcomer's record has taken this one's place.
+                let is_replaced = |key: &str| joining.iter().any(|kept| kept.record.key() == key);
+                self.retired.retain(|record| !is_replaced(&record.key()));
+                self.kept.extend(joining);
+                Ok(())
+            }
+            Err(error) => {
+                if self.named.as_ref().map(|named| named.id) != named_before {
+                    self.file = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         if self.is_recovering() {
             self.read_back()?;

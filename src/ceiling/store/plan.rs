@@ -95,13 +95,27 @@ impl std::fmt::Display for When {
 /// # Errors
 /// The first reason why a claimant cannot start.
 pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) -> Result<Plan, PlanError> {
+    plan_beside(&[], records, claimants, wall)
+}
+
+/// As [`plan`] for claimants that join sources that run. `records` are those beside the running sources' own.
+///
+/// # Errors
+/// The first reason why a claimant cannot start.
+pub fn plan_beside(
+    running: &[Claimant<'_>],
+    records: &[Record],
+    claimants: &[Claimant<'_>],
+    wall: UnixMicros,
+) -> Result<Plan, PlanError> {
+    let everyone = [running, claimants].concat();
     let mut starts = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if let Some(record) = records.iter().find(|record| record.released && shares_ids(record, claimant)) {
             let (name, layout) = (claimant.name.to_owned(), Box::new(record.layout.clone()));
             return Err(PlanError::Released { name, layout, worker_ids: record.worker_ids.clone() });
         }
-        starts.push(start(records, claimants, claimant, wall)?);
+        starts.push(start(records, &everyone, claimant, wall)?);
     }
     let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
     let retired = records.iter().filter(stays).cloned().collect();
@@ -110,13 +124,13 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
 
 fn start(
     records: &[Record],
-    claimants: &[Claimant<'_>],
+    everyone: &[Claimant<'_>],
     claimant: &Claimant<'_>,
     wall: UnixMicros,
 ) -> Result<Option<Position>, PlanError> {
     let bound_by = |record: &&Record| binds(record, claimant);
     let is_orphan =
-        |record: &&Record| !record.released && !claimants.iter().any(|claimant| binds(record, claimant));
+        |record: &&Record| !record.released && !everyone.iter().any(|claimant| binds(record, claimant));
     let highest =
         |records: &mut dyn Iterator<Item = &Record>| records.max_by_key(|record| record.id_bound).cloned();
     let binding = highest(&mut records.iter().filter(bound_by))

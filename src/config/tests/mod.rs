@@ -1,5 +1,6 @@
 //! Tests of the whole way from a text to [`Settings`] or [`Mistakes`].
 
+mod diff;
 mod mistakes;
 mod overrides;
 mod settings;

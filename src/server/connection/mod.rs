@@ -18,6 +18,7 @@ use tokio::io::ReadBuf;
 use self::wait::Waiting;
 use super::backlog::Backlog;
 use super::complaints;
+use super::in_force::InForce;
 use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
@@ -103,34 +104,48 @@ impl<F: Front> Connection<F> {
 
     /// Waits for bytes and takes a turn with them; the wait has a deadline where one is due.
     async fn next_turn(&mut self) -> io::Result<Turn> {
-        let limits = &self.member.worker.common.limits;
+        let (version, deadline) = self.deadline();
+        let Some(deadline) = deadline else {
+            return poll_fn(|cx| self.poll_turn(cx, version)).await;
+        };
+        // Boxed, so that connections without a deadline have no room for a timer.
+        let turn = Box::pin(tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version)))).await;
+        turn.unwrap_or(Ok(Turn::End))
+    }
+
+    /// How long to wait for bytes, by which version of the configuration.
+    fn deadline(&self) -> (u64, Option<Duration>) {
+        let in_force = self.member.worker.in_force.borrow();
+        let limits = &in_force.limits;
         let deadline = if self.unread.is_empty() {
             limits.idle_timeout
         } else {
             let late = clock::os::boot().since(self.read_at);
             Some(limits.frame_timeout.saturating_sub(late))
         };
-        let Some(deadline) = deadline else {
-            return poll_fn(|cx| self.poll_turn(cx)).await;
-        };
-        // Boxed, so that connections without a deadline have no room for a timer.
-        let turn = Box::pin(tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx)))).await;
-        turn.unwrap_or(Ok(Turn::End))
+        (in_force.version, deadline)
     }
 
-    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
+    /// Reads, and takes a turn with what came. Nothing came, and its deadline is of another `version` than is in force: a
+    /// turn that did nothing.
+    fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<Turn>> {
         let worker = std::rc::Rc::clone(&self.member.worker);
         let state = &mut *worker.state.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
         let mut input = std::mem::take(&mut state.input);
-        let polled = self.poll_turn_with(&worker, state, &mut input, cx);
+        let in_force = &worker.in_force.borrow();
+        let polled = self.poll_turn_with(&worker, in_force, state, &mut input, cx);
         state.input = input;
-        polled
+        match polled {
+            Poll::Pending if in_force.version != version => Poll::Ready(Ok(Turn::Done)),
+            polled => polled,
+        }
     }
 
     fn poll_turn_with(
         &mut self,
         worker: &Worker,
+        in_force: &InForce,
         state: &mut State,
         input: &mut [u8],
         cx: &mut Context<'_>,
@@ -156,7 +171,7 @@ impl<F: Front> Connection<F> {
         let now = worker.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let mut turn = self.take(worker, state, &input[..end]);
+        let mut turn = self.take(worker, in_force, state, &input[..end]);
         if matches!(turn, Turn::Done) && end == input.len() {
             turn = Turn::Full;
         }
@@ -174,7 +189,7 @@ impl<F: Front> Connection<F> {
         let unread = std::mem::take(&mut self.unread);
         let now = worker.now();
         state.shard.wake(now);
-        let turn = self.take(&worker, state, &unread);
+        let turn = self.take(&worker, &worker.in_force.borrow(), state, &unread);
         if matches!(turn, Turn::Done) {
             // What is left is half a request, whose time to arrive starts now: until here nothing more was read.
             self.read_at = now.boot;
@@ -200,24 +215,23 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes all requests in `bytes`, and keeps what is left of them.
-    fn take(&mut self, worker: &Worker, state: &mut State, bytes: &[u8]) -> Turn {
+    fn take(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, bytes: &[u8]) -> Turn {
         let mut at = 0;
         let turn = loop {
-            if self.backlog.is_some() && !self.encode_backlog(worker, state) {
+            if self.backlog.is_some() && !self.encode_backlog(in_force, state) {
                 break Turn::Again;
             }
-            if self.is_queue_full(worker, &state.output) {
+            if self.is_queue_full(in_force, &state.output) {
                 break Turn::Again;
             }
-            let facts = &worker.common.facts;
             // What has arrived before the stop is answered; what was read after it was noticed is not.
             let draining = worker.draining.get() && !self.member.is_undrained();
-            match self.front.step(&bytes[at..], facts, draining, &mut state.output) {
+            match self.front.step(&bytes[at..], &in_force.facts, draining, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed } => at += consumed,
                 Step::Ids { consumed, ask } => {
                     at += consumed;
-                    if let Some(waiting) = self.serve_ids(worker, state, ask, &bytes[at..]) {
+                    if let Some(waiting) = self.serve_ids(worker, in_force, state, ask, &bytes[at..]) {
                         break Turn::Waits(waiting);
                     }
                 }
@@ -235,8 +249,8 @@ impl<F: Front> Connection<F> {
     }
 
     /// Whether as much is queued for the client as may be, one more frame not counted.
-    fn is_queue_full(&self, worker: &Worker, output: &[u8]) -> bool {
-        let room = worker.common.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
+    fn is_queue_full(&self, in_force: &InForce, output: &[u8]) -> bool {
+        let room = in_force.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
         output.len() + self.unwritten.len() > room
     }
 
@@ -245,27 +259,27 @@ impl<F: Front> Connection<F> {
     fn serve_ids(
         &mut self,
         worker: &Worker,
+        in_force: &InForce,
         state: &mut State,
         ask: Ask,
         later: &[u8],
     ) -> Option<Box<Waiting>> {
         state.runs.clear();
-        let facts = &worker.common.facts;
         let (lane, rng) = state.shard.lane(ask.source);
-        let ahead = || self.front.demand(later, ask.source, facts);
+        let ahead = || self.front.demand(later, ask.source, &in_force.facts);
         match lane.take(ask.count, ahead, rng, &mut state.runs) {
             Ok(()) => {
-                self.grant(worker, state, ask);
+                self.grant(in_force, state, ask);
                 None
             }
-            Err(missing) => self.line_up(worker, state, ask, missing),
+            Err(missing) => self.line_up(worker, in_force, state, ask, missing),
         }
     }
 
     /// Encodes the IDs in `state.runs`, or makes them the backlog if they are more than a frame.
     #[inline]
-    fn grant(&mut self, worker: &Worker, state: &mut State, ask: Ask) {
-        let numbering = worker.common.sources[ask.source].numbering();
+    fn grant(&mut self, in_force: &InForce, state: &mut State, ask: Ask) {
+        let numbering = in_force.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
             let granted = Granted { runs: &state.runs, random, needs_list, more: false };
@@ -277,15 +291,15 @@ impl<F: Front> Connection<F> {
     }
 
     /// Encodes more of the backlog while the queue has room. True when nothing of it is left.
-    fn encode_backlog(&mut self, worker: &Worker, state: &mut State) -> bool {
+    fn encode_backlog(&mut self, in_force: &InForce, state: &mut State) -> bool {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
         };
         let form = backlog.ask.form;
-        let numbering = worker.common.sources[backlog.ask.source].numbering();
+        let numbering = in_force.source(backlog.ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let limit = self.front.frame_limit(form, needs_list);
-        while !self.is_queue_full(worker, &state.output) {
+        while !self.is_queue_full(in_force, &state.output) {
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
             let granted = Granted { runs: &state.runs, random, needs_list, more };
             self.front.grant(&mut state.output, form, &granted, &mut state.rng);
@@ -299,7 +313,7 @@ impl<F: Front> Connection<F> {
 
     /// Writes all that is queued. The client has to take some of it within each `write_timeout`.
     async fn flush(&mut self) -> io::Result<()> {
-        let timeout = self.member.worker.common.limits.write_timeout;
+        let timeout = self.member.worker.in_force.borrow().limits.write_timeout;
         let mut written = 0;
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 use super::Connection;
 use crate::front::{Ask, Front};
 use crate::layout::Run;
+use crate::server::in_force::InForce;
 use crate::server::worker::{State, Worker};
 use crate::source::line::{Finished, Refusal, Ticket, Wish};
 
@@ -23,12 +24,13 @@ impl<F: Front> Connection<F> {
     pub(super) fn line_up(
         &mut self,
         worker: &Worker,
+        in_force: &InForce,
         state: &mut State,
         ask: Ask,
         missing: u64,
     ) -> Option<Box<Waiting>> {
         let (lane, _) = state.shard.lane(ask.source);
-        let limits = &worker.common.limits;
+        let limits = &in_force.limits;
         let window = lane.window();
         let source = lane.source();
         let wait =
@@ -46,7 +48,7 @@ impl<F: Front> Connection<F> {
                 Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(worker, state, ask);
+                self.grant(in_force, state, ask);
                 None
             }
             Err(refusal) => {
@@ -64,6 +66,7 @@ impl<F: Front> Connection<F> {
         let finished = finished.await;
         cancel.armed = false;
         drop(cancel);
+        let in_force = &worker.in_force.borrow();
         let state = &mut *worker.state.borrow_mut();
         state.runs = runs;
         let refusal = match finished {
@@ -75,10 +78,10 @@ impl<F: Front> Connection<F> {
             Err(_) => Some(Refusal::Sealed),
         };
         match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, state, ask),
-            None => self.grant(&worker, state, ask),
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(in_force, state, ask),
+            None => self.grant(in_force, state, ask),
             Some(refusal) => {
-                let name = worker.common.sources[ask.source].name();
+                let name = in_force.source(ask.source).name();
                 self.front.refuse(&mut state.output, ask.form, refusal, name);
             }
         }
@@ -97,7 +100,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.worker.common.sources[self.source].cancel(self.ticket);
+            self.worker.in_force.borrow().source(self.source).cancel(self.ticket);
             self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
         }
     }

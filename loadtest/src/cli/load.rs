@@ -1,0 +1,127 @@
+//! Options that a run and a sweep share.
+
+use std::time::Duration;
+
+use clap::Args;
+use snowbank::client::Endpoint;
+
+use super::Failure;
+use crate::run::{Drive, Length, Scenario};
+use crate::schedule::Arrivals;
+use crate::value::{Mix, Time};
+use crate::verdict::Latency;
+
+/// An address that the generator's own sockets can be connected to.
+fn parse_address(text: &str) -> Result<Endpoint, String> {
+    match Endpoint::parse_remote(text) {
+        Ok(address) if address.is_tls() => {
+            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
+        }
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// The target and the form of its load.
+#[derive(Debug, Args)]
+pub(super) struct Load {
+    /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
+    pub(super) address: Option<Endpoint>,
+    /// The daemon's source to ask; without it, its default source
+    #[arg(long, value_name = "NAME")]
+    pub(super) source: Option<String>,
+    /// The target is a Redis: the same load as INCRBY, to compare with
+    #[arg(long, requires = "address", conflicts_with = "source")]
+    pub(super) resp: bool,
+    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1
+    #[arg(long, value_name = "N|MIX", default_value = "1", allow_hyphen_values = true)]
+    pub(super) batch: Mix,
+    /// Connections
+    #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) connections: u32,
+    /// Generator threads, each with its part of the connections
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    pub(super) threads: u32,
+    /// Requests at random instants, as from many independent users, instead of evenly spaced ones
+    #[arg(long)]
+    pub(super) poisson: bool,
+    /// At the full rate before the measurement; its IDs are checked and not timed
+    #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
+    pub(super) warm_up: Time,
+    /// What random draws begin with; the same number gives the same schedule
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub(super) seed: u64,
+}
+
+/// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
+#[derive(Debug, Args)]
+pub(super) struct Latencies {
+    /// Half of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) p50: Option<Time>,
+    /// 90 % of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) p90: Option<Time>,
+    /// 99 % of all response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) p99: Option<Time>,
+    /// 99.9 % of all response times are at most this (2ms in an open loop without any of these)
+    #[arg(long = "p99.9", value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) p99_9: Option<Time>,
+    /// 99.99 % of all response times are at most this
+    #[arg(long = "p99.99", value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) p99_99: Option<Time>,
+    /// All response times are at most this
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    pub(super) max: Option<Time>,
+}
+
+impl Load {
+    /// The run of these options, for so long.
+    pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
+        if self.threads > self.connections {
+            return Err(Failure::usage(format!(
+                "--threads {} is more than --connections {}: each thread needs a connection",
+                self.threads, self.connections
+            )));
+        }
+        Ok(Scenario {
+            address: self.address.clone(),
+            source: self.source.clone(),
+            resp: self.resp,
+            drive,
+            batch: self.batch.clone(),
+            connections: self.connections as usize,
+            threads: self.threads as usize,
+            warm_up: self.warm_up.0,
+            length,
+            outage: None,
+            seed: self.seed,
+        })
+    }
+
+    pub(super) fn arrivals(&self) -> Arrivals {
+        if self.poisson { Arrivals::Poisson } else { Arrivals::Even }
+    }
+}
+
+impl Latencies {
+    /// Those given; without any, what an open loop is held to.
+    pub(super) fn of_open_loop(&self) -> Vec<Latency> {
+        let mut latencies = self.given();
+        if latencies.is_empty() {
+            latencies.push(Latency { quantile: 0.999, limit: Duration::from_millis(2) });
+        }
+        latencies
+    }
+
+    pub(super) fn given(&self) -> Vec<Latency> {
+        let Self { p50, p90, p99, p99_9, p99_99, max } = *self;
+        let given = [(0.5, p50), (0.9, p90), (0.99, p99), (0.999, p99_9), (0.9999, p99_99), (1.0, max)];
+        given
+            .into_iter()
+            .filter_map(|(quantile, limit)| limit.map(|limit| Latency { quantile, limit: limit.0 }))
+            .collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! `snowbank-loadtest sweep`.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::load::{Latencies, Load};
+use super::{Failure, on_interrupt, write_file};
+use crate::run::{Drive, Length};
+use crate::sweep::chart::{self, Look};
+use crate::sweep::machine::Machine;
+use crate::sweep::progress::Live;
+use crate::sweep::{Settings, file, sweep, table};
+use crate::value::{Rate, Share, Time};
+use crate::verdict::Objectives;
+
+/// Find the knee: the highest rate at which the objective holds
+///
+/// Raises the rate until the objective is missed, closes in on the highest rate at which it holds, and confirms that by a
+/// second run, twice as long. Every ID is checked; none may come twice in any two steps.
+///
+/// Exit codes: 0 a knee was found and confirmed; 1 the objective does not hold even at the first step, or the target broke a
+/// promise; 2 wrong use, no target that speaks the protocol, interrupted, or the generator was the bottleneck already at the
+/// first step.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    load: Load,
+    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    start: Option<Rate>,
+    /// The highest rate to try [default: what the source can hand out in a second]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    limit: Option<Rate>,
+    /// What each step multiplies the rate by, until one misses
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
+    factor: f64,
+    /// How close the knee has to be to the next rate that misses: 5% is about what two runs differ by on a quiet machine
+    #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
+    resolution: Share,
+    /// How many runs in a row have to miss for a rate to be missed: one may have been the machine's noise
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=100))]
+    tries: u32,
+    /// How long each step is measured, after its warm-up; the confirmation takes twice as long
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
+    length: Time,
+    #[command(flatten)]
+    latencies: Latencies,
+    /// Write all figures to a file, for plan and other programs
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
+const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| FACTORS.contains(factor));
+    factor.ok_or_else(|| {
+        format!("{text:?} is not a factor: a number from {} to {}", FACTORS.start(), FACTORS.end())
+    })
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let settings = arguments.settings()?;
+    if let Some(path) = &arguments.json {
+        write_file(path, b"")?;
+    }
+    let machine = Machine::this();
+    let interrupt = on_interrupt()?;
+    let mut live = Live::begin(&settings, &machine);
+    let swept = sweep(settings, &interrupt, &mut live);
+    live.clear();
+    let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
+    if let Some(path) = &arguments.json {
+        write_file(path, file::File::of(&swept, &machine).to_json().as_bytes())?;
+    }
+    let mut out = io::stdout().lock();
+    // Who reads the table may leave early; the exit code stays.
+    let _ = chart::write(&swept, look(), &mut out)
+        .and_then(|()| table::end(&swept, &mut out))
+        .and_then(|()| out.flush());
+    Ok(swept.exit_code())
+}
+
+impl Arguments {
+    fn settings(&self) -> Result<Settings, Failure> {
+        // The rate of each step takes its place.
+        let drive =
+            Drive::Open { rate: Rate::STANDARD, ramp: Duration::ZERO, arrivals: self.load.arrivals() };
+        Ok(Settings {
+            scenario: self.load.scenario(drive, Length::For(self.length.0))?,
+            objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop() },
+            start: self.start,
+            limit: self.limit,
+            factor: self.factor,
+            resolution: self.resolution.of_one(),
+            tries: self.tries,
+            step_length: self.length.0,
+        })
+    }
+}
+
+/// Standard output's width, 80 columns where it is no terminal; colours as <https://no-color.org> asks.
+fn look() -> Look {
+    let width = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
+    let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|off| off.is_empty());
+    Look { width: if width == 0 { 80 } else { width }, colours }
+}
+
+#[cfg(test)]
+pub(crate) fn settings(options: &[&str]) -> Settings {
+    use clap::Parser;
+    let line = ["snowbank-loadtest", "sweep"].iter().chain(options);
+    match super::Arguments::try_parse_from(line).expect("sound options").command {
+        Some(super::Command::Sweep(arguments)) => arguments.settings().ok().expect("sound settings"),
+        other => panic!("a sweep was asked for, not {other:?}"),
+    }
+}

@@ -1,0 +1,478 @@
+//! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
+//!
+//! All is arithmetic on figures of the sweep; nothing is measured here. What a plan takes for granted beyond the sweep it
+//! says in its [`warnings`](Plan::warnings). What is carried over to another batch size is the cost of a *request*: a reply
+//! of IDs from one tick has the same length and the same system calls whatever their number.
+//!
+//! - [`network`]: bytes on the wire. [`page`]: the plan as an operator reads it.
+
+pub mod network;
+pub mod page;
+mod warnings;
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use snowbank::layout::{Layout, LayoutError, Life, Numbering, UnixMicros, WorkerSet};
+
+use crate::schedule::Arrivals;
+use crate::sweep::file::File;
+use crate::value::{Bandwidth, Mix, Rate, Share};
+use network::Wire;
+
+/// What an idle daemon of ours keeps resident, from docs/architecture.md ("Idle").
+const RESIDENT_BYTES: u64 = 5 << 20;
+
+/// What an idle connection adds to that, from the same place.
+const CONNECTION_BYTES: u64 = 807;
+
+/// More daemons than any fleet has.
+const MAX_DAEMONS: f64 = 1e6;
+
+/// What is wanted.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// IDs per second of the fleet.
+    pub rate: Rate,
+    /// IDs per request; without it, as in the sweep.
+    pub batch: Option<Mix>,
+    /// How much of a daemon's limit stays unused.
+    pub headroom: Share,
+    /// Daemons beyond those that carry the rate.
+    pub spare: u32,
+    /// Worker IDs of each daemon; without it, as many as in the sweep.
+    pub worker_ids: Option<u32>,
+    /// Connections that one daemon may have to carry; without it, as many as in the sweep.
+    pub connections: Option<u32>,
+    /// What a daemon's network carries.
+    pub network: Option<Bandwidth>,
+    /// Another layout than the sweep's.
+    pub layout: Option<String>,
+}
+
+/// Which limit of one daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Binding {
+    /// The IDs that the layout has for its worker IDs.
+    Layout,
+    /// The requests per second that the sweep found.
+    Cpu,
+    /// The bytes of these requests.
+    Network,
+}
+
+/// One limit of one daemon.
+#[derive(Debug, Clone, Serialize)]
+pub struct DaemonLimit {
+    /// Which.
+    pub binding: Binding,
+    /// What it allows.
+    pub ids_per_s: f64,
+    /// How that comes about, with the figures put in.
+    pub formula: String,
+}
+
+/// How many.
+#[derive(Debug, Clone, Serialize)]
+pub struct Plan {
+    /// What was wanted, and what was known.
+    pub inputs: Inputs,
+    /// What one daemon can do, by each limit.
+    pub limits: Vec<DaemonLimit>,
+    /// The lowest of them.
+    pub binding: Binding,
+    /// Daemons that carry the rate.
+    pub daemons: u64,
+    /// Daemons beyond those.
+    pub spare: u64,
+    /// IDs per second of each while the spare ones are down.
+    pub ids_per_s_each: f64,
+    /// Requests per second of each, likewise.
+    pub requests_per_s_each: f64,
+    /// What a request costs at that load; none where the sweep could not see it.
+    pub cpu_cost: Option<CpuCost>,
+    /// Cores that each keeps busy; none where the sweep could not see the daemon's.
+    pub busy_cores_each: Option<f64>,
+    /// Cores that each should have.
+    pub cores_each: Option<u64>,
+    /// Resident memory of each, in bytes, its connections idle.
+    pub memory_bytes_each: u64,
+    /// Bits per second of each in the direction that carries more.
+    pub network_bits_per_s_each: f64,
+    /// Bytes of a request and its reply.
+    pub wire: Wire,
+    /// What the layout still has; none where IDs have none.
+    pub space: Option<Space>,
+    /// What is taken for granted, or worth a second look.
+    pub warnings: Vec<String>,
+}
+
+/// What is known and wanted, as plain figures.
+#[derive(Debug, Clone, Serialize)]
+pub struct Inputs {
+    /// IDs per second of the fleet.
+    pub ids_per_s: f64,
+    /// IDs per request in the long run.
+    pub batch: f64,
+    /// The same as on the command line.
+    pub batch_option: String,
+    /// From 0 to 1.
+    pub headroom: f64,
+    /// Worker IDs of each daemon.
+    pub worker_ids_each: u64,
+    /// Connections that one daemon may have to carry.
+    pub connections_each: u64,
+    /// What a daemon's network carries.
+    pub network_bits_per_s: Option<f64>,
+    /// The layout in text form.
+    pub layout: Option<String>,
+    /// The source's name.
+    pub source: Option<String>,
+    /// Generator threads of the sweep.
+    pub threads: usize,
+    /// How its requests were spaced.
+    pub arrivals: Arrivals,
+    /// What the sweep held to.
+    pub objective: String,
+    /// IDs per second at the sweep's knee.
+    pub knee_ids_per_s: f64,
+    /// IDs per request of the sweep.
+    pub knee_batch: f64,
+    /// Cores of the machine of the sweep.
+    pub measured_cores: u64,
+    /// That machine.
+    pub measured_on: String,
+}
+
+/// The daemon's processor time for a request, as one step of the sweep had it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct CpuCost {
+    /// In microseconds.
+    pub us_per_request: f64,
+    /// Requests per second of that step.
+    pub requests_per_s: f64,
+}
+
+/// A layout's space and how much of it the plan uses.
+#[derive(Debug, Clone, Serialize)]
+pub struct Space {
+    /// IDs per second of one worker ID.
+    pub ids_per_s_each: u64,
+    /// Worker IDs of the plan, spare daemons' included.
+    pub worker_ids_used: u64,
+    /// Worker IDs that there are.
+    pub worker_ids: u64,
+    /// The share of the IDs of the daemons that carry the load which nobody asks for.
+    pub unused_share: f64,
+    /// The date after which there are no IDs.
+    pub ends: String,
+    /// Years until then.
+    pub years_left: f64,
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlan {
+    /// The sweep has not enough to plan with.
+    #[error("the sweep cannot support a plan: {0}")]
+    Unsupported(String),
+    /// A layout that is none, or that does not have the worker IDs.
+    #[error("--layout: {0}")]
+    Layout(#[from] LayoutError),
+    /// Options that contradict the sweep.
+    #[error("{0}")]
+    Options(String),
+    /// It cannot be had.
+    #[error("no plan: {0}")]
+    Impossible(String),
+}
+
+impl NoPlan {
+    /// 1 where what is wanted cannot be had, 2 otherwise.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Impossible(_) => 1,
+            Self::Unsupported(_) | Self::Layout(_) | Self::Options(_) => 2,
+        }
+    }
+}
+
+/// Plans.
+///
+/// # Errors
+/// [`NoPlan`] if the sweep has not what is needed, or no number of daemons is enough.
+pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
+    supports_a_plan(sweep)?;
+    let form = Form::of(sweep, wanted)?;
+    let inputs = inputs(sweep, wanted, &form);
+    if sweep.max_count.is_some_and(|max_count| form.largest_request > max_count) {
+        return Err(NoPlan::Options(format!(
+            "--batch asks for {} IDs at once; the daemon of the sweep allows {}",
+            form.largest_request,
+            sweep.max_count.unwrap_or(0)
+        )));
+    }
+    let wire = Wire::of(&form, inputs.batch);
+    let limits = limits(&inputs, &form, &wire);
+    let lowest = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s));
+    let Some(lowest) = lowest.cloned() else {
+        unreachable!("the sweep's knee is always a limit");
+    };
+    let daemons = (inputs.ids_per_s / (lowest.ids_per_s * (1.0 - inputs.headroom))).ceil().max(1.0);
+    if daemons > MAX_DAEMONS {
+        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
+    }
+    let (daemons, spare) = (daemons as u64, u64::from(wanted.spare));
+    let space = form.space(&inputs, daemons, spare, now)?;
+    let requests_per_s_each = inputs.ids_per_s / inputs.batch / daemons as f64;
+    let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
+    let busy_cores_each = cpu_cost.as_ref().map(|cost| requests_per_s_each * cost.us_per_request / 1e6);
+    let mut plan = Plan {
+        limits,
+        binding: lowest.binding,
+        daemons,
+        spare,
+        ids_per_s_each: inputs.ids_per_s / daemons as f64,
+        requests_per_s_each,
+        cpu_cost,
+        busy_cores_each,
+        cores_each: busy_cores_each.map(|busy| (busy / (1.0 - inputs.headroom)).ceil().max(1.0) as u64),
+        memory_bytes_each: RESIDENT_BYTES + inputs.connections_each * CONNECTION_BYTES,
+        network_bits_per_s_each: requests_per_s_each * wire.busier_bytes() * 8.0,
+        wire,
+        space,
+        warnings: Vec::new(),
+        inputs,
+    };
+    plan.warnings = warnings::of(&plan, sweep, wanted, &form);
+    Ok(plan)
+}
+
+fn supports_a_plan(sweep: &File) -> Result<(), NoPlan> {
+    let why = match sweep.knee {
+        _ if sweep.resp => "its target was a Redis",
+        Some(knee) if knee > 0.0 && sweep.mean_batch >= 1.0 && sweep.confirmed => return Ok(()),
+        Some(_) => "its knee is not confirmed by a second run",
+        None => "it found no knee",
+    };
+    Err(NoPlan::Unsupported(format!("{why} ({})", sweep.summary)))
+}
+
+impl CpuCost {
+    /// Under load requests share wake-ups and system calls and cost less, so what counts is the step next below the load,
+    /// or the lowest where none is.
+    fn at(requests_per_s: f64, sweep: &File) -> Option<Self> {
+        let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
+            let at = step.run.answered as f64 / step.run.elapsed_s;
+            let us_per_request = step.run.daemon_cpu_share? * 1e6 / at;
+            us_per_request.is_finite().then_some(Self { us_per_request, requests_per_s: at })
+        });
+        let (below, above): (Vec<_>, Vec<_>) = costs.partition(|cost| cost.requests_per_s <= requests_per_s);
+        let by_load = |a: &Self, b: &Self| a.requests_per_s.total_cmp(&b.requests_per_s);
+        below.into_iter().max_by(by_load).or_else(|| above.into_iter().min_by(by_load))
+    }
+}
+
+/// The form of the planned IDs and replies.
+struct Form {
+    /// None for counters, and for a source that did not tell.
+    numbering: Option<Numbering>,
+    worker_ids_each: u64,
+    largest_request: u32,
+    /// Whether the layout is not the sweep's.
+    other_layout: bool,
+    /// Whether IDs go over the wire one by one.
+    needs_list: bool,
+}
+
+impl Form {
+    fn of(sweep: &File, wanted: &Wanted) -> Result<Self, NoPlan> {
+        let worker_ids_each = wanted.worker_ids.map(u64::from).or(sweep.worker_ids.map(|count| count as u64));
+        let worker_ids_each = worker_ids_each.unwrap_or(1).max(1);
+        let numbering_of = |text: &str, workers: u64| {
+            let layout = Layout::resolve(text)?;
+            Numbering::new(layout, WorkerSet::from_list(0..workers)?)
+        };
+        let measured =
+            match &sweep.layout {
+                None => None,
+                Some(text) => Some(numbering_of(text, 1).map_err(|error| {
+                    NoPlan::Unsupported(format!("its layout {text:?} is not one: {error}"))
+                })?),
+            };
+        let (numbering, other_layout) = match (&wanted.layout, &measured) {
+            (Some(_), None) => {
+                return Err(NoPlan::Unsupported(
+                    "its source has no layout, so nothing follows for one that has".to_owned(),
+                ));
+            }
+            (Some(text), Some(measured)) => {
+                let numbering = numbering_of(text, worker_ids_each)?;
+                let other = numbering.layout() != measured.layout();
+                (Some(numbering), other)
+            }
+            (None, Some(measured)) => {
+                (Some(numbering_of(&measured.layout().to_string(), worker_ids_each)?), false)
+            }
+            (None, None) => (None, false),
+        };
+        let needs_list = numbering.as_ref().is_some_and(Numbering::needs_list);
+        let form = Self {
+            numbering,
+            worker_ids_each,
+            largest_request: wanted.batch.as_ref().map_or(1, Mix::max),
+            other_layout,
+            needs_list,
+        };
+        form.refuse_other_replies(sweep, wanted, measured.as_ref())?;
+        Ok(form)
+    }
+
+    /// Where IDs go over the wire one by one, the cost of a request follows their number, and no other batch size.
+    fn refuse_other_replies(
+        &self,
+        sweep: &File,
+        wanted: &Wanted,
+        measured: Option<&Numbering>,
+    ) -> Result<(), NoPlan> {
+        let measured_list = measured.is_some_and(Numbering::needs_list);
+        if self.needs_list != measured_list {
+            return Err(NoPlan::Unsupported(
+                "one of the two layouts puts every ID on the wire, the other only runs; sweep a daemon with the \
+                 planned layout"
+                    .to_owned(),
+            ));
+        }
+        let other_batch = wanted.batch.as_ref().is_some_and(|batch| batch.mean() != sweep.mean_batch);
+        if self.needs_list && other_batch {
+            return Err(NoPlan::Unsupported(format!(
+                "its layout puts every ID on the wire, so the cost of a request follows its size; sweep with the \
+                 planned --batch (it had {})",
+                sweep.batch
+            )));
+        }
+        Ok(())
+    }
+
+    /// IDs per tick of one worker ID.
+    fn ids_per_tick(&self) -> Option<u64> {
+        self.numbering.as_ref().map(|numbering| numbering.layout().ids_per_tick())
+    }
+
+    /// IDs per second of one worker ID.
+    fn ids_per_s(&self) -> Option<u64> {
+        self.numbering.as_ref().map(|numbering| numbering.layout().ids_per_second())
+    }
+
+    fn space(
+        &self,
+        inputs: &Inputs,
+        daemons: u64,
+        spare: u64,
+        now: SystemTime,
+    ) -> Result<Option<Space>, NoPlan> {
+        let Some(layout) = self.numbering.as_ref().map(Numbering::layout) else {
+            return Ok(None);
+        };
+        let used = (daemons + spare) * self.worker_ids_each;
+        if used > layout.workers() {
+            return Err(NoPlan::Impossible(format!(
+                "{daemons} daemons and {spare} spare, with {} worker IDs each, need {used} worker IDs; the layout has {}",
+                self.worker_ids_each,
+                layout.workers()
+            )));
+        }
+        let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let left = match layout.life(UnixMicros(since_1970.as_micros() as i64)) {
+            Life::Running { left } | Life::LastYear { left } => left,
+            Life::NotBegun => {
+                return Err(NoPlan::Impossible("the layout's epoch is in the future".to_owned()));
+            }
+            Life::Ended { at } => {
+                return Err(NoPlan::Impossible(format!("the layout's life ended at {}", layout.rfc3339(at))));
+            }
+        };
+        let all = (daemons * self.worker_ids_each) as f64 * layout.ids_per_second() as f64;
+        Ok(Some(Space {
+            ids_per_s_each: layout.ids_per_second(),
+            worker_ids_used: used,
+            worker_ids: layout.workers(),
+            unused_share: (1.0 - inputs.ids_per_s / all).max(0.0),
+            ends: layout.end().date(),
+            years_left: left.as_secs_f64() / (365.2425 * 86_400.0),
+        }))
+    }
+}
+
+fn inputs(sweep: &File, wanted: &Wanted, form: &Form) -> Inputs {
+    let objective = sweep
+        .objective
+        .iter()
+        .map(|objective| format!("{} within {} ms", objective.quantile, objective.limit_us / 1e3));
+    let machine = &sweep.machine;
+    Inputs {
+        ids_per_s: wanted.rate.per_s(),
+        batch: wanted.batch.as_ref().map_or(sweep.mean_batch, Mix::mean),
+        batch_option: wanted.batch.as_ref().map_or_else(|| sweep.batch.clone(), Mix::to_string),
+        headroom: wanted.headroom.of_one(),
+        worker_ids_each: form.worker_ids_each,
+        connections_each: wanted.connections.map_or(sweep.connections as u64, u64::from),
+        network_bits_per_s: wanted.network.map(Bandwidth::bits_per_s),
+        layout: form.numbering.as_ref().map(|numbering| numbering.layout().to_string()),
+        source: sweep.source.clone(),
+        threads: sweep.threads,
+        arrivals: sweep.arrivals,
+        objective: objective.collect::<Vec<_>>().join(", "),
+        knee_ids_per_s: sweep.knee.unwrap_or(0.0),
+        knee_batch: sweep.mean_batch,
+        measured_cores: machine.cores as u64,
+        measured_on: format!(
+            "{} ({}, {} cores, {})",
+            machine.host,
+            machine.cpu.as_deref().unwrap_or("processor unknown"),
+            machine.cores,
+            machine.kernel
+        ),
+    }
+}
+
+fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
+    let requests_per_s = inputs.knee_ids_per_s / inputs.knee_batch;
+    let mut limits = Vec::new();
+    if let Some(each) = form.ids_per_s() {
+        limits.push(DaemonLimit {
+            binding: Binding::Layout,
+            ids_per_s: each as f64 * form.worker_ids_each as f64,
+            formula: format!(
+                "{} × {}",
+                page::counted(form.worker_ids_each, "worker ID"),
+                page::ids_per_s(each as f64)
+            ),
+        });
+    }
+    limits.push(DaemonLimit {
+        binding: Binding::Cpu,
+        ids_per_s: requests_per_s * inputs.batch,
+        formula: format!(
+            "{} requests/s at the knee × {} IDs a request",
+            page::grouped(requests_per_s),
+            page::grouped(inputs.batch)
+        ),
+    });
+    if let Some(bits_per_s) = inputs.network_bits_per_s {
+        let bytes = wire.busier_bytes();
+        limits.push(DaemonLimit {
+            binding: Binding::Network,
+            ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
+            formula: format!(
+                "{} bit/s ÷ 8 ÷ {} bytes × {} IDs a request",
+                page::grouped(bits_per_s),
+                page::grouped(bytes),
+                page::grouped(inputs.batch)
+            ),
+        });
+    }
+    limits
+}

@@ -1,0 +1,149 @@
+//! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
+
+use super::page::{grouped, ids_per_s};
+use super::{Binding, Form, Plan, Wanted};
+use crate::sweep::file::File;
+use crate::sweep::search::Limit;
+
+/// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.
+const BURST_WINDOW_S: f64 = 0.01;
+
+/// The daemon's default `max_connections`.
+const MAX_CONNECTIONS: u64 = 10_000;
+
+pub(super) fn of(plan: &Plan, sweep: &File, wanted: &Wanted, form: &Form) -> Vec<String> {
+    let mut warnings = Vec::new();
+    warnings.extend(of_the_sweep(plan, sweep));
+    warnings.extend(of_other_requests(plan, sweep, form));
+    warnings.extend(of_the_fleet(plan, form));
+    if wanted.spare == 0 {
+        warnings.push("No spare: one daemon that stops takes its share of the rate with it.".to_owned());
+    }
+    warnings
+}
+
+fn of_the_sweep(plan: &Plan, sweep: &File) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if sweep.versions.debug_build {
+        warnings.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
+    }
+    if sweep.versions.loadtest != env!("CARGO_PKG_VERSION") {
+        warnings.push(format!(
+            "The sweep was made by version {}, this plan by {}: sweep again after an upgrade.",
+            sweep.versions.loadtest,
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    if sweep.own_daemon {
+        warnings.push(format!(
+            "Daemon and generator shared the {} cores: a daemon alone on such a machine does more.",
+            plan.inputs.measured_cores
+        ));
+        if plan.cores_each.is_some_and(|cores| cores < plan.inputs.measured_cores) {
+            warnings.push(format!(
+                "The cores are enough for the processor time; the latency was measured with {} and is not known for fewer.",
+                plan.inputs.measured_cores
+            ));
+        }
+    } else {
+        warnings.push(
+            "The daemon's machine is not known to the sweep, nor its processor time: it holds for a daemon on a machine \
+             like the one that was swept, and says nothing of cores."
+                .to_owned(),
+        );
+    }
+    if sweep.at_least {
+        let what = match sweep.limit {
+            Some(Limit::Generator) => "the generator was the bottleneck above it",
+            _ => "the sweep went no further",
+        };
+        warnings.push(format!("The knee is at least what is used here: {what}. A daemon may do more."));
+    }
+    warnings
+}
+
+fn of_other_requests(plan: &Plan, sweep: &File, form: &Form) -> Vec<String> {
+    let (inputs, mut warnings) = (&plan.inputs, Vec::new());
+    if inputs.batch != inputs.knee_batch {
+        warnings.push(format!(
+            "Extrapolated: the sweep asked for {} IDs a request, the plan for {}. Carried over is the cost of a request, not \
+             that of an ID: the same requests/s, with another number of IDs in each. Sweep with --batch {} to know.",
+            grouped(inputs.knee_batch),
+            grouped(inputs.batch),
+            grouped(inputs.batch)
+        ));
+        if sweep.limit == Some(Limit::Layout) && plan.binding == Binding::Cpu {
+            warnings.push(
+                "The sweep met the layout's limit before it met the processor's, so its requests/s are far from all \
+                 that the machine can do: more daemons are planned than are needed."
+                    .to_owned(),
+            );
+        }
+    }
+    if form.other_layout {
+        warnings.push(format!(
+            "Extrapolated: the sweep was made with layout {}. The arithmetic is the same for all layouts.",
+            sweep.layout.as_deref().unwrap_or("unknown")
+        ));
+    }
+    if sweep.worker_ids.is_some_and(|measured| measured as u64 != form.worker_ids_each) {
+        warnings.push(format!(
+            "Extrapolated: the sweep's daemon held {} worker IDs, the plan's hold {} each.",
+            sweep.worker_ids.unwrap_or(0),
+            form.worker_ids_each
+        ));
+    }
+    if inputs.connections_each != sweep.connections as u64 {
+        warnings.push(format!(
+            "Extrapolated: the sweep had {} connections, the plan has {}. With more connections fewer requests share a \
+             system call; sweep with --connections {} to know.",
+            sweep.connections, inputs.connections_each, inputs.connections_each
+        ));
+    }
+    warnings
+}
+
+fn of_the_fleet(plan: &Plan, form: &Form) -> Vec<String> {
+    let (inputs, mut warnings) = (&plan.inputs, Vec::new());
+    if inputs.connections_each > MAX_CONNECTIONS {
+        warnings.push(format!(
+            "{} connections are more than a daemon takes by default: raise max_connections, and the service's file limit.",
+            grouped(inputs.connections_each as f64)
+        ));
+    }
+    let Some(ceiling) = form.ids_per_s().map(|each| each as f64 * form.worker_ids_each as f64) else {
+        return warnings;
+    };
+    let largest = f64::from(form.largest_request).max(inputs.batch);
+    if largest > ceiling * BURST_WINDOW_S {
+        warnings.push(format!(
+            "A request for {} IDs is {:.0} ms of a daemon's ceiling: it waits for ticks, and the latency objective is \
+             not for it.",
+            grouped(largest),
+            largest / ceiling * 1e3
+        ));
+    }
+    if plan.ids_per_s_each > ceiling / 2.0 {
+        warnings.push(format!(
+            "While a daemon's ID clock rides ahead (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
+             which is less than its share of {}: some requests are refused then. A head-room of 50% or more avoids that.",
+            ids_per_s(ceiling / 2.0),
+            ids_per_s(plan.ids_per_s_each)
+        ));
+    }
+    if plan.binding == Binding::Layout {
+        let others = plan.limits.iter().filter(|limit| limit.binding != Binding::Layout);
+        let next = others.map(|limit| limit.ids_per_s).fold(f64::INFINITY, f64::min);
+        let enough = (next / ceiling * form.worker_ids_each as f64).ceil();
+        if plan.daemons > 1 && enough.is_finite() {
+            warnings.push(format!(
+                "The layout binds: with --worker-ids {enough:.0} each daemon could carry more, and fewer would do."
+            ));
+        }
+    }
+    if plan.space.as_ref().is_some_and(|space| space.years_left < 1.0) {
+        warnings
+            .push("The layout's life ends within a year: choose another before you build on it.".to_owned());
+    }
+    warnings
+}

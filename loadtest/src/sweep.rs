@@ -1,0 +1,343 @@
+//! The knee: the highest rate at which the objective holds, step by step and confirmed by a second run.
+//!
+//! ```text
+//!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
+//! ```
+//!
+//! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
+//! - [`machine`]: where it was measured. [`file`]: the JSON. [`table`] and [`chart`]: the terminal.
+//!
+//! All steps are runs against the same daemon, and no ID may come twice in any two of them.
+
+pub mod chart;
+pub mod file;
+pub mod machine;
+pub mod progress;
+pub mod search;
+pub mod step;
+pub mod table;
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::check::distinct::Distinct;
+use crate::daemon::Daemon;
+use crate::promise::Promise;
+use crate::run::{CannotRun, Drive, Progress, Scenario};
+use crate::schedule::Arrivals;
+use crate::target;
+use crate::value::{MAX_RATE_PER_S, Rate};
+use crate::verdict::Objectives;
+use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
+use step::{Said, Step};
+
+/// The first step's requests per second where no start is given: far below what any machine does, and with steps of 5 s
+/// enough requests that ten of them decide the p99.9.
+const START_REQUESTS_PER_S: f64 = 2_000.0;
+
+/// The first step's share of what the source can hand out at most, so that scarce layouts have room to climb.
+const START_SHARE_OF_CEILING: f64 = 0.125;
+
+/// Between two steps, so that the one is over for the target when the next begins.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// A confirmation is as much longer than a step: what held by luck will not.
+const CONFIRM_LENGTH: u32 = 2;
+
+/// What a sweep does.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The run of each step but for its rate, length and address.
+    pub scenario: Scenario,
+    /// What has to hold.
+    pub objectives: Objectives,
+    /// The first rate; without it, one far below what any machine does.
+    pub start: Option<Rate>,
+    /// The highest rate to try; without it, what the source can hand out at most.
+    pub limit: Option<Rate>,
+    /// What the climb multiplies the rate by.
+    pub factor: f64,
+    /// How close the knee is found, as a share.
+    pub resolution: f64,
+    /// How many runs in a row have to miss.
+    pub tries: u32,
+    /// How long a step is measured.
+    pub step_length: Duration,
+}
+
+/// What is known of the target from its INFO.
+#[derive(Debug, Clone, Default)]
+pub struct Target {
+    /// Its version.
+    pub version: Option<String>,
+    /// IDs per second of the source.
+    pub per_second: Option<u64>,
+    /// The most IDs that a request may ask for.
+    pub max_count: Option<u32>,
+    /// How many worker IDs the source holds.
+    pub worker_ids: Option<usize>,
+}
+
+/// Why a sweep ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ended {
+    /// The search was over.
+    Searched,
+    /// The user ended it.
+    Interrupted,
+    /// The target broke a promise: these are the run's words.
+    Broken(String),
+    /// The target took no further run.
+    Gone(String),
+}
+
+/// What a sweep came to.
+#[derive(Debug)]
+pub struct Sweep {
+    /// What was asked.
+    pub settings: Settings,
+    /// Where the search looked.
+    pub bounds: Bounds,
+    /// Against what.
+    pub target: Target,
+    /// Whether that was started for the sweep.
+    pub own_daemon: bool,
+    /// All runs in order.
+    pub steps: Vec<Step>,
+    /// What they say.
+    pub finding: Finding,
+    /// Why there are no more.
+    pub ended: Ended,
+}
+
+/// Why there is no sweep.
+#[derive(Debug, thiserror::Error)]
+pub enum CannotSweep {
+    /// There is nothing to load.
+    #[error(transparent)]
+    Run(#[from] CannotRun),
+    /// Options that do not fit the target.
+    #[error("{what} {given} is above {limit}, {why}")]
+    OutOfRange {
+        /// Which option.
+        what: &'static str,
+        /// What was given.
+        given: Rate,
+        /// What is allowed.
+        limit: f64,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl CannotSweep {
+    /// 1 where the target is at fault, 2 otherwise.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Run(cannot) => cannot.exit_code(),
+            Self::OutOfRange { .. } => 2,
+        }
+    }
+}
+
+/// Hears of a sweep while it lasts.
+pub trait Watch {
+    /// A step is under way.
+    fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>);
+    /// A step is over.
+    fn step(&mut self, step: &Step);
+}
+
+/// Sweeps until the search is over or `interrupt` is set.
+///
+/// # Errors
+/// [`CannotSweep`] if not even the first step can be run.
+pub fn sweep(
+    settings: Settings,
+    interrupt: &AtomicBool,
+    watch: &mut dyn Watch,
+) -> Result<Sweep, CannotSweep> {
+    let (daemon, settings) = with_address(settings)?;
+    let target = greet(&settings.scenario)?;
+    let bounds = settings.bounds(target.per_second)?;
+    let mut search = Search::new(bounds);
+    let mut steps: Vec<Step> = Vec::new();
+    let mut seen = Distinct::default();
+    let ended = loop {
+        let Next::Try { rate, phase } = search.next() else {
+            break Ended::Searched;
+        };
+        if !steps.is_empty() {
+            std::thread::sleep(SETTLE);
+        }
+        // Each run counts with a key of its own there.
+        if settings.scenario.resp {
+            seen = Distinct::default();
+        }
+        let number = steps.len() + 1;
+        let mut progress = |now: Progress<'_>| watch.progress(number, rate, phase, now);
+        let ran = step::run(
+            &settings,
+            step::Asked { rate, phase, per_second: target.per_second },
+            daemon.as_ref(),
+            &mut seen,
+            interrupt,
+            &mut progress,
+        );
+        let step = match ran {
+            Ok(step) => step,
+            Err(cannot) if steps.is_empty() => return Err(cannot.into()),
+            Err(cannot) => break Ended::Gone(cannot.to_string()),
+        };
+        watch.step(&step);
+        let said = step.said.clone();
+        steps.push(step);
+        match said {
+            Said::Answer(answer) => search.hear(answer),
+            Said::Interrupted => break Ended::Interrupted,
+            Said::Broken(reason) => break Ended::Broken(reason),
+        }
+    };
+    let finding = search.so_far();
+    let own_daemon = daemon.is_some();
+    Ok(Sweep { settings, bounds, target, own_daemon, steps, finding, ended })
+}
+
+/// One daemon for all steps: started here if none is named.
+fn with_address(mut settings: Settings) -> Result<(Option<Daemon>, Settings), CannotSweep> {
+    if settings.scenario.address.is_some() {
+        return Ok((None, settings));
+    }
+    let daemon = Daemon::start().map_err(CannotRun::from)?;
+    settings.scenario.address = Some(daemon.endpoint.clone());
+    Ok((Some(daemon), settings))
+}
+
+fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
+    let Some(endpoint) = scenario.address.as_ref().filter(|_| !scenario.resp) else {
+        return Ok(Target::default());
+    };
+    let (info, _) = target::greet(endpoint)?;
+    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    let source = info.sources.iter().find(|source| source.index == promise.source);
+    Ok(Target {
+        worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
+        version: info.version,
+        per_second: promise.per_second,
+        max_count: Some(promise.max_count),
+    })
+}
+
+impl Settings {
+    /// Where the search looks, on a source that can hand out `per_second`.
+    fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
+        let ceiling = per_second.map(|per_second| per_second as f64).filter(|&ceiling| ceiling > 0.0);
+        let highest = ceiling.unwrap_or(MAX_RATE_PER_S);
+        let limit = self.limit.map_or(highest, Rate::per_s).min(highest);
+        let default_start = (START_REQUESTS_PER_S * self.scenario.batch.mean())
+            .min(ceiling.map_or(f64::MAX, |ceiling| ceiling * START_SHARE_OF_CEILING))
+            .min(limit);
+        let start = self.start.map_or(default_start, Rate::per_s);
+        match self.start {
+            Some(given) if start > limit => {
+                let why = if self.limit.is_some_and(|asked| asked.per_s() <= highest) {
+                    "where --limit ends the sweep"
+                } else {
+                    "which is all that the source can hand out in a second"
+                };
+                Err(CannotSweep::OutOfRange { what: "--start", given, limit, why })
+            }
+            _ => Ok(Bounds {
+                start,
+                limit,
+                factor: self.factor,
+                resolution: self.resolution,
+                tries: self.tries,
+            }),
+        }
+    }
+
+    /// How requests are spaced; a sweep is an open loop.
+    #[must_use]
+    pub fn arrivals(&self) -> Arrivals {
+        match self.scenario.drive {
+            Drive::Open { arrivals, .. } => arrivals,
+            Drive::Closed { .. } => Arrivals::Even,
+        }
+    }
+
+    /// How long a step is measured.
+    #[must_use]
+    pub fn length(&self, phase: Phase) -> Duration {
+        match phase {
+            Phase::Climb | Phase::Bisect => self.step_length,
+            Phase::Confirm => self.step_length * CONFIRM_LENGTH,
+        }
+    }
+}
+
+impl Sweep {
+    /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep cannot tell.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
+        match self.ended {
+            Ended::Broken(_) | Ended::Gone(_) => 1,
+            Ended::Interrupted => 2,
+            Ended::Searched if self.finding.confirmed => 0,
+            Ended::Searched => 1 + u8::from(only_we_missed),
+        }
+    }
+
+    /// The run that stands for the knee: the last that held at it.
+    #[must_use]
+    pub fn at_knee(&self) -> Option<&Step> {
+        let knee = self.finding.knee?;
+        let at_knee = |step: &&Step| step.rate == knee && step.said == Said::Answer(Answer::Holds);
+        self.steps.iter().rev().find(at_knee)
+    }
+
+    /// The last run that missed at the rate next above the knee.
+    #[must_use]
+    pub fn at_miss(&self) -> Option<&Step> {
+        let (missed, _) = self.finding.missed?;
+        let at_miss = |step: &&Step| step.rate == missed && step.said != Said::Answer(Answer::Holds);
+        self.steps.iter().rev().find(at_miss)
+    }
+
+    /// Whether the target may be able to do more than the knee.
+    #[must_use]
+    pub fn is_lower_bound(&self) -> bool {
+        matches!(self.finding.missed, None | Some((_, Limit::Generator)))
+            && self.target.per_second.is_none_or(|ceiling| self.finding.knee.unwrap_or(0.0) < ceiling as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::sweep_settings;
+
+    #[test]
+    fn the_search_begins_low_and_ends_at_the_ceiling() {
+        let bounds = |options: &[&str], per_second| {
+            let bounds = sweep_settings(options).bounds(per_second);
+            bounds.map(|bounds| (bounds.start, bounds.limit)).map_err(|error| error.to_string())
+        };
+        assert_eq!(bounds(&[], Some(4_096_000)), Ok((2_000.0, 4_096_000.0)));
+        assert_eq!(bounds(&["--batch", "1000"], Some(4_096_000)), Ok((512_000.0, 4_096_000.0)));
+        assert_eq!(bounds(&[], Some(10_000)), Ok((1_250.0, 10_000.0)));
+        assert_eq!(bounds(&[], None), Ok((2_000.0, MAX_RATE_PER_S)));
+        assert_eq!(bounds(&["--limit", "1000"], None), Ok((1_000.0, 1_000.0)));
+        assert_eq!(bounds(&["--limit", "1M", "--start", "500"], Some(10_000)), Ok((500.0, 10_000.0)));
+        for (options, reason) in [
+            (&["--start", "20000"][..], "--start 20000/s is above 10000, which is all that the source"),
+            (&["--start", "20000", "--limit", "1M"], "--start 20000/s is above 10000, which is all"),
+            (&["--start", "2000", "--limit", "1000"], "--start 2000/s is above 1000, where --limit ends"),
+        ] {
+            let refused = bounds(options, Some(10_000)).expect_err("out of range");
+            assert!(refused.starts_with(reason), "{refused}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! SIGHUP: the configuration is read again and put in force while the daemon serves.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::serve;
+use crate::clock;
+use crate::config::{self, Credentials, Mistakes, Overrides, Secrets, Settings};
+use crate::layout::UnixMicros;
+use crate::server::{Reloaded, Reloader};
+
+/// What a daemon is configured by. At a reload it is read as at the start: options and variables stay above the file.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) config: Option<PathBuf>,
+    pub(super) overrides: Overrides,
+    /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
+    pub(super) cores: NonZeroUsize,
+}
+
+/// Why inputs are no settings.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The file cannot be read.
+    File(config::FileError),
+    /// What it says is wrong.
+    Mistakes(Mistakes),
+}
+
+impl Inputs {
+    /// Reads the file, and those that it names.
+    pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Secrets), Unread> {
+        let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
+        let file = self.config.as_deref().zip(text.as_deref());
+        let credentials = Credentials::of(|name| std::env::var_os(name));
+        config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials)
+            .map_err(Unread::Mistakes)
+    }
+}
+
+/// Hang-ups, from now on. They end the process no more, whether it starts, serves or stops; those that come before the
+/// daemon serves are taken when it does. A daemon that was started from a terminal outlives it.
+pub(super) fn catch_hangups() -> io::Result<Signal> {
+    // Wanted to register the signal alone: any reactor of the process delivers it.
+    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
+    let _entered = runtime.enter();
+    signal(SignalKind::hangup())
+}
+
+/// Starts the thread that reloads when it is asked to. It reads files and waits for storage, which no reactor may. Nobody
+/// waits for it when the daemon stops.
+///
+/// `warned` is what was warned of already: it is not said again at each reload.
+pub(super) fn start(inputs: Inputs, mut reloader: Reloader, warned: Vec<String>) -> io::Result<Requests> {
+    let (sender, requests) = mpsc::sync_channel(1);
+    let mut warned = warned;
+    thread::Builder::new().name(String::from("reload")).spawn(move || {
+        while let Ok(()) = requests.recv() {
+            let outcome = reload(&inputs, &mut reloader).map(|(reloaded, warnings)| {
+                let before = std::mem::replace(&mut warned, warnings);
+                let new = warned.iter().filter(|warning| !before.contains(warning));
+                Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
+            });
+            tell(&inputs, outcome);
+        }
+    })?;
+    Ok(Requests(sender))
+}
+
+/// Where to ask for a reload.
+#[derive(Debug)]
+pub(super) struct Requests(SyncSender<()>);
+
+impl Requests {
+    /// Asks for a reload that reads everything after this moment. One that waits to begin does; no request is lost.
+    pub(super) fn ask(&self) {
+        match self.0.try_send(()) {
+            Ok(()) | Err(TrySendError::Full(())) => {}
+            Err(TrySendError::Disconnected(())) => tracing::error!("cannot reload: its thread is gone"),
+        }
+    }
+}
+
+/// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
+fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<(Reloaded, Vec<String>), String> {
+    let now = clock::os::read().wall;
+    let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
+        Unread::File(error) => error.to_string(),
+        Unread::Mistakes(mistakes) => mistakes.to_string(),
+    })?;
+    let too_few_files = serve::allow_open_files(&mut settings);
+    let of_secrets = std::mem::take(&mut secrets.warnings);
+    let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files).collect();
+    let reloaded = reloader.reload(settings, secrets).map_err(|error| error.to_string())?;
+    Ok((reloaded, warnings))
+}
+
+/// Tells the operator: one line of what changed, or one for each reason.
+fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
+    match outcome {
+        Ok(reloaded) if inputs.config.is_none() => {
+            tracing::info!(
+                "reloaded without a configuration file, for none was given (--config): {reloaded}"
+            );
+        }
+        Ok(reloaded) => {
+            tracing::info!("reloaded: {reloaded}");
+            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+        }
+        Err(reasons) => {
+            for reason in reasons.lines() {
+                tracing::error!("reload refused: {reason}");
+            }
+            tracing::error!("nothing was reloaded: the daemon goes on with the configuration that it has");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a reload can change of what shards go by.
+//!
+//! It is never changed itself: a reload makes another, and each shard goes by that from its next turn on. So a turn sees one
+//! configuration from its start to its end, and reads it without a lock or memory that others write.
+
+use std::sync::{Arc, mpsc};
+
+use tokio::sync::watch;
+
+use crate::clock::Now;
+use crate::config::Limits;
+use crate::front::Facts;
+use crate::shard::{Lane, Order, Ring, Rings};
+use crate::source::Source;
+
+/// One configuration, as shards go by it.
+pub(super) struct InForce {
+    /// Counts reloads.
+    pub(super) version: u64,
+    pub(super) facts: Facts,
+    pub(super) limits: Limits,
+    /// The sources by their index. A reload adds to them and takes none away.
+    pub(super) supplies: Vec<Supply>,
+}
+
+/// A source and the shards' rings of it.
+#[derive(Clone)]
+pub(super) struct Supply {
+    pub(super) source: Arc<Source>,
+    rings: Rings,
+}
+
+impl Supply {
+    pub(super) fn new(source: Arc<Source>, shards: usize) -> Self {
+        Supply { source, rings: (0..shards).map(|_| Ring::default()).collect() }
+    }
+
+    /// The way of one shard to it.
+    pub(super) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
+        Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), shard, order, now)
+    }
+}
+
+impl InForce {
+    pub(super) fn source(&self, index: usize) -> &Source {
+        &self.supplies[index].source
+    }
+}
+
+/// A shard's end of reloads.
+#[derive(Clone)]
+pub(super) struct Reloads {
+    pub(super) in_force: watch::Receiver<Arc<InForce>>,
+    /// Where to say which version the shard goes by.
+    pub(super) adopted: mpsc::Sender<u64>,
+}
