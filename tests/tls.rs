@@ -101,7 +101,14 @@ fn ids_come_over_tls_beside_a_plain_listener() {
         }
     }
     assert!(last > 0);
+    // Who has said all it will still gets its replies, and then the end is said.
+    for tag in 0..100 {
+        secure.send(&Ask::of(7).tag(tag).bytes());
+    }
     secure.half_close();
+    for tag in 0..100 {
+        assert_eq!(secure.reply().ids().len(), 7, "{tag}");
+    }
     secure.assert_closed();
 }
 

@@ -71,11 +71,6 @@ impl Server {
     ) -> Result<(Server, Reloader), StartError> {
         let Secrets { tokens, tls, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
-        if let Some(address) = settings.listen.iter().find(|address| address.is_tls() && tls.is_none()) {
-            return Err(StartError(format!(
-                "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
-            )));
-        }
         let found = Found::open(state)?;
         let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
         let locks = numberings.iter().map(|numbering| lock(settings, numbering));
@@ -91,10 +86,12 @@ impl Server {
         let supplies: Vec<Supply> =
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
-        let (info_json, shards, listeners) = open(settings, &instance, &supplies, now).inspect_err(|_| {
-            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-            let _ = store.trim(&starts);
-        })?;
+        let (info_json, shards, listeners) = open(settings, &instance, &supplies, now)
+            .and_then(|opened| check_certificate(&opened.2, tls.as_ref()).map(|()| opened))
+            .inspect_err(|_| {
+                // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
+                let _ = store.trim(&starts);
+            })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -257,6 +254,16 @@ fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
         listeners.extend(listen::open(address, settings.unix_mode)?);
     }
     Ok(listeners)
+}
+
+/// No listener that is to speak TLS may serve without, wherever it comes from.
+fn check_certificate(listeners: &[Listener], tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
+    match listeners.iter().find(|listener| listener.address.is_tls()) {
+        Some(Listener { address, .. }) if tls.is_none() => Err(StartError(format!(
+            "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The JSON of INFO.
