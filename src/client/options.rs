@@ -160,7 +160,7 @@ pub(super) type TlsChoice = crate::tls::ClientFiles;
 /// Nothing can be said of it without the feature.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
-pub(super) struct TlsChoice;
+pub(super) struct TlsChoice {}
 
 /// A queue of this many calls takes some hundred megabytes when full; more would be a mistake.
 const MAX_QUEUED: usize = 1 << 20;
