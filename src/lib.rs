@@ -16,6 +16,7 @@
 //! - `shard`: one core's blocks and rings.
 //! - `keeper`: raises ceilings and watches the wall clock.
 //! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
+//! - `service`: what the service manager and the journal are told.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
 //! - [`address`]: where a daemon listens and a client finds it. `tls`: certificates and handshakes, for both.
 //! - [`client`]: what an application links; buildable with `layout`, `protocol`, `address` and, if wanted, `tls` alone.
@@ -52,6 +53,8 @@ pub mod fuzzing;
 pub mod keeper;
 #[cfg(feature = "daemon")]
 pub mod server;
+#[cfg(feature = "daemon")]
+pub mod service;
 #[cfg(feature = "daemon")]
 pub mod shard;
 #[cfg(feature = "daemon")]

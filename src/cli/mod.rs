@@ -16,6 +16,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::service;
+
 /// Hand out batches of unique, time-sortable 64-bit IDs.
 #[derive(Debug, Parser)]
 #[command(name = "snowbank", version, max_term_width = 100)]
@@ -49,8 +51,10 @@ enum Command {
 pub enum Failure {
     /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
     No(String),
-    /// Wrong use, or a refusal to start. Exit code 2.
+    /// Wrong use, or a refusal to start that holds until somebody changes something. Exit code 2.
     Usage(String),
+    /// A refusal to start for a reason that may pass by itself: a port that is taken, a disk that is full. Exit code 3.
+    ForNow(String),
     /// Whoever reads the output has seen enough and closed the pipe (`| head -1`). Exit code 0.
     ReaderGone,
 }
@@ -90,9 +94,9 @@ pub fn main() -> ExitCode {
         Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
         Err(Failure::No(reason)) => (1, reason),
         Err(Failure::Usage(reason)) => (2, reason),
+        Err(Failure::ForNow(reason)) => (3, reason),
     };
-    // If standard error is closed, the exit code has to do.
-    let _ = writeln!(io::stderr(), "snowbank: {reason}");
+    service::say_refusal(&reason);
     ExitCode::from(code)
 }
 

@@ -11,9 +11,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::serve;
 use crate::clock;
-use crate::config::{self, Credentials, Mistakes, Overrides, Secrets, Settings};
+use crate::config::{self, Address, Credentials, Mistakes, Overrides, Secrets, Settings};
 use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
+use crate::service::{Logs, Notifier};
 
 /// What a daemon is configured by. At a reload it is read as at the start: options and variables stay above the file.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
     pub(super) cores: NonZeroUsize,
+    /// Where the sockets listen that take the place of configured ones; none: the configured ones are opened.
+    pub(super) inherited: Vec<Address>,
 }
 
 /// Why inputs are no settings.
@@ -31,6 +34,19 @@ pub(super) enum Unread {
     File(config::FileError),
     /// What it says is wrong.
     Mistakes(Mistakes),
+    /// It does not fit the inherited sockets.
+    Exposed(String),
+}
+
+impl Unread {
+    /// In one line.
+    pub(super) fn first_line(&self) -> String {
+        match self {
+            Unread::File(error) => error.to_string(),
+            Unread::Mistakes(mistakes) => mistakes.first_line(),
+            Unread::Exposed(reason) => reason.clone(),
+        }
+    }
 }
 
 impl Inputs {
@@ -39,8 +55,12 @@ impl Inputs {
         let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
         let file = self.config.as_deref().zip(text.as_deref());
         let credentials = Credentials::of(|name| std::env::var_os(name));
-        config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials)
-            .map_err(Unread::Mistakes)
+        let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
+        let (mut settings, secrets) = loaded.map_err(Unread::Mistakes)?;
+        if !self.inherited.is_empty() {
+            settings.listen_at(self.inherited.clone()).map_err(Unread::Exposed)?;
+        }
+        Ok((settings, secrets))
     }
 }
 
@@ -57,17 +77,25 @@ pub(super) fn catch_hangups() -> io::Result<Signal> {
 /// waits for it when the daemon stops.
 ///
 /// `warned` is what was warned of already: it is not said again at each reload.
-pub(super) fn start(inputs: Inputs, mut reloader: Reloader, warned: Vec<String>) -> io::Result<Requests> {
+pub(super) fn start(
+    inputs: Inputs,
+    mut reloader: Reloader,
+    warned: Vec<String>,
+    notifier: Notifier,
+    logs: Logs,
+) -> io::Result<Requests> {
     let (sender, requests) = mpsc::sync_channel(1);
     let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
-            let outcome = reload(&inputs, &mut reloader).map(|(reloaded, warnings)| {
+            notifier.reloading();
+            let outcome = reload(&inputs, &mut reloader, &logs).map(|(reloaded, warnings)| {
                 let before = std::mem::replace(&mut warned, warnings);
                 let new = warned.iter().filter(|warning| !before.contains(warning));
                 Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
             });
             tell(&inputs, outcome);
+            notifier.reloaded();
         }
     })?;
     Ok(Requests(sender))
@@ -88,16 +116,18 @@ impl Requests {
 }
 
 /// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
-fn reload(inputs: &Inputs, reloader: &mut Reloader) -> Result<(Reloaded, Vec<String>), String> {
+fn reload(inputs: &Inputs, reloader: &mut Reloader, logs: &Logs) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
-        Unread::File(error) => error.to_string(),
         Unread::Mistakes(mistakes) => mistakes.to_string(),
+        other => other.first_line(),
     })?;
+    let level = settings.log.level;
     let too_few_files = serve::allow_open_files(&mut settings);
     let of_secrets = std::mem::take(&mut secrets.warnings);
     let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files).collect();
     let reloaded = reloader.reload(settings, secrets).map_err(|error| error.to_string())?;
+    logs.set_level(level);
     Ok((reloaded, warnings))
 }
 

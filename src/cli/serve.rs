@@ -1,18 +1,19 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::reload::{self, Inputs, Unread};
+use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
 use crate::layout::UnixMicros;
-use crate::server::{Server, State};
+use crate::server::{Inherited, Protocol, Server, StartError, State};
+use crate::service::{self, Logs, Notifier};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
@@ -29,23 +30,30 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    log_to_standard_error();
-    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
+    let notifier = Notifier::from_environment();
+    // First, for it wants to be alone: there are no threads yet.
+    let inherited = Inherited::take().map_err(refusal);
     let inputs = Inputs {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        inherited: inherited.as_ref().map_or_else(|_| Vec::new(), |of| of.addresses(Protocol::Native)),
     };
     let now = clock::os::read().wall;
-    let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
-        Unread::File(error) => Failure::usage(error),
-        Unread::Mistakes(mistakes) => Failure::Usage(mistakes.first_line()),
-    })?;
+    let loaded = inputs.read(now);
+    let logs =
+        Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
+    let inherited = inherited?;
+    let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
+    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = place_of_state(&settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
-    let (server, reloader) = Server::start(&settings, secrets, state).map_err(Failure::usage)?;
+    let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
+    let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
+    drop(starting);
+    let vitals = server.vitals();
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server
@@ -57,7 +65,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
-    let reloads = reload::start(inputs, reloader, warned).map_err(Failure::no)?;
+    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
             .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
@@ -79,11 +87,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
+            () = service::attend(&notifier, &vitals) => {}
             () = reload_when_told => {}
         }
+        notifier.stopping(settings.limits.drain_timeout);
         tracing::info!("stopping: answering what has arrived");
     };
     server.run(serve_until_signal).map_err(Failure::no)
+}
+
+fn refusal(error: StartError) -> Failure {
+    if error.may_pass() { Failure::ForNow(error.to_string()) } else { Failure::Usage(error.to_string()) }
 }
 
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
@@ -91,21 +105,6 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
         writeln!(out, "{address}")?;
     }
     out.flush()
-}
-
-/// Standard output carries the listeners alone; all else goes here.
-fn log_to_standard_error() {
-    use tracing_subscriber::EnvFilter;
-    let filter = EnvFilter::try_from_env("SNOWBANK_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        // A log that nobody takes any more, or a full disk under it, ends no daemon.
-        .log_internal_errors(false)
-        .with_target(false);
-    // Fails only if the process has a subscriber already, which then gets the events.
-    let _ = subscriber.try_init();
 }
 
 fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros) {

@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::log::{LogFormat, LogLevel, LogSettings};
 use super::secrets::FileRef;
 use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
@@ -128,6 +129,7 @@ pub(super) struct Daemon {
     pub(super) token_file: Option<FileRef>,
     pub(super) tls: TlsSettings,
     pub(super) unix_mode: u32,
+    pub(super) log: LogSettings,
 }
 
 impl Default for Daemon {
@@ -143,6 +145,7 @@ impl Default for Daemon {
             token_file: None,
             tls: TlsSettings::default(),
             unix_mode: 0o660,
+            log: LogSettings::default(),
         }
     }
 }
@@ -465,6 +468,30 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
             value.duration(MS..=HOUR).map(|duration| daemon.tls.handshake_timeout = duration)
         },
         show: |settings| duration(settings.tls.handshake_timeout),
+    },
+    Setting {
+        section: Section::Log,
+        key: "format",
+        default: r#""auto""#,
+        doc: "How the daemon says what an operator should know: \"text\" writes lines to standard error, with colours on \
+              a terminal; \"json\" a JSON object on each line; \"journald\" sends to the journal, with priorities and \
+              a field for each part (journalctl -o verbose).\n\
+              \"auto\" is journald where standard error leads to the journal, as a systemd service's does, else text: \
+              so each reader gets what it can show.",
+        change: Change::Restart("events go where they went at the start"),
+        read: |daemon, value| value.choice(&LogFormat::NAMES).map(|format| daemon.log.format = format),
+        show: |settings| quoted(settings.log.format.name()),
+    },
+    Setting {
+        section: Section::Log,
+        key: "level",
+        default: r#""info""#,
+        doc: "The least that is said: \"error\" (IDs are not handed out), \"warn\" (that may come), \"info\" (what \
+              changes), \"debug\" or \"trace\". Nothing is said for each request at any level, and what repeats is \
+              said seldom, so \"info\" is a few lines a day.",
+        change: Change::Reload,
+        read: |daemon, value| value.choice(&LogLevel::NAMES).map(|level| daemon.log.level = level),
+        show: |settings| quoted(settings.log.level.name()),
     },
 ];
 

@@ -32,7 +32,11 @@ pub fn config(data: &[u8]) {
         order: option("--order"),
         state_dir: option("--state-dir"),
         lock_dir: option("--lock-dir"),
+        log_format: option("--log-format"),
+        log_level: option("--log-level"),
     };
+    // What is refused there counts as not given.
+    let _ = overrides.log();
     match load(Some((Path::new("/etc/snowbank.toml"), file)), &overrides, NonZeroUsize::MIN, NOW) {
         Ok(settings) => check_settings(&settings),
         Err(mistakes) => check_mistakes(&mistakes, 1 + file.matches('\n').count()),

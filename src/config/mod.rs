@@ -18,6 +18,7 @@ mod diff;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod log;
 mod mistake;
 mod overrides;
 mod reader;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX, TlsSettings};
 pub use diff::{Changed, diff};
+pub use log::{LogFormat, LogLevel, LogSettings};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
@@ -80,6 +82,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// What the daemon says of itself, and how.
+    pub log: LogSettings,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).
     pub origins: Origins,
 }

@@ -10,6 +10,7 @@ use toml::de::{DeArray, DeValue};
 
 use super::daemon::DAEMON;
 use super::findings::Input;
+use super::log::{LogFormat, LogLevel, LogSettings};
 use super::reader::Reader;
 use super::source::SOURCE;
 use super::value::Value;
@@ -42,6 +43,10 @@ pub struct Overrides {
     pub state_dir: Option<Override>,
     /// The directory of locks.
     pub lock_dir: Option<Override>,
+    /// How events are written.
+    pub log_format: Option<Override>,
+    /// The least of the events that are written.
+    pub log_level: Option<Override>,
 }
 
 /// One option and its variable.
@@ -55,7 +60,7 @@ struct OptionRow {
     help: &'static str,
 }
 
-const OPTIONS: [OptionRow; 7] = [
+const OPTIONS: [OptionRow; 9] = [
     OptionRow {
         key: "listen",
         option: "--listen",
@@ -106,18 +111,50 @@ const OPTIONS: [OptionRow; 7] = [
         value_name: "DIR",
         help: "Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]",
     },
+    OptionRow {
+        key: "format",
+        option: "--log-format",
+        variable: "SNOWBANK_LOG_FORMAT",
+        value_name: "FORMAT",
+        help: "How events are written: auto, text, journald or json [default: auto, the journal where standard error leads \
+               there]",
+    },
+    OptionRow {
+        key: "level",
+        option: "--log-level",
+        variable: "SNOWBANK_LOG",
+        value_name: "LEVEL",
+        help: "The least that is said: error, warn, info, debug or trace [default: info]",
+    },
 ];
 
 impl Overrides {
+    /// What they say of logs, for when the rest of a configuration is refused. A value that is refused counts as not given.
+    pub fn log(&self) -> LogSettings {
+        fn chosen<T: Copy + Default>(given: &Option<Override>, names: &[(&str, T)]) -> T {
+            let text = given.as_ref().and_then(|given| given.texts.last());
+            names
+                .iter()
+                .find(|(name, _)| text.is_some_and(|text| text == name))
+                .map_or_else(T::default, |of| of.1)
+        }
+        LogSettings {
+            format: chosen(&self.log_format, &LogFormat::NAMES),
+            level: chosen(&self.log_level, &LogLevel::NAMES),
+        }
+    }
+
     fn slots(&mut self) -> [&mut Option<Override>; OPTIONS.len()] {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir } = self;
-        [listen, layout, worker_ids, shards, order, state_dir, lock_dir]
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
+            self;
+        [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level]
     }
 
     /// Each override that was given, with the setting's key.
     fn given(&self) -> impl Iterator<Item = (&'static str, &Override)> {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir } = self;
-        let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir];
+        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
+            self;
+        let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level];
         OPTIONS.iter().zip(slots).filter_map(|(row, slot)| Some((row.key, slot.as_ref()?)))
     }
 }
@@ -125,7 +162,7 @@ impl Overrides {
 /// Of these environment variables, those that nothing reads though they are called as if: misspelt ones.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let known = |name: &str| {
-        ["SNOWBANK_CONFIG", "SNOWBANK_LOG", "SNOWBANK_ADDRESS"].contains(&name)
+        ["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS"].contains(&name)
             || OPTIONS.iter().any(|row| row.variable == name)
     };
     names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known(name)).collect()

@@ -30,6 +30,8 @@ pub(super) enum Section {
     Auth,
     /// In `[tls]`.
     Tls,
+    /// In `[log]`.
+    Log,
     /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
     Source,
     /// In each `[[sources]]` alone.
@@ -38,11 +40,12 @@ pub(super) enum Section {
 
 impl Section {
     /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 4] = [
+    pub(super) const TABLES: [(&'static str, Section); 5] = [
         ("limits", Section::Limits),
         ("clock", Section::Clock),
         ("auth", Section::Auth),
         ("tls", Section::Tls),
+        ("log", Section::Log),
     ];
 
     /// What stands before a setting's name in its full key.
@@ -52,6 +55,7 @@ impl Section {
             Section::Clock => "clock.",
             Section::Auth => "auth.",
             Section::Tls => "tls.",
+            Section::Log => "log.",
             Section::Top | Section::Source | Section::SourceAlone => "",
         }
     }
@@ -63,6 +67,7 @@ impl Section {
             Section::Clock => "in [clock]",
             Section::Auth => "in [auth]",
             Section::Tls => "in [tls]",
+            Section::Log => "in [log]",
             Section::SourceAlone => "in [[sources]]",
             Section::Top => "at the top of the file, above the first [section]",
             Section::Source => "at the top of the file, above the first [section], or in [[sources]]",

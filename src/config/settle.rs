@@ -33,7 +33,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     if let Some(mistakes) = Mistakes::new(findings.mistakes) {
         return Err(mistakes);
     }
-    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, tls, unix_mode } =
+    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, tls, unix_mode, log } =
         daemon;
     Ok(Settings {
         listen,
@@ -47,6 +47,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         token_file,
         tls,
         unix_mode,
+        log,
         origins: findings.origins,
     })
 }
@@ -277,14 +278,33 @@ fn label(index: usize, source: &SourceSettings) -> String {
 
 /// Worker 0 by default is for one machine alone: two that other machines can reach would hand out the same IDs.
 fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findings: &mut Findings) {
-    let Some(reachable) = listen.iter().find(|address| !address.is_local()) else { return };
-    let by_default = |source: &SourceSettings| !source.worker_ids_given;
-    let source = sources.iter().enumerate().find(|(_, source)| source.as_ref().is_some_and(by_default));
-    let Some((index, Some(source))) = source else { return };
-    let text = format!(
+    let sources = sources.iter().enumerate().filter_map(|(index, source)| Some((index, source.as_ref()?)));
+    if let Some(text) = exposure(listen, sources) {
+        findings.mistake_of("listen", text);
+    }
+}
+
+/// Why these sources must not be served at these addresses, if they must not.
+fn exposure<'s>(
+    listen: &[Address],
+    mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
+) -> Option<String> {
+    let reachable = listen.iter().find(|address| !address.is_local())?;
+    let (index, source) = sources.find(|(_, source)| !source.worker_ids_given)?;
+    Some(format!(
         "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
          (--worker-id) that no other machine uses, or listen on loopback addresses and Unix sockets alone",
         label(index, source)
-    );
-    findings.mistake_of("listen", text);
+    ))
+}
+
+impl Settings {
+    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits.
+    ///
+    /// # Errors
+    /// In one line: these addresses can be reached from other machines, and a source has worker 0 by default.
+    pub fn listen_at(&mut self, addresses: Vec<Address>) -> Result<(), String> {
+        self.listen = addresses;
+        exposure(&self.listen, self.sources.iter().enumerate()).map_or(Ok(()), Err)
+    }
 }

@@ -8,9 +8,11 @@ use std::time::Duration;
 use socket2::{Domain, Socket};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 
 use super::in_force::InForce;
 use super::listen::Listener;
+use super::seldom::Seldom;
 use crate::protocol::{ErrorCode, reply};
 use crate::tls;
 
@@ -48,28 +50,42 @@ impl Drop for Place {
     }
 }
 
-/// Accepts on one listener until the future is dropped; with `tls`, what it accepts has to speak that.
+/// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
+/// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
+/// is accepted has to speak that.
 pub(super) async fn accept(
     listener: Listener,
     tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
     in_force: watch::Receiver<Arc<InForce>>,
+    mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
     let acceptor = Acceptor::register(socket)?;
-    // Said once for each time that it begins, not for each try.
-    let mut fails = false;
+    let (mut failures, mut turned_away) = (Seldom::default(), Seldom::default());
     loop {
-        match acceptor.accept().await {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            accepted = acceptor.accept() => accepted,
+        };
+        match accepted {
             Ok(socket) => {
-                fails = false;
                 let max_connections = in_force.borrow().limits.max_connections;
-                admit(socket, tls.as_ref(), &inboxes, max_connections).await;
+                if !admit(socket, tls.as_ref(), &inboxes, max_connections).await
+                    && let Some(count) = turned_away.count(Instant::now())
+                {
+                    tracing::warn!(
+                        %address, count, max_connections,
+                        "connections were turned away: all that max_connections allows are open; raise it, or see who \
+                         holds them"
+                    );
+                }
             }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
-                if !std::mem::replace(&mut fails, true) {
-                    tracing::warn!(%address, %error, "cannot accept connections; trying again until it works");
+                if let Some(count) = failures.count(Instant::now()) {
+                    tracing::warn!(%address, %error, count, "cannot accept connections; trying again until it works");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
@@ -107,22 +123,29 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-async fn admit(socket: Socket, tls: Option<&tls::Acceptor>, inboxes: &[Inbox], max_connections: usize) {
+/// False: turned away, for there are as many connections as may be.
+async fn admit(
+    socket: Socket,
+    tls: Option<&tls::Acceptor>,
+    inboxes: &[Inbox],
+    max_connections: usize,
+) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
         // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
         if tls.is_none() {
             turn_away(&socket, max_connections);
         }
-        return;
+        return false;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
-        return;
+        return true;
     };
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), place }).await;
+    true
 }
 
 /// Tells one connection too many so, and closes it.

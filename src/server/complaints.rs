@@ -1,55 +1,43 @@
 //! Lines about peers that do something wrong, for the operator of either side. A peer can repeat itself without end, so
-//! the same complaint is one line in a while.
+//! the same complaint is said seldom.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
-use crate::clock::{self, BootMicros};
+use tokio::time::Instant;
 
-/// For how long a complaint that was said is not said again.
-const QUIET: Duration = Duration::from_secs(10);
+use super::seldom::Seldom;
 
 /// Different complaints that are remembered. More than there are kinds; past it the oldest may be said again sooner.
 const REMEMBERED: usize = 32;
 
-static SAID: Mutex<Said> = Mutex::new(Said(Vec::new()));
+static COMPLAINTS: Mutex<Complaints> = Mutex::new(Complaints(Vec::new()));
 
-/// Complaints by their text, the latest last.
-struct Said(Vec<Complaint>);
+/// Complaints by their text, in the order in which they came up first.
+struct Complaints(Vec<(String, Seldom)>);
 
-struct Complaint {
-    text: String,
-    at: BootMicros,
-    /// How often it was left unsaid since.
-    unsaid: u64,
-}
-
-impl Said {
-    /// Whether to say it now, and how often it was left unsaid before.
-    fn admit(&mut self, text: &str, now: BootMicros) -> Option<u64> {
-        let mut unsaid = 0;
-        if let Some(index) = self.0.iter().position(|complaint| complaint.text == text) {
-            let complaint = &mut self.0[index];
-            if now.since(complaint.at) < QUIET {
-                complaint.unsaid += 1;
-                return None;
-            }
-            unsaid = self.0.remove(index).unsaid;
-        } else if self.0.len() == REMEMBERED {
+impl Complaints {
+    /// How often it has been made since it was said, this time included, if it is to be said.
+    fn count(&mut self, text: &str, now: Instant) -> Option<u64> {
+        if let Some((_, seldom)) = self.0.iter_mut().find(|(known, _)| known == text) {
+            return seldom.count(now);
+        }
+        if self.0.len() == REMEMBERED {
             self.0.remove(0);
         }
-        self.0.push(Complaint { text: text.to_owned(), at: now, unsaid: 0 });
-        Some(unsaid)
+        let mut seldom = Seldom::default();
+        let count = seldom.count(now);
+        self.0.push((text.to_owned(), seldom));
+        count
     }
 }
 
 /// Says that a connection was closed for what its peer did.
 pub(super) fn say(peer: impl fmt::Display, text: &str) {
-    let admitted = SAID.lock().unwrap_or_else(PoisonError::into_inner).admit(text, clock::os::boot());
-    match admitted {
-        Some(0) => tracing::warn!(%peer, "closed a connection: {text}"),
-        Some(unsaid) => tracing::warn!(%peer, unsaid, "closed a connection: {text}"),
+    let count = COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).count(text, Instant::now());
+    match count {
+        Some(1) => tracing::warn!(%peer, "closed a connection: {text}"),
+        Some(count) => tracing::warn!(%peer, count, "closed connections, this one the last: {text}"),
         None => {}
     }
 }
@@ -59,18 +47,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_complaint_is_said_once_in_a_while_and_others_beside_it() {
-        let mut said = Said(Vec::new());
-        let at = |seconds: i64| BootMicros(seconds * 1_000_000);
-        assert_eq!(said.admit("a", at(0)), Some(0));
-        assert_eq!(said.admit("a", at(1)), None);
-        assert_eq!(said.admit("b", at(2)), Some(0));
-        assert_eq!(said.admit("a", at(9)), None);
-        assert_eq!(said.admit("a", at(10)), Some(2));
-        assert_eq!(said.admit("a", at(11)), None);
+    fn complaints_are_counted_by_their_text() {
+        let (mut complaints, now) = (Complaints(Vec::new()), Instant::now());
+        assert_eq!(complaints.count("a", now), Some(1));
+        assert_eq!(complaints.count("a", now), None);
+        assert_eq!(complaints.count("b", now), Some(1));
+        assert_eq!(complaints.count("a", now), None);
         for other in 0..2 * REMEMBERED {
-            assert_eq!(said.admit(&format!("other {other}"), at(12)), Some(0));
+            assert_eq!(complaints.count(&format!("other {other}"), now), Some(1));
         }
-        assert_eq!(said.0.len(), REMEMBERED);
+        assert_eq!(complaints.0.len(), REMEMBERED);
     }
 }

@@ -114,9 +114,9 @@ impl Found {
             .collect();
         let ceilings: Vec<(usize, Position)> =
             kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
-        store
-            .raise(&ceilings, wall.carried_us())
-            .map_err(|error| format!("cannot make the first ceilings durable: {error}"))?;
+        store.raise(&ceilings, wall.carried_us()).map_err(|error| {
+            StartError::for_now(format_args!("cannot make the first ceilings durable: {error}"))
+        })?;
         for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
             kept.grant(ceiling);
         }

@@ -1,13 +1,16 @@
 //! The keeper's thread: looks when the keeper wants to, or at once when a request meets a ceiling, and tells the operator what
 //! changed. It may block on storage; no request does.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::grants::{self, Joined, Joining};
+use super::pulse::Pulse;
+use super::seldom;
 use super::worker::Bells;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
@@ -38,13 +41,16 @@ impl Errand {
 pub(super) fn run(
     mut keeper: Keeper,
     bells: &Bells,
-    stopping: &Arc<AtomicBool>,
+    pulse: &Pulse,
+    stopping: &AtomicBool,
     errands: &mpsc::Receiver<Errand>,
 ) -> Keeper {
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
+        let round = pulse.round();
         let reading = clock::os::read();
         let looked = keeper.look(reading);
+        pulse.keeper_looked(round);
         said.tell(&looked);
         if looked.some_wait {
             bells.ring_all();
@@ -63,8 +69,8 @@ pub(super) fn run(
 /// What was last said of the clock and of storage: said again only when it changes.
 #[derive(Debug, Default)]
 struct Said {
-    clock_is_odd: bool,
-    storage_fails: bool,
+    clock_is_odd: seldom::Said<bool>,
+    storage_fails: seldom::Said<bool>,
     taken_over: bool,
 }
 
@@ -76,29 +82,33 @@ impl Said {
         {
             tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
         }
-        match &looked.failure {
-            Some(error) if !self.storage_fails => {
-                tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
+        if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {
+            match &looked.failure {
+                Some(error) => {
+                    tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
+                }
+                None => tracing::info!("ceilings are raised again"),
             }
-            None if self.storage_fails => tracing::info!("ceilings are raised again"),
-            _ => {}
         }
-        self.storage_fails = looked.failure.is_some();
     }
 
     fn tell_of_clock(&mut self, observed: Observed) {
-        let is_odd = matches!(observed, Observed::Behind(_) | Observed::Held(_));
+        if let Observed::Believed(by) = observed {
+            // A step lasts for step_hold before that, so this cannot repeat quickly unless it was set to.
+            tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
+            return;
+        }
+        let is_odd = !matches!(observed, Observed::Steady);
+        if !self.clock_is_odd.is_news(is_odd, Instant::now()) {
+            return;
+        }
         match observed {
-            Observed::Believed(by) => {
-                tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
-            }
-            _ if is_odd == self.clock_is_odd => {}
+            Observed::Believed(_) => {}
             Observed::Behind(by) => tracing::warn!(?by, "the wall clock is behind IDs already handed out"),
             Observed::Held(by) => {
                 tracing::warn!(?by, "the wall clock stepped forward; not followed until it has lasted");
             }
             Observed::Steady => tracing::info!("the wall clock runs as expected again"),
         }
-        self.clock_is_odd = is_odd;
     }
 }

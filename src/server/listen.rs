@@ -1,12 +1,13 @@
 //! Opens the sockets that the daemon listens on.
 
-use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::{fmt, io};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
+use super::StartError;
 use crate::config::Address;
 
 /// Connections that the kernel keeps for the acceptor. It clamps this to its own limit (`net.core.somaxconn`), which is
@@ -27,17 +28,21 @@ pub(super) struct Listener {
 ///
 /// # Errors
 /// In one line, with the address.
-pub(super) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, String> {
+pub(super) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     match address {
         Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
     }
 }
 
-fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, String> {
+fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, StartError> {
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
-        .map_err(|error| format!("cannot resolve {address}: {error}; give an address of this machine"))?
+        .map_err(|error| {
+            StartError::for_now(format_args!(
+                "cannot resolve {address}: {error}; give an address of this machine"
+            ))
+        })?
         .collect();
     let mut listeners = Vec::new();
     let mut unavailable = None;
@@ -54,7 +59,9 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     }
     match unavailable {
         Some(reason) if listeners.is_empty() => Err(reason),
-        None if listeners.is_empty() => Err(format!("cannot resolve {address}: the name has no address")),
+        None if listeners.is_empty() => {
+            Err(StartError::for_now(format_args!("cannot resolve {address}: the name has no address")))
+        }
         _ => Ok(listeners),
     }
 }
@@ -64,7 +71,7 @@ fn is_unavailable(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
 }
 
-fn cannot_listen(at: &SocketAddr, error: &io::Error) -> String {
+fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     let mend = match error.kind() {
         io::ErrorKind::AddrInUse => {
             "another program has this port; choose another port, or stop that program"
@@ -73,7 +80,18 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
         _ => "choose another address",
     };
-    format!("cannot listen on {at}: {error}; {mend}")
+    refused(error, format_args!("cannot listen on {at}: {error}; {mend}"))
+}
+
+/// Where the system does not allow it, it will not at the next try either; a port may be free then, an address there.
+fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    match error.kind() {
+        NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem => {
+            StartError::from(reason.to_string())
+        }
+        _ => StartError::for_now(reason),
+    }
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
@@ -94,7 +112,7 @@ fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     Ok(Listener { socket, address, _file: None })
 }
 
-fn open_unix(path: &Path, mode: u32) -> Result<Listener, String> {
+fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
     remove_stale(path)?;
     let bind = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
@@ -106,34 +124,46 @@ fn open_unix(path: &Path, mode: u32) -> Result<Listener, String> {
         Ok(socket)
     };
     let socket = bind().map_err(|error| {
-        format!("cannot listen on unix:{}: {error}; its directory must exist and be writable", path.display())
+        let shown = path.display();
+        refused(
+            &error,
+            format_args!("cannot listen on unix:{shown}: {error}; its directory must exist and be writable"),
+        )
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
 }
 
 /// Removes a socket file that nobody listens on any more.
-fn remove_stale(path: &Path) -> Result<(), String> {
+fn remove_stale(path: &Path) -> Result<(), StartError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
     };
     let shown = path.display();
     if !metadata.file_type().is_socket() {
-        return Err(format!(
+        return Err(StartError::from(format!(
             "cannot listen on unix:{shown}: a file that is no socket is there; choose another path"
-        ));
+        )));
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|error| {
-                format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}")
+                let reason = format_args!(
+                    "cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}"
+                );
+                refused(&error, reason)
             })
         }
         Ok(_) => {
-            Err(format!("cannot listen on unix:{shown}: another program listens there; choose another path"))
+            let reason = format_args!(
+                "cannot listen on unix:{shown}: another program listens there; choose another path"
+            );
+            Err(StartError::for_now(reason))
         }
         Err(error) => {
-            Err(format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}"))
+            let reason =
+                format_args!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
+            Err(refused(&error, reason))
         }
     }
 }

@@ -19,6 +19,9 @@
 //! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
+//! - `inherited`: sockets that a service manager hands over.
+//! - `pulse`: whether every thread makes progress; `vitals`: how the daemon is, for whoever watches over it.
+//! - `seldom`: what can repeat is not said each time.
 //! - `keeper`: the thread that raises ceilings and watches the wall clock.
 
 mod accept;
@@ -30,16 +33,22 @@ pub mod fuzzing;
 mod grants;
 mod handshake;
 mod in_force;
+mod inherited;
 mod keeper;
 mod listen;
+mod pulse;
 mod reload;
 mod restored;
 mod secure;
+mod seldom;
 mod start;
 mod stream;
 mod ticker;
+mod vitals;
 mod worker;
 
 pub use grants::State;
+pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
+pub use vitals::{VitalSigns, Vitals};

@@ -11,10 +11,11 @@ use std::thread;
 
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
-
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::in_force::InForce;
+use super::seldom::Seldom;
 use super::worker::Bells;
 use crate::source::line::Signals;
 
@@ -34,10 +35,15 @@ pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) 
     };
     // If there can be no thread, the clocks have to do here as well.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
+        let mut restorations = Seldom::default();
         while await_new_generation(&events) {
             in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
             bells.ceiling_reached();
-            tracing::warn!("the machine was restored from a snapshot: what was claimed ahead is dropped");
+            if let Some(count) = restorations.count(Instant::now()) {
+                tracing::warn!(
+                    count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"
+                );
+            }
         }
     });
 }

@@ -13,10 +13,13 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
 use super::in_force::{InForce, Reloads, Supply};
+use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
+use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
 use super::restored;
+use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
@@ -30,11 +33,26 @@ use crate::tls;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError(String);
+pub struct StartError {
+    reason: String,
+    may_pass: bool,
+}
+
+impl StartError {
+    /// A reason that may be gone at the next try: a port, a name, a disk.
+    pub(super) fn for_now(reason: impl fmt::Display) -> Self {
+        StartError { reason: reason.to_string(), may_pass: true }
+    }
+
+    /// Whether the reason may be gone at the next try without anybody's doing; else somebody has to change something.
+    pub fn may_pass(&self) -> bool {
+        self.may_pass
+    }
+}
 
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 
@@ -42,7 +60,7 @@ impl std::error::Error for StartError {}
 
 impl From<String> for StartError {
     fn from(reason: String) -> Self {
-        StartError(reason)
+        StartError { reason, may_pass: false }
     }
 }
 
@@ -59,8 +77,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners. With the
-    /// daemon comes what puts another configuration in force while it runs.
+    /// Locks the state directory and the worker IDs, makes the first ceilings durable, and opens the listeners that are not
+    /// inherited. With the daemon comes what puts another configuration in force while it runs.
     ///
     /// # Errors
     /// In one line, what is in the way.
@@ -68,6 +86,7 @@ impl Server {
         settings: &Settings,
         secrets: Secrets,
         state: State<'_>,
+        inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
         let Secrets { tokens, tls, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
@@ -86,12 +105,12 @@ impl Server {
         let supplies: Vec<Supply> =
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
-        let (info_json, shards, listeners) = open(settings, &instance, &supplies, now)
-            .and_then(|opened| check_certificate(&opened.2, tls.as_ref()).map(|()| opened))
-            .inspect_err(|_| {
-                // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-                let _ = store.trim(&starts);
-            })?;
+        let opened = open(settings, inherited, &instance, &supplies, now)
+            .and_then(|opened| check_certificate(&opened.2, tls.as_ref()).map(|()| opened));
+        let (info_json, shards, listeners) = opened.inspect_err(|_| {
+            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
+            let _ = store.trim(&starts);
+        })?;
 
         let bells = Arc::new(Bells {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -113,9 +132,11 @@ impl Server {
             errands: send_errands,
             bells: Arc::clone(&bells),
         };
+        let pulse = Arc::new(Pulse::new(shards.len()));
+        let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { wall, order: settings.order, bells, all_drained });
+        let common = Arc::new(Common { wall, order: settings.order, bells, pulse, all_drained });
         let reloads = Reloads { in_force: receiver, adopted };
         Ok((Server { listeners, tls, common, shards, keeper, errands, reloads, notes }, reloader))
     }
@@ -135,6 +156,11 @@ impl Server {
         self.listeners.iter().map(|listener| &listener.address)
     }
 
+    /// How to ask for its life signs while it runs.
+    pub fn vitals(&self) -> Vitals {
+        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
+    }
+
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
     /// and trims its ceiling.
     ///
@@ -145,13 +171,15 @@ impl Server {
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
-            let (bells, stopping) = (Arc::clone(&common.bells), Arc::clone(&stopping));
-            move || keeper::run(keeper, &bells, &stopping, &errands)
+            let (bells, pulse) = (Arc::clone(&common.bells), Arc::clone(&common.pulse));
+            let stopping = Arc::clone(&stopping);
+            move || keeper::run(keeper, &bells, &pulse, &stopping, &errands)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
         restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
 
+        let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
         let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
         let in_force = reloads.in_force;
@@ -161,10 +189,17 @@ impl Server {
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
-                acceptors.spawn(accept::accept(listener, tls, Arc::clone(&inboxes), in_force.clone()));
+                let (inboxes, stopped) = (Arc::clone(&inboxes), no_more.clone());
+                acceptors.spawn(accept::accept(listener, tls, inboxes, in_force.clone(), stopped));
             }
             stop.await;
-            // Dropping the acceptors closes their listeners: from here on connections are refused.
+            let _ = stop_acceptors.send(true);
+            // With the acceptors their listeners close: from here on connections are refused, or wait for the next daemon
+            // where a service manager holds the sockets.
+            let all_ended = async { while acceptors.join_next().await.is_some() {} };
+            // One that cannot hand on what it accepted waits for a shard that does not get to it.
+            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
         });
         drop(inboxes);
@@ -213,7 +248,7 @@ fn spawn_shards(
 
 fn make_runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        StartError(format!(
+        StartError::for_now(format_args!(
             "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
         ))
     })
@@ -223,21 +258,27 @@ type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
 /// listeners.
-fn open(settings: &Settings, instance: &str, supplies: &[Supply], now: Now) -> Result<Opened, StartError> {
+fn open(
+    settings: &Settings,
+    inherited: Inherited,
+    instance: &str,
+    supplies: &[Supply],
+    now: Now,
+) -> Result<Opened, StartError> {
     let info_json = describe(settings, instance)?;
     let shards = make_shards(settings, supplies, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
-    Ok((info_json, shards, listen_all(settings)?))
+    Ok((info_json, shards, listen_all(settings, inherited)?))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
     Numbering::new(source.layout.clone(), source.worker_ids.clone())
-        .map_err(|error| StartError(format!("source {}: {error}", source.name)))
+        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
 pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
-    lock_workers(&settings.lock_dir, numbering).map_err(StartError)
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
 }
 
 fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard> {
@@ -248,8 +289,12 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
     (0..settings.shards.get()).map(shard).collect()
 }
 
-fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = Vec::new();
+/// Inherited sockets take the place of the listeners of their protocol.
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = inherited.listeners(Protocol::Native);
+    if !listeners.is_empty() {
+        return Ok(listeners);
+    }
     for address in &settings.listen {
         listeners.extend(listen::open(address, settings.unix_mode)?);
     }
@@ -259,7 +304,7 @@ fn listen_all(settings: &Settings) -> Result<Vec<Listener>, StartError> {
 /// No listener that is to speak TLS may serve without, wherever it comes from.
 fn check_certificate(listeners: &[Listener], tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
     match listeners.iter().find(|listener| listener.address.is_tls()) {
-        Some(Listener { address, .. }) if tls.is_none() => Err(StartError(format!(
+        Some(Listener { address, .. }) if tls.is_none() => Err(StartError::from(format!(
             "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
         ))),
         _ => Ok(()),
@@ -294,7 +339,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
-        return Err(StartError(format!(
+        return Err(StartError::from(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
         )));
     }

@@ -17,6 +17,7 @@ use super::accept::Admitted;
 use super::connection;
 use super::handshake;
 use super::in_force::{InForce, Reloads};
+use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
@@ -33,6 +34,8 @@ pub(super) struct Common {
     pub(super) wall: Arc<Wall>,
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
+    /// Whether all threads live.
+    pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
     pub(super) all_drained: Barrier,
 }
@@ -77,6 +80,8 @@ pub(super) struct Worker {
     pub(super) in_force: RefCell<Arc<InForce>>,
     /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
+    /// Whether a stop still waits for the first bytes of connections that have not sent any.
+    pub(super) awaits_newcomers: Cell<bool>,
     /// Connections that have not yet answered all that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
@@ -129,6 +134,10 @@ impl Wakers {
     }
 }
 
+/// How long a stop waits for the first request of a connection: it is under way if the client connected just before, and a
+/// client that finds itself refused then would have been served a moment earlier or later. A long round trip.
+const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
+
 /// What a shard's buffer of runs keeps when a reply has needed more: enough for any reply of one frame.
 const KEPT_RUNS: usize = 4_096;
 
@@ -158,6 +167,7 @@ impl Worker {
             state: RefCell::new(state),
             in_force: RefCell::new(in_force),
             draining: Cell::new(false),
+            awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
         }
@@ -254,6 +264,8 @@ pub(super) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
+        let (pulse, index) = (Arc::clone(&worker.common.pulse), worker.index);
+        tokio::task::spawn_local(async move { pulse.beat(index).await });
         loop {
             tokio::select! {
                 biased;
@@ -307,11 +319,23 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
 async fn drain(worker: &Worker) {
     worker.draining.set(true);
     worker.state.borrow_mut().wakers.wake_all();
+    let no_more_newcomers = async {
+        tokio::time::sleep(NEWCOMER_GRACE).await;
+        worker.awaits_newcomers.set(false);
+        worker.state.borrow_mut().wakers.wake_all();
+        std::future::pending().await
+    };
     let all_drained = async {
         while worker.undrained.get() > 0 {
             worker.drained.notified().await;
         }
         worker.common.all_drained.wait().await;
+    };
+    let all_drained = async {
+        tokio::select! {
+            () = no_more_newcomers => {}
+            () = all_drained => {}
+        }
     };
     tokio::pin!(all_drained);
     let timeout = worker.in_force.borrow().limits.drain_timeout.max(Duration::from_millis(1));

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
@@ -116,6 +117,28 @@ impl Setup {
         self.option("--config", path)
     }
 
+    /// Hands a listening socket over as a service manager does, under this name.
+    pub(crate) fn inheriting(self, socket: impl Into<OwnedFd>, name: &str) -> Setup {
+        // The shell moves it to where the protocol wants it, and becomes the daemon: its process ID is the daemon's.
+        let mut setup = self.through("sh", &["-c", "exec 3<&0 0</dev/null; LISTEN_PID=$$ exec \"$@\"", "sh"]);
+        setup.command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", name).stdin(socket.into());
+        setup
+    }
+
+    /// Has another program start the daemon, which is to become it.
+    pub(crate) fn through<S: AsRef<OsStr>>(self, program: &str, args: &[S]) -> Setup {
+        let mut command = Command::new(program);
+        command.args(args).arg(self.command.get_program()).args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Setup { command, ..self }
+    }
+
     /// How many `listening on` lines to wait for.
     pub(crate) fn listeners(mut self, count: usize) -> Setup {
         self.listeners = count;
@@ -167,10 +190,22 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    /// Checks that this is a refusal to start: exit code 2 and one line on standard error, which holds all of `parts`.
+    /// Checks that this is a refusal to start that holds: exit code 2 and one line on standard error, which holds all of
+    /// `parts`.
     #[track_caller]
     pub(crate) fn assert_refusal(&self, parts: &[&str]) {
-        assert_eq!(self.code, Some(2), "{self:?}");
+        self.assert_refusal_with(2, parts);
+    }
+
+    /// Checks that this is a refusal to start for a reason that may pass: the same with exit code 3.
+    #[track_caller]
+    pub(crate) fn assert_refusal_for_now(&self, parts: &[&str]) {
+        self.assert_refusal_with(3, parts);
+    }
+
+    #[track_caller]
+    fn assert_refusal_with(&self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
         assert_eq!(self.stderr.lines().count(), 1, "one line, found:\n{}", self.stderr);
         for part in parts {

@@ -9,8 +9,10 @@
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
+pub(crate) mod frozen;
 pub(crate) mod ids;
 pub(crate) mod machine;
+pub(crate) mod manager;
 pub(crate) mod reply;
 pub(crate) mod wire;
 pub(crate) mod witness;

@@ -10,7 +10,7 @@ fn given(text: &str, origin: &'static str) -> Option<Override> {
 #[test]
 fn overrides_take_the_place_of_the_file() {
     let text = "listen = [\"0.0.0.0:1\", \"0.0.0.0:2\"]\nlayout = \"js53\"\nworker_ids = 3\nshards = 2\n\
-                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\n";
+                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\nlog.format = \"json\"\nlog.level = \"debug\"\n";
     let overrides = Overrides {
         listen: Some(Override { texts: vec!["[::1]:9".into(), "unix:x".into()], origin: "--listen" }),
         layout: given("discord", "--layout"),
@@ -19,6 +19,8 @@ fn overrides_take_the_place_of_the_file() {
         order: given("relaxed", "--order"),
         state_dir: given("c", "--state-dir"),
         lock_dir: given("d", "--lock-dir"),
+        log_format: given("text", "--log-format"),
+        log_level: given("warn", "SNOWBANK_LOG"),
     };
     let one_source = format!("{text}[[sources]]\nname = \"default\"\nlayout = \"game\"");
     for text in [text, &one_source] {
@@ -30,6 +32,8 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
         assert_eq!(settings.state_dir, StateDirChoice::At("c".into()));
         assert_eq!(settings.lock_dir, Path::new("d"));
+        assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LogLevel::Warn });
+        assert_eq!(settings.log, overrides.log());
         assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS")));
     }
     assert!(load(None, &overrides, CORES, NOW).is_ok());

@@ -55,6 +55,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         token_file: None,
         tls: TlsSettings::default(),
         unix_mode: 0o660,
+        log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
     assert_eq!(settings, expected);
@@ -133,6 +134,8 @@ fn every_setting_reaches_its_field() {
         tls.client_ca = "/run/clients.crt"
         tls.min_version = "1.2"
         tls.handshake_timeout = "8s"
+        log.format = "json"
+        log.level = "debug"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -178,6 +181,7 @@ fn every_setting_reaches_its_field() {
             handshake_timeout: seconds(8),
         },
         unix_mode: 0o600,
+        log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");

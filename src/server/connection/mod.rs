@@ -29,6 +29,9 @@ use crate::protocol::MAX_REPLY_SIZE;
 /// bytes would cause.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// When a connection that has not sent a byte yet was last read from.
+const NEVER_READ: BootMicros = BootMicros(0);
+
 /// Serves one connection to its end.
 pub(super) async fn serve<F: Front>(stream: Stream, front: F, member: Member) {
     let mut connection = Connection {
@@ -37,7 +40,7 @@ pub(super) async fn serve<F: Front>(stream: Stream, front: F, member: Member) {
         member,
         unread: Vec::new(),
         unwritten: Vec::new(),
-        read_at: BootMicros(0),
+        read_at: NEVER_READ,
         backlog: None,
     };
     // An error is the peer's doing or its network's: it has no connection any more to be told on, and no operator
@@ -158,7 +161,8 @@ impl<F: Front> Connection<F> {
             Poll::Ready(Ok(())) => {}
             Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
             Poll::Pending => {
-                if worker.draining.get() {
+                let is_newcomer = self.read_at == NEVER_READ;
+                if worker.draining.get() && !(is_newcomer && worker.awaits_newcomers.get()) {
                     self.member.note_drained();
                 }
                 return Poll::Pending;

@@ -1,0 +1,184 @@
+//! journald's own protocol: an event is one datagram of fields (systemd.io/JOURNAL_NATIVE_PROTOCOL).
+//!
+//! Ours and not `tracing-journald`: that one waits for the journal for as long as it takes, on a thread that answers clients,
+//! and it leaves an event's fields out of MESSAGE, which is all that `journalctl` shows.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::time::Duration;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, Layer};
+
+/// Where journald listens.
+const SOCKET: &str = "/run/systemd/journal/socket";
+/// How long an event waits for a journal that is busy. Then it goes to standard error, if that takes it.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// The longest value of a field, in bytes. What we say is far shorter; a longer datagram would not be taken.
+const VALUE_BYTES_MAX: usize = 16 * 1024;
+
+/// Sends events to the journal.
+#[derive(Debug)]
+pub(super) struct Journal {
+    socket: UnixDatagram,
+}
+
+impl Journal {
+    /// The journal of this machine.
+    pub(super) fn open() -> io::Result<Journal> {
+        Self::at(Path::new(SOCKET))
+    }
+
+    fn at(path: &Path) -> io::Result<Journal> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(path)?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        Ok(Journal { socket })
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut parts = Parts::default();
+        event.record(&mut parts);
+        let (priority, message) = (priority(*event.metadata().level()), parts.line());
+        let mut datagram = Vec::new();
+        put(&mut datagram, "MESSAGE", &message);
+        put(&mut datagram, "PRIORITY", &priority.to_string());
+        put(&mut datagram, "SYSLOG_IDENTIFIER", "snowbank");
+        put(&mut datagram, "SNOWBANK_TARGET", event.metadata().target());
+        for (name, value) in &parts.fields {
+            put(&mut datagram, &field_name(name), value);
+        }
+        if self.socket.send(&datagram).is_err() {
+            // journald reads the priority from the line as well, if standard error leads there. If not, nobody is left to
+            // tell.
+            let _ = writeln!(io::stderr(), "<{priority}>{message}");
+        }
+    }
+}
+
+/// The priorities of syslog(3).
+pub(super) fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// What an event is made of, as text.
+#[derive(Debug, Default)]
+struct Parts {
+    message: String,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Parts {
+    /// All of it in one line, as the text format has it.
+    fn line(&self) -> String {
+        let mut line = self.message.clone();
+        for (name, value) in &self.fields {
+            // Writing to a String does not fail.
+            let _ = write!(line, " {name}={value}");
+        }
+        line
+    }
+}
+
+impl Visit for Parts {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let mut text = format!("{value:?}");
+        cut(&mut text, VALUE_BYTES_MAX);
+        match field.name() {
+            "message" => self.message = text,
+            name => self.fields.push((name, text)),
+        }
+    }
+}
+
+/// Cuts a text to at most so many bytes, between two characters.
+fn cut(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        let end = (0..=bytes_max).rev().find(|&end| text.is_char_boundary(end));
+        text.truncate(end.unwrap_or(0));
+    }
+}
+
+/// journald takes capital letters, digits and underscores, at most 64 of them.
+fn field_name(name: &str) -> String {
+    let upper = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
+    "SNOWBANK_".chars().chain(upper).take(64).collect()
+}
+
+/// A field whose value may hold line feeds: its length goes before it.
+fn put(datagram: &mut Vec<u8>, name: &str, value: &str) {
+    datagram.extend_from_slice(name.as_bytes());
+    datagram.push(b'\n');
+    datagram.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    datagram.extend_from_slice(value.as_bytes());
+    datagram.push(b'\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    use super::*;
+
+    /// What journald would read.
+    fn fields(mut datagram: &[u8]) -> Vec<(String, String)> {
+        let mut fields = Vec::new();
+        while !datagram.is_empty() {
+            let name_end = datagram.iter().position(|&byte| byte == b'\n').unwrap();
+            let (name, rest) = datagram.split_at(name_end);
+            let length = u64::from_le_bytes(rest[1..9].try_into().unwrap()) as usize;
+            let value = &rest[9..9 + length];
+            assert_eq!(rest[9 + length], b'\n');
+            fields.push((String::from_utf8(name.into()).unwrap(), String::from_utf8(value.into()).unwrap()));
+            datagram = &rest[10 + length..];
+        }
+        fields
+    }
+
+    #[test]
+    fn an_event_has_its_priority_its_fields_and_a_line_that_says_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("journal");
+        let journald = UnixDatagram::bind(&path).unwrap();
+        let subscriber = tracing_subscriber::registry().with(Journal::at(&path).unwrap());
+        let error = io::Error::other("two\nlines");
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!(address = "[::1]:7", %error, "cannot accept");
+        });
+        let mut datagram = [0; 4_096];
+        let size = journald.recv(&mut datagram).unwrap();
+        let fields = fields(&datagram[..size]);
+        let expected = [
+            ("MESSAGE", "cannot accept address=[::1]:7 error=two\nlines"),
+            ("PRIORITY", "4"),
+            ("SYSLOG_IDENTIFIER", "snowbank"),
+            ("SNOWBANK_TARGET", "snowbank::service::journal::tests"),
+            ("SNOWBANK_ADDRESS", "[::1]:7"),
+            ("SNOWBANK_ERROR", "two\nlines"),
+        ];
+        assert_eq!(fields, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_value_is_cut_where_a_datagram_would_grow_too_long() {
+        for (bytes_max, left) in [(0, ""), (1, ""), (2, "é"), (3, "é"), (4, "éé"), (9, "éé")] {
+            let mut text = String::from("éé");
+            cut(&mut text, bytes_max);
+            assert_eq!(text, left);
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The daemon as a service: what it tells its service manager and when, sockets that it inherits, logs.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use support::failing_disk::FailingDisk;
+use support::frozen::FrozenThread;
+use support::machine::Machine;
+use support::manager::{Manager, has_program};
+use support::{Address, Ask, Reply, Setup, Wire, poll};
+
+/// A watchdog's period for tests. The daemon feeds it at half of that.
+const PERIOD: Duration = Duration::from_millis(400);
+
+fn is_ready(message: &support::manager::Message) -> bool {
+    message.says("READY=1")
+}
+
+fn with_watchdog(setup: Setup) -> Setup {
+    setup.env("WATCHDOG_USEC", PERIOD.as_micros().to_string())
+}
+
+#[test]
+fn ready_comes_first_then_food_for_the_watchdog_then_the_stop() {
+    let manager = Manager::new();
+    let mut daemon = with_watchdog(manager.over(Setup::new())).start();
+    let first = manager.next_within(support::DEADLINE).expect("a message");
+    assert!(is_ready(&first) && first.value("STATUS").is_some(), "{first:?}");
+    for _ in 0..5 {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+    }
+    daemon.signal(Signal::TERM);
+    let stopping = manager.until("the stop", |message| message.says("STOPPING=1"));
+    // More than drain_timeout, which is 5 s by default.
+    let extension: u64 = stopping.value("EXTEND_TIMEOUT_USEC").expect("time to drain").parse().expect("µs");
+    assert!(extension > 5_000_000, "{stopping:?}");
+    assert_eq!(daemon.wait(), Some(0));
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!is_ready(&message), "ready after the stop");
+    }
+}
+
+#[test]
+fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
+    let manager = Manager::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
+    let mut daemon = manager.over(setup).start();
+    manager.until("readiness", is_ready);
+    // Inherited sockets stand for the listeners of the file at a reload as well.
+    for (toml, says) in [
+        ("[log]\nlevel = \"warn\"\n", None),
+        ("[log]\nlevel = \"info\"\n", Some("reloaded")),
+        ("order = 1\n", Some("reload refused")),
+    ] {
+        let before = daemon.said().len();
+        std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
+        daemon.signal(Signal::HUP);
+        let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
+        assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
+        // Ready again, also where the old configuration stays.
+        manager.until("its end", is_ready);
+        match says {
+            Some(says) => {
+                poll("it says so", || daemon.said()[before..].contains(says).then_some(()));
+            }
+            None => assert!(!daemon.said()[before..].contains("INFO"), "{}", daemon.said()),
+        }
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn nobody_is_told_anything_who_did_not_ask() {
+    let manager = Manager::new();
+    // Food that another process is to give, as for a child of the service.
+    let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
+    manager.until("readiness", is_ready);
+    thread::sleep(2 * PERIOD);
+    daemon.stop();
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!message.says("WATCHDOG=1"), "{message:?}");
+    }
+    // A service manager that has gone keeps nobody from IDs.
+    let daemon = with_watchdog(Setup::new()).env("NOTIFY_SOCKET", "/nowhere/notify").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
+}
+
+#[test]
+fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
+    let manager = Manager::new();
+    let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
+    for name in ["shard-0", "shard-1", "keeper"] {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+        let frozen = FrozenThread::of(daemon.id(), name);
+        // A round that this thread had answered already may end.
+        let food = manager.all_within(5 * PERIOD).iter().filter(|message| message.says("WATCHDOG=1")).count();
+        assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
+        drop(frozen);
+    }
+    manager.until("food", |message| message.says("WATCHDOG=1"));
+    daemon.stop();
+}
+
+#[test]
+fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
+    let manager = Manager::new();
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("disk"));
+    disk.order("sync stall 4000");
+    let setup = with_watchdog(manager.over(disk.under(machine.setup(""))));
+    let starting = thread::spawn(move || setup.start());
+    let waiting = manager.next_within(support::DEADLINE).expect("a message");
+    assert!(!is_ready(&waiting), "{waiting:?}");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.contains("storage")), "{waiting:?}");
+    let extension: u64 = waiting.value("EXTEND_TIMEOUT_USEC").expect("more time").parse().expect("µs");
+    assert!(extension >= 10_000_000, "{waiting:?}");
+    manager.until("readiness", is_ready);
+    let daemon = starting.join().expect("it starts");
+    // The keeper waits for syncs most of the time now, far longer than the period.
+    manager.forget();
+    for _ in 0..20 {
+        manager.until("food", |message| message.says("WATCHDOG=1"));
+    }
+    disk.works();
+    daemon.stop();
+}
+
+#[test]
+fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there() {
+    let Some(machine) = Machine::with_clock() else { return };
+    // Within max_step, so that the clock is believed when it is set right; beyond max_ahead.
+    machine.clock().set(40_000);
+    machine.start("").kill();
+    machine.clock().set(0);
+    let manager = Manager::new();
+    let mut daemon = manager.over(machine.setup("")).start();
+    let waiting = manager.next_within(support::DEADLINE).expect("a message");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready")), "{waiting:?}");
+    assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
+    // It listens, and says why there are no IDs.
+    daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, support::wire::CLOCK_BEHIND);
+    while let Some(message) = manager.next_within(Duration::from_millis(1)) {
+        assert!(!is_ready(&message), "{message:?}");
+    }
+    machine.clock().set(40_000);
+    manager.until("readiness", is_ready);
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    daemon.kill();
+}
+
+#[test]
+fn inherited_sockets_take_the_place_of_the_configured_ones() {
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(tcp.local_addr().expect("bound"));
+    for name in ["native", "snowbank.socket", ""] {
+        // Were this one opened, there would be a line more.
+        let setup = Setup::bare().args(["--listen", "127.0.0.9:0"]);
+        let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), name).start();
+        assert_eq!(daemon.addresses, [address.clone()]);
+        assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+        assert!(daemon.stop().is_empty(), "more listeners than were handed over");
+    }
+    let directory = support::directory();
+    let path = directory.path().join("socket");
+    let unix = UnixListener::bind(&path).expect("a socket");
+    let daemon = Setup::bare().inheriting(unix, "native").start();
+    assert_eq!(daemon.addresses, [Address::Unix(path.clone())]);
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    daemon.stop();
+    assert!(path.exists(), "the file is its maker's");
+}
+
+#[test]
+fn an_environment_that_speaks_of_another_process_hands_nothing_over() {
+    let setup = Setup::new().env("LISTEN_FDS", "1").env("LISTEN_PID", "1").env("LISTEN_FDNAMES", "native");
+    let daemon = setup.start();
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    daemon.stop();
+}
+
+#[test]
+fn sockets_that_cannot_be_served_on_are_refused() {
+    let datagrams = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+    let stream = std::os::unix::net::UnixStream::pair().expect("a pair").0;
+    let file = std::fs::File::open("/dev/null").expect("it is there");
+    let sockets: [(OwnedFd, &str); 3] =
+        [(datagrams.into(), "stream socket"), (stream.into(), "listen"), (file.into(), "stream socket")];
+    for (socket, reason) in sockets {
+        let ended = Setup::bare().inheriting(socket, "native").end();
+        ended.assert_refusal(&["descriptor 3", "\"native\"", reason]);
+    }
+    let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
+    let ended = Setup::bare().inheriting(reachable, "native").end();
+    // Two machines must never both be worker 0 by default, whoever opened the socket.
+    ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
+}
+
+#[test]
+fn several_sockets_come_by_systemd_s_own_hand() {
+    if !has_program("systemd-socket-activate", "systemd") {
+        return;
+    }
+    let directory = support::directory();
+    let path = directory.path().join("socket");
+    let port = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound").port();
+    let tcp = format!("127.0.0.1:{port}");
+    let path_text = path.to_str().expect("text");
+    let pass_on = ["-E", "SNOWBANK_STATE_DIR", "-E", "SNOWBANK_LOCK_DIR"];
+    let listen = ["-l", &tcp, "-l", path_text, "--fdname=native:native"];
+    let setup = Setup::bare().through("systemd-socket-activate", &[&pass_on[..], &listen[..]].concat());
+    // It starts the daemon when the first connection comes, which waits for it meanwhile.
+    let first = thread::spawn({
+        let address = Address::Unix(path.clone());
+        move || poll("the socket is there", || Wire::try_connect(&address).ok()).next(Ask::of(7)).id_count()
+    });
+    let daemon = setup.listeners(2).start();
+    assert_eq!(daemon.addresses, [Address::Tcp(tcp.parse().expect("an address")), Address::Unix(path)]);
+    assert_eq!(first.join().expect("served"), Some(7));
+    assert_eq!(daemon.connect().next(Ask::of(7)).id_count(), Some(7));
+    daemon.stop();
+}
+
+/// Connects again and again, asks once each time, and gives how many did and what they were answered.
+fn ask_again_and_again(address: &Address, until: &AtomicBool) -> Vec<u64> {
+    let mut ids = Vec::new();
+    while !until.load(Ordering::Relaxed) {
+        let mut wire = Wire::try_connect(address).expect("no connection is refused");
+        match wire.next(Ask::of(3)) {
+            reply if reply.id_count() == Some(3) => ids.extend(reply.ids()),
+            other => panic!("a new connection is answered, not {other:?}"),
+        }
+    }
+    ids
+}
+
+#[test]
+fn a_restart_refuses_no_connection_and_repeats_no_id() {
+    let machine = Machine::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = Address::Tcp(tcp.local_addr().expect("bound"));
+    let start = || machine.setup("").inheriting(tcp.try_clone().expect("a copy"), "native").start();
+    let done = Arc::new(AtomicBool::new(false));
+    let mut daemon = start();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let (address, done) = (address.clone(), Arc::clone(&done));
+            thread::spawn(move || ask_again_and_again(&address, &done))
+        })
+        .collect();
+    for _ in 0..5 {
+        // Held open over the stop: answered until it, and then closed.
+        let mut held = daemon.connect();
+        assert_eq!(held.next(Ask::of(1)).id_count(), Some(1));
+        thread::sleep(Duration::from_millis(100));
+        daemon.stop();
+        held.assert_closed();
+        daemon = start();
+    }
+    done.store(true, Ordering::Relaxed);
+    let mut ids: Vec<u64> =
+        clients.into_iter().flat_map(|client| client.join().expect("served all along")).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), count, "an ID came twice");
+    daemon.stop();
+}
+
+#[test]
+fn json_is_one_object_a_line_and_so_is_a_refusal() {
+    let parse = |text: &str| -> Vec<serde_json::Value> {
+        text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line:?}"))).collect()
+    };
+    let mut daemon = Setup::configured("[log]\nformat = \"json\"\n").start();
+    daemon.signal(Signal::TERM);
+    daemon.wait();
+    let lines = parse(&daemon.said());
+    assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    // Whether the configuration was read by then or is what is wrong.
+    for options in [["--listen", &address], ["--shards", "0"]] {
+        let ended = Setup::bare().args(options).args(["--log-format", "json"]).end();
+        let lines = parse(&ended.stderr);
+        assert!(matches!(&lines[..], [line] if line["level"] == "ERROR"), "{ended:?}");
+    }
+}
+
+#[test]
+fn the_level_decides_what_is_said() {
+    for (level, says_info, says_warnings) in
+        [("info", true, true), ("warn", false, true), ("error", false, false)]
+    {
+        let mut daemon = Setup::new().env("SNOWBANK_LOG", level).start();
+        daemon.signal(Signal::TERM);
+        daemon.wait();
+        let said = daemon.said();
+        assert_eq!(said.contains("INFO"), says_info, "{said}");
+        // Tests have a lock_dir of their own, which is warned of.
+        assert_eq!(said.contains("WARN"), says_warnings, "{said}");
+    }
+    Setup::new().env("SNOWBANK_LOG", "chatty").end().assert_refusal(&["SNOWBANK_LOG", "chatty", "debug"]);
+    Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
+}
+
+#[test]
+fn connections_turned_away_are_said_once_and_not_each_time() {
+    let daemon = Setup::configured("[limits]\nmax_connections = 1\n").start();
+    let mut only = daemon.connect();
+    only.assert_open();
+    for _ in 0..20 {
+        let reply = daemon.connect().reply();
+        assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
+    }
+    let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("turned away")));
+    assert_eq!(said.matches("turned away").count(), 1, "{said}");
+}

@@ -1,0 +1,61 @@
+//! One thread of a running daemon, stopped from outside, as a deadlock would stop it: by ptrace(2). The daemon needs no hook
+//! for it.
+
+use std::sync::mpsc::{self, Sender};
+use std::thread::JoinHandle;
+
+/// A thread that stands still until this is dropped.
+pub(crate) struct FrozenThread {
+    thaw: Option<Sender<()>>,
+    tracer: Option<JoinHandle<()>>,
+}
+
+impl FrozenThread {
+    /// Stops the thread of this name, as `/proc/PID/task/TID/comm` has it.
+    pub(crate) fn of(process: u32, name: &str) -> FrozenThread {
+        let thread = find(process, name);
+        let (thaw, thawed) = mpsc::channel();
+        let (is_frozen, frozen) = mpsc::channel();
+        // The thread that attaches is the tracer, and with its end what it traced goes on.
+        let tracer = std::thread::spawn(move || {
+            is_frozen.send(attach(thread)).expect("the test waits");
+            let _ = thawed.recv();
+        });
+        let attached = frozen.recv().expect("the tracer lives");
+        attached.unwrap_or_else(|error| panic!("cannot stop the thread {name}: {error}"));
+        FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
+    }
+}
+
+impl Drop for FrozenThread {
+    fn drop(&mut self) {
+        drop(self.thaw.take());
+        if let Some(tracer) = self.tracer.take() {
+            let _ = tracer.join();
+        }
+    }
+}
+
+fn find(process: u32, name: &str) -> libc::pid_t {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the daemon runs");
+    let paths = tasks.map(|task| task.expect("listed").path());
+    let is_it = |path: &std::path::PathBuf| {
+        std::fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name)
+    };
+    let path = { paths }.find(is_it).unwrap_or_else(|| panic!("no thread is called {name}"));
+    let number = path.file_name().expect("a number").to_string_lossy().parse();
+    number.expect("a number")
+}
+
+#[allow(unsafe_code)]
+fn attach(thread: libc::pid_t) -> std::io::Result<()> {
+    let nothing = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: this request takes no memory of either process.
+    if unsafe { libc::ptrace(libc::PTRACE_ATTACH, thread, nothing, nothing) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives until the call returns, which is when the thread stands still.
+    let waited = unsafe { libc::waitpid(thread, &raw mut status, libc::__WALL) };
+    if waited == thread { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}

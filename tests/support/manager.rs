@@ -1,0 +1,96 @@
+//! A service manager: the socket on which the daemon reports to it.
+
+use std::io::Write;
+use std::os::unix::net::UnixDatagram;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::{DEADLINE, Setup};
+
+/// What one message of the daemon says: its assignments, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Message(Vec<String>);
+
+impl Message {
+    /// Whether it holds this assignment, `READY=1`.
+    pub(crate) fn says(&self, assignment: &str) -> bool {
+        self.0.iter().any(|found| found == assignment)
+    }
+
+    /// What it assigns to a name.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find_map(|found| found.strip_prefix(name)?.strip_prefix('='))
+    }
+}
+
+/// A service manager that listens.
+pub(crate) struct Manager {
+    socket: UnixDatagram,
+    directory: TempDir,
+}
+
+impl Manager {
+    pub(crate) fn new() -> Manager {
+        let directory = super::directory();
+        let socket = UnixDatagram::bind(directory.path().join("notify")).expect("a socket");
+        Manager { socket, directory }
+    }
+
+    /// Has it run a daemon.
+    pub(crate) fn over(&self, setup: Setup) -> Setup {
+        setup.env("NOTIFY_SOCKET", self.directory.path().join("notify"))
+    }
+
+    /// The next message; `None` if none comes for so long.
+    pub(crate) fn next_within(&self, patience: Duration) -> Option<Message> {
+        self.socket.set_read_timeout(Some(patience)).expect("a patience");
+        let mut message = [0; 4_096];
+        let size = self.socket.recv(&mut message).ok()?;
+        let text = std::str::from_utf8(&message[..size]).expect("text");
+        Some(Message(text.lines().map(str::to_owned).collect()))
+    }
+
+    /// Reads on until a message does.
+    #[track_caller]
+    pub(crate) fn until(&self, what: &str, does: impl Fn(&Message) -> bool) -> Message {
+        let deadline = Instant::now() + DEADLINE;
+        let mut others = Vec::new();
+        while Instant::now() < deadline {
+            match self.next_within(Duration::from_millis(100)) {
+                Some(message) if does(&message) => return message,
+                other => others.extend(other),
+            }
+        }
+        panic!("within {DEADLINE:?} not: {what}; came: {others:?}");
+    }
+
+    /// All messages of such a time.
+    pub(crate) fn all_within(&self, time: Duration) -> Vec<Message> {
+        let end = Instant::now() + time;
+        let mut all = Vec::new();
+        while let Some(left) = end.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            all.extend(self.next_within(left));
+        }
+        all
+    }
+
+    /// Forgets what has come so far.
+    pub(crate) fn forget(&self) {
+        while self.next_within(Duration::from_millis(1)).is_some() {}
+    }
+}
+
+/// Whether a program is there; `false` where it is not, which has been said then, and the test is to return. With `CI` set
+/// a missing program is a failure instead.
+pub(crate) fn has_program(name: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
+    if !is_there {
+        let missing = format!("{name} is missing: install the package {package} (tests/run does it)");
+        assert!(std::env::var_os("CI").is_none(), "{missing}");
+        // Past the test harness, which keeps to itself what a test prints that passes.
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
+    }
+    is_there
+}
