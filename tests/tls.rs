@@ -6,7 +6,8 @@ mod secure;
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use rustix::process::Signal;
 use rustls::version::{TLS12, TLS13};
 use secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
 use support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN};
-use support::{Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
+use support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 
 /// A daemon with a TLS listener, and the authority that it and its clients believe.
 struct House {
@@ -288,7 +289,7 @@ fn a_client_refuses_a_certificate_that_has_expired() {
         .with_no_client_auth()
         .with_single_cert(pair.chain(), pair.private_key())
         .expect("key and certificate");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = format!("tls:{}", listener.local_addr().expect("bound"));
     let server = thread::spawn(move || {
         let (mut socket, _) = listener.accept().expect("the client connects");
@@ -471,6 +472,26 @@ fn a_certificate_that_ends_soon_or_has_not_begun_and_an_open_key_are_warned_of()
     ] {
         poll(part, || daemon.said().contains(part).then_some(()));
     }
+}
+
+#[test]
+fn inherited_sockets_speak_tls_where_their_name_says_so() {
+    let files = support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let copy = || socket.try_clone().expect("a copy");
+    let setup = Setup::bare().config(&tls_section(&authority.issue_local("daemon"), ""));
+    let daemon = setup.inheriting(copy(), "native-tls").start();
+    assert_eq!(daemon.addresses, [Address::Tls(socket.local_addr().expect("bound"))]);
+    secure_wire(daemon.tcp(), &authority.client(None)).next(Ask::of(3)).ids();
+    daemon.stop();
+    let ended = Setup::bare().inheriting(copy(), "native-tls").end();
+    ended.assert_refusal(&["tls:127.0.0.1:", "has no certificate to show"]);
+    let unix = UnixListener::bind(files.path().join("socket")).expect("a socket");
+    Setup::bare()
+        .inheriting(unix, "native-tls")
+        .end()
+        .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
 }
 
 /// A renewed certificate, other authorities and a mistake, each taken up or refused under connections that stay.

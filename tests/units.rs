@@ -21,8 +21,8 @@ fn text(name: &str) -> String {
 /// A setting's value, as the last line that gives it has it.
 fn setting(unit: &str, key: &str) -> String {
     let text = text(unit);
-    let values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-    values.last().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned()
+    let mut values = text.lines().filter_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+    values.next_back().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned()
 }
 
 #[test]

@@ -222,3 +222,21 @@ fn wrong_use(error: clap::Error) -> Failure {
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ");
     Failure::usage(format!("{}; see --help", line.trim_start_matches("error: ")))
 }
+
+#[cfg(test)]
+#[path = "../../packaging/pages.rs"]
+mod pages;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::{Arguments, pages};
+
+    #[test]
+    fn the_packaged_pages_are_those_of_this_command_line() {
+        pages::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging"), Arguments::command());
+    }
+}

@@ -10,6 +10,10 @@ mod reload;
 mod serve;
 mod state;
 
+#[cfg(test)]
+#[path = "../../packaging/pages.rs"]
+mod pages;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -124,4 +128,18 @@ fn wrong_use(error: clap::Error) -> Failure {
     let is_said = |line: &&str| !line.is_empty() && !line.starts_with("For more information");
     let line = lines.filter(is_said).collect::<Vec<_>>().join("; ").replace(":;", ":");
     Failure::Usage(format!("{}; see --help", line.trim_start_matches("error: ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::CommandFactory;
+
+    use super::{Arguments, pages};
+
+    #[test]
+    fn the_packaged_pages_are_those_of_this_command_line() {
+        pages::check(&Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging"), Arguments::command());
+    }
 }

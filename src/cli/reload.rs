@@ -82,19 +82,20 @@ pub(super) fn start(
     mut reloader: Reloader,
     warned: Vec<String>,
     notifier: Notifier,
-    logs: Logs,
+    mut logs: Logs,
 ) -> io::Result<Requests> {
     let (sender, requests) = mpsc::sync_channel(1);
     let mut warned = warned;
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
             notifier.reloading();
-            let outcome = reload(&inputs, &mut reloader, &logs).map(|(reloaded, warnings)| {
+            let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
                 let before = std::mem::replace(&mut warned, warnings);
                 let new = warned.iter().filter(|warning| !before.contains(warning));
                 Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
             });
             tell(&inputs, outcome);
+            logs.settle_level();
             notifier.reloaded();
         }
     })?;
@@ -116,7 +117,11 @@ impl Requests {
 }
 
 /// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
-fn reload(inputs: &Inputs, reloader: &mut Reloader, logs: &Logs) -> Result<(Reloaded, Vec<String>), String> {
+fn reload(
+    inputs: &Inputs,
+    reloader: &mut Reloader,
+    logs: &mut Logs,
+) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
     let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
         Unread::Mistakes(mistakes) => mistakes.to_string(),

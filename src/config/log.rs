@@ -14,8 +14,8 @@ pub enum LogFormat {
     Json,
 }
 
-/// The least of the events that are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The least of the events that are written. A greater one writes more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
     /// What keeps IDs from being handed out.
     Error,

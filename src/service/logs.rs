@@ -15,8 +15,9 @@ use crate::config::{LogFormat, LogLevel, LogSettings};
 static IS_TEXT: OnceLock<bool> = OnceLock::new();
 
 /// The events of this process, as they are written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Logs {
+    chosen: LogLevel,
     level: reload::Handle<LevelFilter, Registry>,
 }
 
@@ -30,11 +31,22 @@ impl Logs {
         // Fails only if the process has a subscriber already, which then gets the events.
         let _ = tracing_subscriber::registry().with(level).with(sink).try_init();
         let _ = IS_TEXT.set(is_text);
-        Logs { level: handle }
+        Logs { chosen: settings.level, level: handle }
     }
 
-    /// Changes what is written from now on.
-    pub fn set_level(&self, level: LogLevel) {
+    /// Changes what is written: more from now on, less once it was said that it will be
+    /// ([`settle_level`](Self::settle_level)).
+    pub fn set_level(&mut self, level: LogLevel) {
+        let before = std::mem::replace(&mut self.chosen, level);
+        self.write(before.max(level));
+    }
+
+    /// Writes no more than was chosen.
+    pub fn settle_level(&self) {
+        self.write(self.chosen);
+    }
+
+    fn write(&self, level: LogLevel) {
         // Fails only when the subscriber is gone, and with it all who could notice.
         let _ = self.level.reload(filter(level));
     }

@@ -30,6 +30,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("client_ca", r#""/clients.crt""#),
     ("min_version", r#""1.2""#),
     ("handshake_timeout", r#""7s""#),
+    ("format", r#""json""#),
+    ("level", r#""debug""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),

@@ -1,0 +1,109 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_snowbank_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_snowbank_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_snowbank_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_snowbank_using_subcommand
+    set -l cmd (__fish_snowbank_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c snowbank -n "__fish_snowbank_needs_command" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_needs_command" -s V -l version -d 'Print version'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "serve" -d 'Run the daemon'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "decode" -d 'Take IDs apart into their instant and fields'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections [default: one for each core]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Needed once; afterwards the state is this machine\'s'
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'How many IDs; more than the daemon\'s max_count are fetched in several batches' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l address -d 'The daemon\'s address: host:port, [IPv6]:port or unix:PATH' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number'
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l json -d 'Print one JSON object per line'
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l from -d 'The first instant: RFC 3339, a date (its first instant in UTC), or Unix milliseconds' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l to -d 'The last instant, included with its whole tick; a date means its first instant, not its last' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Print one JSON object instead of two lines'
+complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The configuration, in TOML' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections [default: one for each core]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port or unix:PATH' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l output -d 'Write to this new file instead of standard output' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l lock-dir -d 'The directory of the machine\'s locks of worker IDs' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "serve" -d 'Run the daemon'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
