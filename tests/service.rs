@@ -164,7 +164,7 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
         // Were this one opened, there would be a line more.
         let setup = Setup::bare().args(["--listen", "127.0.0.9:0"]);
         let daemon = setup.inheriting(tcp.try_clone().expect("a copy"), name).start();
-        assert_eq!(daemon.addresses, [address.clone()]);
+        assert_eq!(daemon.addresses, std::slice::from_ref(&address));
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
