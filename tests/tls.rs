@@ -192,6 +192,29 @@ fn a_long_reply_arrives_whole_at_a_slow_reader() {
     wire.assert_open();
 }
 
+/// What the daemon hands to TLS when the socket is full must leave without another request. How much fills it is not known:
+/// the steps are smaller than what TLS holds.
+#[test]
+fn the_last_reply_arrives_however_full_the_socket_was() {
+    const IDS: usize = 7_000;
+    let house = House::configured("worker_ids = \"0-15\"", "");
+    let client = house.authority.client(None);
+    for requests in 8..80 {
+        let socket =
+            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+        // Small, so that little fills it.
+        socket.set_recv_buffer_size(4_096).expect("a buffer");
+        socket.connect(&house.daemon.tcp().into()).expect("it listens");
+        let mut secured = secure::shake(socket.into(), &client, "127.0.0.1").expect("it shakes hands");
+        for _ in 0..requests {
+            secured.write_all(&Ask::of(IDS as u32).flags(EXPLICIT).bytes()).expect("room");
+            thread::sleep(Duration::from_millis(1));
+        }
+        let mut replies = vec![0; requests * (8 + 8 * IDS)];
+        secured.read_exact(&mut replies).unwrap_or_else(|error| panic!("of {requests} replies: {error}"));
+    }
+}
+
 #[test]
 fn who_takes_nothing_is_closed_after_the_write_timeout() {
     let house = House::configured(

@@ -133,3 +133,24 @@ async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
 fn timed_out(limit: Duration) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {limit:?}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, BufWriter, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_writer_holds_back_is_flushed() {
+        let (near, mut far) = duplex(1_024);
+        let inner = Box::new(BufWriter::new(near));
+        let mut writer = Writer { inner, encrypts: true, holds: false };
+        let mut output = BytesMut::from(&b"request"[..]);
+        while writer.has_work(&output) {
+            writer.push(&mut output).await.expect("room");
+        }
+        let mut arrived = [0; 7];
+        far.read_exact(&mut arrived).await.expect("there already");
+        assert_eq!(&arrived, b"request");
+    }
+}

@@ -1,6 +1,6 @@
 //! A TLS connection as a shard uses it: what differs from a socket, and must not be noticed.
 //!
-//! - What was decrypted and not read makes no socket readable: a read gives all that there is, over all records.
+//! - What was decrypted and not read makes no socket readable: whoever had no room for it reads again.
 //! - What was taken to be written may still be here, encrypted: [`Secure::has_unsent`].
 //! - An end is said in TLS as well, or the peer takes it for an attack.
 
@@ -22,23 +22,14 @@ impl Secure {
         Secure(stream)
     }
 
-    /// Reads until nothing is left or the buffer is full: one record at a time would be a turn for each.
+    /// Reads all records that are there, as far as the buffer has room. What has no room is there at the next read,
+    /// whether the socket is readable or not.
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let kept = buffer.filled().len();
-        while buffer.remaining() > 0 {
-            let before = buffer.filled().len();
-            match Pin::new(&mut self.0).poll_read(cx, buffer) {
-                Poll::Ready(Ok(())) if buffer.filled().len() > before => {}
-                // What came first counts first. An end or a fault is there again at the next read.
-                _ if before > kept => break,
-                nothing => return nothing,
-            }
-        }
-        Poll::Ready(Ok(()))
+        Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {

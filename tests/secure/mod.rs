@@ -181,7 +181,11 @@ impl Transport for Secure {
 
 /// Connects and shakes hands.
 pub(crate) fn try_secure(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
-    let mut socket = TcpStream::connect_timeout(&address, DEADLINE)?;
+    shake(TcpStream::connect_timeout(&address, DEADLINE)?, config, name)
+}
+
+/// Shakes hands.
+pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
     socket.set_nodelay(true)?;
     socket.set_read_timeout(Some(DEADLINE))?;
     let name = name.to_owned().try_into().expect("a name");
