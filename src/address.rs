@@ -35,6 +35,15 @@ pub enum Address {
 }
 
 impl Address {
+    /// Of an admin listener, which a port alone may name: 127.0.0.1's.
+    ///
+    /// # Errors
+    /// The text is neither a port nor an address.
+    pub fn of_admin(text: &str) -> Result<Self, AddressError> {
+        let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() }
+    }
+
     /// Whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
     ///
     /// Other host names count as reachable from outside, whatever they resolve to: what a name means can change after

@@ -106,6 +106,8 @@ pub struct Looked {
     pub failure: Option<StoreError>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
+    /// Whether ceilings were raised.
+    pub raised: bool,
     /// Whether requests wait that may have their turn now.
     pub some_wait: bool,
     /// After how long it wants to look again, unless a claim meets its ceiling before.
@@ -200,11 +202,12 @@ impl Keeper {
         let raises: Vec<_> =
             looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
         let failure = self.raise(&raises).err();
+        let raised = !raises.is_empty() && failure.is_none() && self.taken_over.is_none();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
         let is_held = self.taken_over.is_none() && failure.is_none();
         let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
         let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
-        Looked { clock, failure, taken_over: self.taken_over.clone(), some_wait, next_in }
+        Looked { clock, failure, taken_over: self.taken_over.clone(), raised, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.

@@ -18,6 +18,7 @@
 //! - [`protocol`]: the wire, both sides. `front`: a protocol as the server sees it.
 //! - `service`: what the service manager and the journal are told.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
+//! - `admin`: what an operator sees: status, metrics, the page.
 //! - [`address`]: where a daemon listens and a client finds it. `tls`: certificates and handshakes, for both.
 //! - [`client`]: what an application links; buildable with `layout`, `protocol`, `address` and, if wanted, `tls` alone.
 //!
@@ -37,6 +38,8 @@ pub mod protocol;
 #[cfg(feature = "tls")]
 pub mod tls;
 
+#[cfg(feature = "daemon")]
+mod admin;
 #[cfg(feature = "daemon")]
 pub mod ceiling;
 #[cfg(feature = "daemon")]

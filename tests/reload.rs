@@ -5,13 +5,14 @@
 mod support;
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::failing_disk::{ENOSPC, FailingDisk};
 use support::ids::{assert_distinct, twitter_worker};
-use support::wire::{self, BAD_COUNT, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
+use support::wire::{self, BAD_COUNT, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
 use support::witness::{MIXED, SPARSE, Witness};
-use support::{Ask, Daemon, Reply, Setup, Wire, poll};
+use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// How the line begins that ends what a daemon says of a reload.
 const ENDS: [&str; 3] = ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
@@ -305,7 +306,7 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
         &[&["cannot make the first ceilings of the new sources durable", "No space"]],
     );
     assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
-    witness.await_time(std::time::Duration::from_secs(4));
+    witness.await_time(Duration::from_secs(4));
     witness.await_ids();
     assert!(!daemon.said().contains("cannot raise the ceilings"), "{}", daemon.said());
     for order in ["sync", "rename", "write"] {
@@ -322,9 +323,16 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     disk.works();
     assert_reloaded(&daemon, &both, &["limits.max_count: 500 -> 600", "source \"new\" added"]);
     daemon.connect().next(Ask::of(600).source(1)).ids();
+    // A slow disk keeps the reload waiting, and nobody else.
+    disk.order("sync stall 400");
+    let third = format!("{both}{}", source("third", 3));
+    assert_reloaded(&daemon, &third, &["source \"third\" added"]);
     let testimony = witness.stop();
     testimony.assert_no_refusal();
     testimony.assert_unique_and_ordered();
+    // A stop that comes while a reload waits for the disk.
+    configure(&daemon, &format!("{third}{}", source("fourth", 4)));
+    daemon.signal(Signal::HUP);
     daemon.stop();
 }
 
@@ -363,6 +371,37 @@ fn limits_hold_for_connections_that_are_open() {
     );
     half.assert_closed();
     silent.assert_closed();
+}
+
+#[test]
+fn a_stop_takes_as_long_as_the_last_reload_said() {
+    let toml = |drain: &str| format!("[limits]\ndrain_timeout = \"{drain}\"\n{TWO_SOURCES}");
+    let mut daemon = Setup::configured(&toml("1h")).start();
+    let mut waiting = daemon.connect();
+    waiting.send(&[wire::ping(1, b""), Ask::of(96).source(1).wait_ms(60_000).bytes()].concat());
+    assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
+    assert_reloaded(&daemon, &toml("100ms"), &["limits.drain_timeout: \"1h\" -> \"100ms\""]);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+}
+
+#[test]
+fn requests_wait_for_an_added_source_as_for_any_other() {
+    let slow =
+        "[[sources]]\nname = \"slow\"\nlayout = \"time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01\"\n";
+    let toml = format!("shards = 2\n{}", source("old", 1));
+    let daemon = Setup::configured(&toml).start();
+    let mut open = connections(&daemon);
+    assert_reloaded(&daemon, &format!("{toml}{slow}"), &["source \"slow\" added"]);
+    // More than two ticks have, and for the last more than can be had in time.
+    for wire in &mut open[..4] {
+        wire.send(&Ask::of(12).source(1).wait_ms(10_000).bytes());
+    }
+    let mut ids: Vec<u64> = open[..4].iter_mut().flat_map(|wire| wire.reply().ids()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 48);
+    open[5].next(Ask::of(1_000).source(1).wait_ms(1_000)).assert_error(0, EXHAUSTED);
 }
 
 #[test]
@@ -409,6 +448,34 @@ fn options_stay_above_the_file() {
     assert_eq!(twitter_worker(daemon.connect().next(Ask::of(1)).ids()[0]), 3);
     let two = format!("{}{}", source("default", 3), source("other", 4));
     assert_refused(&daemon, &two, &[&["--worker-id: found 2 [[sources]] in the file, allowed: one"]]);
+}
+
+#[test]
+fn the_level_of_the_log_changes_and_says_so() {
+    let toml = |level: &str| format!("[log]\nlevel = \"{level}\"\n");
+    let daemon = Setup::configured(&toml("info")).start();
+    for (from, to) in [("info", "warn"), ("warn", "debug"), ("debug", "error"), ("error", "info")] {
+        assert_reloaded(&daemon, &toml(to), &[&format!("log.level: \"{from}\" -> \"{to}\"")]);
+    }
+    assert_reloaded(&daemon, &toml("warn"), &[]);
+    configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
+    let before = daemon.said();
+    daemon.signal(Signal::HUP);
+    let mut wire = daemon.connect();
+    poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
+    assert_eq!(daemon.said(), before, "said below the level");
+    assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
+}
+
+#[test]
+fn the_same_place_in_other_words_is_no_change() {
+    let setup = Setup::new().env("SNOWBANK_STATE_DIR", "");
+    let home = setup.path("service");
+    let daemon = setup.env("STATE_DIRECTORY", &home).config("").start();
+    let toml = |path: &Path| format!("state_dir = {path:?}\n");
+    assert_reloaded(&daemon, &toml(&home), &["nothing changed"]);
+    let service = format!("the daemon runs with {home:?}");
+    assert_refused(&daemon, &toml(&daemon.path("else")), &[&["state_dir: found ", &service]]);
 }
 
 #[test]
@@ -465,21 +532,50 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }
 
+/// How far above now the ceiling of the first source is, in ms, and the ID that it is.
+fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
+    let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
+    let shown: serde_json::Value = serde_json::from_slice(&shown.expect("it runs").stdout).expect("JSON");
+    let source = &shown["sources"][0];
+    let id = source["ceiling_id"].as_str().and_then(|id| id.parse().ok()).expect("an ID");
+    (source["ahead_ms"].as_i64().expect("a number"), id)
+}
+
 #[test]
 fn a_horizon_may_change_and_the_ceilings_follow() {
-    let toml = |horizon: &str| format!("horizon = \"{horizon}\"\n{}", source("a", 1));
+    let toml = |horizon: &str| format!("max_ahead = \"1m\"\nhorizon = \"{horizon}\"\n{}", source("a", 1));
     let daemon = Setup::configured(&toml("3s")).start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(1)).ids();
-    assert_reloaded(&daemon, &toml("9s"), &["sources[0].horizon: \"3s\" -> \"9s\""]);
-    let shown = || {
-        let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
-        let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();
-        String::from_utf8(shown.expect("it runs").stdout).expect("UTF-8")
-    };
-    let before = shown();
-    poll("a ceiling that is raised", || {
+    assert!(stored_ceiling(&daemon).0 < 10_000);
+    assert_reloaded(&daemon, &toml("40s"), &["sources[0].horizon: \"3s\" -> \"40s\""]);
+    poll("a ceiling that is raised so far", || {
         wire.next(Ask::of(1)).ids();
-        (shown() != before).then_some(())
+        (stored_ceiling(&daemon).0 > 20_000).then_some(())
     });
+    daemon.stop();
+}
+
+#[test]
+fn a_file_that_took_the_name_and_failed_all_the_same_is_not_raised_past() {
+    let old = source("old", 1);
+    let setup = Setup::configured(&old);
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    let daemon = disk.under(setup).start();
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(1)).ids();
+    disk.order(&format!("rename lie {ENOSPC}"));
+    assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
+    disk.works();
+    // Longer than the ceilings of that moment reach: what is under the name must have followed.
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut last = 0;
+    while Instant::now() < until {
+        last = wire.next(Ask::of(1)).ids()[0];
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ceiling = stored_ceiling(&daemon).1;
+    assert!(last < ceiling, "{last} was handed out, and the file under the name ends at {ceiling}");
+    daemon.stop();
 }

@@ -1,6 +1,10 @@
 //! Options in, exit code out.
+//!
+//! Without a subcommand: one run. `sweep`: many. `plan`, `compare`, `page`: what can be done with their figures.
 
+mod compare;
 mod load;
+mod page;
 mod plan;
 mod sweep;
 
@@ -15,7 +19,8 @@ use clap::{Parser, Subcommand};
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
-use crate::report::{Report, hdr, json, progress::Bar, table};
+use crate::origin::Origin;
+use crate::report::{Report, hdr, html, json, progress::Bar, table};
 use crate::run::{self, Drive, Length, Outage, Scenario};
 use crate::value::{Rate, Time};
 use crate::verdict::Objectives;
@@ -66,6 +71,9 @@ struct Arguments {
     /// Write all figures to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write all figures with charts as one page that a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Write the distribution of response times as HdrHistogram's viewers read it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
@@ -79,6 +87,8 @@ struct Arguments {
 enum Command {
     Sweep(Box<sweep::Arguments>),
     Plan(plan::Arguments),
+    Compare(compare::Arguments),
+    Page(page::Arguments),
 }
 
 /// Why there is no verdict: one line, and the exit code.
@@ -100,6 +110,8 @@ pub fn main() -> ExitCode {
         None => measure(&arguments),
         Some(Command::Sweep(arguments)) => sweep::run(arguments),
         Some(Command::Plan(arguments)) => plan::run(arguments),
+        Some(Command::Compare(arguments)) => compare::run(arguments),
+        Some(Command::Page(arguments)) => page::run(arguments),
     });
     ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
         // If standard error is closed, the exit code has to do.
@@ -111,13 +123,14 @@ pub fn main() -> ExitCode {
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
     let files = Files::create(arguments)?;
+    let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
     let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
     bar.clear();
     let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
-    files.write(&report)?;
+    files.write(&report, &origin)?;
     let mut out = io::stdout().lock();
     // Who reads the table may leave early; the exit code stays.
     let _ = table::write(&report, &mut out).and_then(|()| out.flush());
@@ -172,6 +185,7 @@ impl Arguments {
 /// The files asked for, created before the run: a path that cannot be written is a mistake to hear of at once.
 struct Files<'a> {
     json: Option<&'a Path>,
+    html: Option<&'a Path>,
     hgrm: Option<&'a Path>,
     hlog: Option<&'a Path>,
 }
@@ -180,19 +194,24 @@ impl<'a> Files<'a> {
     fn create(arguments: &'a Arguments) -> Result<Self, Failure> {
         let files = Self {
             json: arguments.json.as_deref(),
+            html: arguments.html.as_deref(),
             hgrm: arguments.hgrm.as_deref(),
             hlog: arguments.hlog.as_deref(),
         };
-        [files.json, files.hgrm, files.hlog]
+        [files.json, files.html, files.hgrm, files.hlog]
             .into_iter()
             .flatten()
             .try_for_each(|path| write_file(path, b""))?;
         Ok(files)
     }
 
-    fn write(&self, report: &Report<'_>) -> Result<(), Failure> {
+    fn write(&self, report: &Report<'_>, origin: &Origin) -> Result<(), Failure> {
+        let figures = json::Run::of(report, origin);
         if let Some(path) = self.json {
-            write_file(path, json::Run::of(report).to_json().as_bytes())?;
+            write_file(path, figures.to_json().as_bytes())?;
+        }
+        if let Some(path) = self.html {
+            write_file(path, html::run::render(&figures).as_bytes())?;
         }
         if let Some(path) = self.hgrm {
             write_file(path, hdr::percentile_distribution(&report.outcome.counts.response).as_bytes())?;

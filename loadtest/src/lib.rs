@@ -13,7 +13,8 @@
 //! - [`check`]: every ID held to that promise; distinct over the run in bounded memory.
 //! - [`measure`]: histograms, seconds, and what a run came to.
 //! - [`verdict`]: objectives, and pass, fail or no verdict with its exit code.
-//! - [`report`]: the table, JSON, and HdrHistogram's files.
+//! - [`report`]: the table, JSON, the HTML page, and HdrHistogram's files. [`origin`]: machine and command line for them.
+//! - [`compare`]: two runs' JSON side by side, and whether they differ by more than runs do anyway.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon of our own.
 //! - [`load`], [`run`]: the threads that send and receive, and the one that collects.
 //! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a rate needs.
@@ -26,9 +27,11 @@
 
 pub mod check;
 pub mod cli;
+pub mod compare;
 pub mod daemon;
 pub mod load;
 pub mod measure;
+pub mod origin;
 pub mod plan;
 pub mod promise;
 pub mod report;

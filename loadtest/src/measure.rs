@@ -65,10 +65,14 @@ pub struct SecondFigures {
     pub second: u64,
     /// IDs received in it.
     pub ids: u64,
+    /// Requests answered with IDs in it: as many response times it has.
+    pub answered: u64,
     /// Requests refused in it.
     pub refused: u64,
     /// The median of the response times, in microseconds.
     pub p50_us: f64,
+    /// 90 % of them were at most this.
+    pub p90_us: f64,
     /// 99 % of them were at most this.
     pub p99_us: f64,
     /// 99.9 % of them were at most this.
@@ -85,8 +89,10 @@ impl SecondFigures {
         Self {
             second: number,
             ids: second.ids,
+            answered: second.response.len(),
             refused: second.refused,
             p50_us: at(0.5),
+            p90_us: at(0.9),
             p99_us: at(0.99),
             p999_us: at(0.999),
             max_us: micros(second.response.max()),

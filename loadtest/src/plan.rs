@@ -4,21 +4,25 @@
 //! says in its [`warnings`](Plan::warnings). What is carried over to another batch size is the cost of a *request*: a reply
 //! of IDs from one tick has the same length and the same system calls whatever their number.
 //!
-//! - [`network`]: bytes on the wire. [`page`]: the plan as an operator reads it.
+//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: what is read of the sweep. [`page`]: the plan as an operator reads it.
 
+pub mod form;
 pub mod network;
 pub mod page;
+pub mod swept;
 mod warnings;
 
 use std::time::SystemTime;
 
 use serde::Serialize;
-use snowbank::layout::{Layout, LayoutError, Life, Numbering, UnixMicros, WorkerSet};
+use snowbank::layout::LayoutError;
 
+use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
-use crate::sweep::file::File;
 use crate::value::{Bandwidth, Mix, Rate, Share};
+use form::{Form, Space};
 use network::Wire;
+use swept::Swept;
 
 /// What an idle daemon of ours keeps resident, from docs/architecture.md ("Idle").
 const RESIDENT_BYTES: u64 = 5 << 20;
@@ -76,6 +80,10 @@ pub struct DaemonLimit {
 /// How many.
 #[derive(Debug, Clone, Serialize)]
 pub struct Plan {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// `plan`.
+    pub kind: &'static str,
     /// What was wanted, and what was known.
     pub inputs: Inputs,
     /// What one daemon can do, by each limit.
@@ -154,23 +162,6 @@ pub struct CpuCost {
     pub requests_per_s: f64,
 }
 
-/// A layout's space and how much of it the plan uses.
-#[derive(Debug, Clone, Serialize)]
-pub struct Space {
-    /// IDs per second of one worker ID.
-    pub ids_per_s_each: u64,
-    /// Worker IDs of the plan, spare daemons' included.
-    pub worker_ids_used: u64,
-    /// Worker IDs that there are.
-    pub worker_ids: u64,
-    /// The share of the IDs of the daemons that carry the load which nobody asks for.
-    pub unused_share: f64,
-    /// The date after which there are no IDs.
-    pub ends: String,
-    /// Years until then.
-    pub years_left: f64,
-}
-
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum NoPlan {
@@ -178,7 +169,7 @@ pub enum NoPlan {
     #[error("the sweep cannot support a plan: {0}")]
     Unsupported(String),
     /// A layout that is none, or that does not have the worker IDs.
-    #[error("--layout: {0}")]
+    #[error(transparent)]
     Layout(#[from] LayoutError),
     /// Options that contradict the sweep.
     #[error("{0}")]
@@ -203,7 +194,7 @@ impl NoPlan {
 ///
 /// # Errors
 /// [`NoPlan`] if the sweep has not what is needed, or no number of daemons is enough.
-pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
+pub fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
     supports_a_plan(sweep)?;
     let form = Form::of(sweep, wanted)?;
     let inputs = inputs(sweep, wanted, &form);
@@ -230,6 +221,8 @@ pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPl
     let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
     let busy_cores_each = cpu_cost.as_ref().map(|cost| requests_per_s_each * cost.us_per_request / 1e6);
     let mut plan = Plan {
+        format: FORMAT,
+        kind: "plan",
         limits,
         binding: lowest.binding,
         daemons,
@@ -250,7 +243,7 @@ pub fn plan(sweep: &File, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPl
     Ok(plan)
 }
 
-fn supports_a_plan(sweep: &File) -> Result<(), NoPlan> {
+fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
     let why = match sweep.knee {
         _ if sweep.resp => "its target was a Redis",
         Some(knee) if knee > 0.0 && sweep.mean_batch >= 1.0 && sweep.confirmed => return Ok(()),
@@ -263,10 +256,10 @@ fn supports_a_plan(sweep: &File) -> Result<(), NoPlan> {
 impl CpuCost {
     /// Under load requests share wake-ups and system calls and cost less, so what counts is the step next below the load,
     /// or the lowest where none is.
-    fn at(requests_per_s: f64, sweep: &File) -> Option<Self> {
+    fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
-            let at = step.run.answered as f64 / step.run.elapsed_s;
-            let us_per_request = step.run.daemon_cpu_share? * 1e6 / at;
+            let at = step.answered as f64 / step.elapsed_s;
+            let us_per_request = step.daemon_cpu_share? * 1e6 / at;
             us_per_request.is_finite().then_some(Self { us_per_request, requests_per_s: at })
         });
         let (below, above): (Vec<_>, Vec<_>) = costs.partition(|cost| cost.requests_per_s <= requests_per_s);
@@ -275,138 +268,7 @@ impl CpuCost {
     }
 }
 
-/// The form of the planned IDs and replies.
-struct Form {
-    /// None for counters, and for a source that did not tell.
-    numbering: Option<Numbering>,
-    worker_ids_each: u64,
-    largest_request: u32,
-    /// Whether the layout is not the sweep's.
-    other_layout: bool,
-    /// Whether IDs go over the wire one by one.
-    needs_list: bool,
-}
-
-impl Form {
-    fn of(sweep: &File, wanted: &Wanted) -> Result<Self, NoPlan> {
-        let worker_ids_each = wanted.worker_ids.map(u64::from).or(sweep.worker_ids.map(|count| count as u64));
-        let worker_ids_each = worker_ids_each.unwrap_or(1).max(1);
-        let numbering_of = |text: &str, workers: u64| {
-            let layout = Layout::resolve(text)?;
-            Numbering::new(layout, WorkerSet::from_list(0..workers)?)
-        };
-        let measured =
-            match &sweep.layout {
-                None => None,
-                Some(text) => Some(numbering_of(text, 1).map_err(|error| {
-                    NoPlan::Unsupported(format!("its layout {text:?} is not one: {error}"))
-                })?),
-            };
-        let (numbering, other_layout) = match (&wanted.layout, &measured) {
-            (Some(_), None) => {
-                return Err(NoPlan::Unsupported(
-                    "its source has no layout, so nothing follows for one that has".to_owned(),
-                ));
-            }
-            (Some(text), Some(measured)) => {
-                let numbering = numbering_of(text, worker_ids_each)?;
-                let other = numbering.layout() != measured.layout();
-                (Some(numbering), other)
-            }
-            (None, Some(measured)) => {
-                (Some(numbering_of(&measured.layout().to_string(), worker_ids_each)?), false)
-            }
-            (None, None) => (None, false),
-        };
-        let needs_list = numbering.as_ref().is_some_and(Numbering::needs_list);
-        let form = Self {
-            numbering,
-            worker_ids_each,
-            largest_request: wanted.batch.as_ref().map_or(1, Mix::max),
-            other_layout,
-            needs_list,
-        };
-        form.refuse_other_replies(sweep, wanted, measured.as_ref())?;
-        Ok(form)
-    }
-
-    /// Where IDs go over the wire one by one, the cost of a request follows their number, and no other batch size.
-    fn refuse_other_replies(
-        &self,
-        sweep: &File,
-        wanted: &Wanted,
-        measured: Option<&Numbering>,
-    ) -> Result<(), NoPlan> {
-        let measured_list = measured.is_some_and(Numbering::needs_list);
-        if self.needs_list != measured_list {
-            return Err(NoPlan::Unsupported(
-                "one of the two layouts puts every ID on the wire, the other only runs; sweep a daemon with the \
-                 planned layout"
-                    .to_owned(),
-            ));
-        }
-        let other_batch = wanted.batch.as_ref().is_some_and(|batch| batch.mean() != sweep.mean_batch);
-        if self.needs_list && other_batch {
-            return Err(NoPlan::Unsupported(format!(
-                "its layout puts every ID on the wire, so the cost of a request follows its size; sweep with the \
-                 planned --batch (it had {})",
-                sweep.batch
-            )));
-        }
-        Ok(())
-    }
-
-    /// IDs per tick of one worker ID.
-    fn ids_per_tick(&self) -> Option<u64> {
-        self.numbering.as_ref().map(|numbering| numbering.layout().ids_per_tick())
-    }
-
-    /// IDs per second of one worker ID.
-    fn ids_per_s(&self) -> Option<u64> {
-        self.numbering.as_ref().map(|numbering| numbering.layout().ids_per_second())
-    }
-
-    fn space(
-        &self,
-        inputs: &Inputs,
-        daemons: u64,
-        spare: u64,
-        now: SystemTime,
-    ) -> Result<Option<Space>, NoPlan> {
-        let Some(layout) = self.numbering.as_ref().map(Numbering::layout) else {
-            return Ok(None);
-        };
-        let used = (daemons + spare) * self.worker_ids_each;
-        if used > layout.workers() {
-            return Err(NoPlan::Impossible(format!(
-                "{daemons} daemons and {spare} spare, with {} worker IDs each, need {used} worker IDs; the layout has {}",
-                self.worker_ids_each,
-                layout.workers()
-            )));
-        }
-        let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let left = match layout.life(UnixMicros(since_1970.as_micros() as i64)) {
-            Life::Running { left } | Life::LastYear { left } => left,
-            Life::NotBegun => {
-                return Err(NoPlan::Impossible("the layout's epoch is in the future".to_owned()));
-            }
-            Life::Ended { at } => {
-                return Err(NoPlan::Impossible(format!("the layout's life ended at {}", layout.rfc3339(at))));
-            }
-        };
-        let all = (daemons * self.worker_ids_each) as f64 * layout.ids_per_second() as f64;
-        Ok(Some(Space {
-            ids_per_s_each: layout.ids_per_second(),
-            worker_ids_used: used,
-            worker_ids: layout.workers(),
-            unused_share: (1.0 - inputs.ids_per_s / all).max(0.0),
-            ends: layout.end().date(),
-            years_left: left.as_secs_f64() / (365.2425 * 86_400.0),
-        }))
-    }
-}
-
-fn inputs(sweep: &File, wanted: &Wanted, form: &Form) -> Inputs {
+fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
     let objective = sweep
         .objective
         .iter()

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
-//! - [`machine`]: where it was measured. [`file`]: the JSON. [`table`] and [`chart`]: the terminal.
+//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`] and [`chart`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
+use crate::origin::Origin;
 use crate::promise::Promise;
 use crate::run::{CannotRun, Drive, Progress, Scenario};
 use crate::schedule::Arrivals;
@@ -47,6 +48,8 @@ const CONFIRM_LENGTH: u32 = 2;
 /// What a sweep does.
 #[derive(Debug, Clone)]
 pub struct Settings {
+    /// The command line and the machine, asked for before the first step.
+    pub origin: Origin,
     /// The run of each step but for its rate, length and address.
     pub scenario: Scenario,
     /// What has to hold.
@@ -141,8 +144,23 @@ impl CannotSweep {
     }
 }
 
+/// What is known before the first step.
+#[derive(Debug)]
+pub struct Begun<'a> {
+    /// What was asked.
+    pub settings: &'a Settings,
+    /// Against what.
+    pub target: &'a Target,
+    /// Whether that was started for the sweep.
+    pub own_daemon: bool,
+    /// Where the search looks.
+    pub bounds: Bounds,
+}
+
 /// Hears of a sweep while it lasts.
 pub trait Watch {
+    /// The target has answered, and the steps begin.
+    fn begin(&mut self, begun: &Begun<'_>);
     /// A step is under way.
     fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>);
     /// A step is over.
@@ -161,6 +179,8 @@ pub fn sweep(
     let (daemon, settings) = with_address(settings)?;
     let target = greet(&settings.scenario)?;
     let bounds = settings.bounds(target.per_second)?;
+    let own_daemon = daemon.is_some();
+    watch.begin(&Begun { settings: &settings, target: &target, own_daemon, bounds });
     let mut search = Search::new(bounds);
     let mut steps: Vec<Step> = Vec::new();
     let mut seen = Distinct::default();
@@ -200,7 +220,6 @@ pub fn sweep(
         }
     };
     let finding = search.so_far();
-    let own_daemon = daemon.is_some();
     Ok(Sweep { settings, bounds, target, own_daemon, steps, finding, ended })
 }
 
@@ -220,6 +239,10 @@ fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
     };
     let (info, _) = target::greet(endpoint)?;
     let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    if scenario.batch.max() > promise.max_count {
+        let (asked, allowed) = (scenario.batch.max(), promise.max_count);
+        return Err(CannotRun::TooLargeBatch { asked, allowed });
+    }
     let source = info.sources.iter().find(|source| source.index == promise.source);
     Ok(Target {
         worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
@@ -306,11 +329,18 @@ impl Sweep {
         self.steps.iter().rev().find(at_miss)
     }
 
+    /// What keeps the knee from being higher; none where every rate held and the source could do more.
+    #[must_use]
+    pub fn limit(&self) -> Option<Limit> {
+        let at_ceiling = self.target.per_second.zip(self.finding.knee);
+        let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
+        self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
+    }
+
     /// Whether the target may be able to do more than the knee.
     #[must_use]
     pub fn is_lower_bound(&self) -> bool {
-        matches!(self.finding.missed, None | Some((_, Limit::Generator)))
-            && self.target.per_second.is_none_or(|ceiling| self.finding.knee.unwrap_or(0.0) < ceiling as f64)
+        matches!(self.limit(), None | Some(Limit::Generator))
     }
 }
 

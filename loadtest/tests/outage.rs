@@ -2,17 +2,7 @@
 
 mod support;
 
-use support::{loadtest, until_judged};
-
-/// The daemon is built by this workspace's tests, but not where only this package is tested.
-fn has_daemon() -> bool {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let found = program.with_file_name("snowbank").is_file();
-    if !found {
-        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
-    }
-    found
-}
+use support::{has_daemon, loadtest, until_judged};
 
 #[test]
 fn an_announced_outage_is_a_figure_and_not_a_failure() {

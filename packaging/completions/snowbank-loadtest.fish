@@ -1,28 +1,106 @@
-complete -c snowbank-loadtest -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
-complete -c snowbank-loadtest -l source -d 'The daemon\'s source to ask; without it, its default source' -r
-complete -c snowbank-loadtest -l rate -d 'IDs per second: what is offered (10000/s without it), or what a closed loop has to reach' -r
-complete -c snowbank-loadtest -l for -d 'How long to measure (10s without it), after the warm-up' -r
-complete -c snowbank-loadtest -l count -d 'Measure until so many IDs were asked for' -r
-complete -c snowbank-loadtest -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
-complete -c snowbank-loadtest -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -l threads -d 'Generator threads, each with its part of the connections' -r
-complete -c snowbank-loadtest -l depth -d 'Closed loop: requests in flight on each connection (1 without it)' -r
-complete -c snowbank-loadtest -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
-complete -c snowbank-loadtest -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
-complete -c snowbank-loadtest -l restart-daemon-at -d 'Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run' -r
-complete -c snowbank-loadtest -l kill-daemon-at -d 'Kill the daemon at this time of the measurement, and start it anew: only one started for the run' -r
-complete -c snowbank-loadtest -l p50 -d 'Half of all response times are at most this' -r
-complete -c snowbank-loadtest -l p90 -d '90 % of all response times are at most this' -r
-complete -c snowbank-loadtest -l p99 -d '99 % of all response times are at most this' -r
-complete -c snowbank-loadtest -l p99.9 -d '99.9 % of all response times are at most this (2ms in an open loop without any of these)' -r
-complete -c snowbank-loadtest -l p99.99 -d '99.99 % of all response times are at most this' -r
-complete -c snowbank-loadtest -l max -d 'All response times are at most this' -r
-complete -c snowbank-loadtest -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
-complete -c snowbank-loadtest -l json -d 'Write all figures to a file' -r -F
-complete -c snowbank-loadtest -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F
-complete -c snowbank-loadtest -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
-complete -c snowbank-loadtest -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
-complete -c snowbank-loadtest -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
-complete -c snowbank-loadtest -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
-complete -c snowbank-loadtest -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c snowbank-loadtest -s V -l version -d 'Print version'
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_snowbank_loadtest_global_optspecs
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
+end
+
+function __fish_snowbank_loadtest_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_snowbank_loadtest_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_snowbank_loadtest_using_subcommand
+    set -l cmd (__fish_snowbank_loadtest_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second: what is offered (10000/s without it), or what a closed loop has to reach' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'How long to measure (10s without it), after the warm-up' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until so many IDs were asked for' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l depth -d 'Closed loop: requests in flight on each connection (1 without it)' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement, and start it anew: only one started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p50 -d 'Half of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p90 -d '90 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99 -d '99 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.9 -d '99.9 % of all response times are at most this (2ms in an open loop without any of these)' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.99 -d '99.99 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max -d 'All response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s V -l version -d 'Print version'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "page" -d 'Write the page that --html writes, from the figures that --json wrote'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: what the source can hand out in a second]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l factor -d 'What each step multiplies the rate by, until one misses' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resolution -d 'How close the knee has to be to the next rate that misses: 5% is about what two runs differ by on a quiet machine' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l tries -d 'How many runs in a row have to miss for a rate to be missed: one may have been the machine\'s noise' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l for -d 'How long each step is measured, after its warm-up; the confirmation takes twice as long' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p50 -d 'Half of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p90 -d '90 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p99 -d '99 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p99.9 -d '99.9 % of all response times are at most this (2ms in an open loop without any of these)' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p99.99 -d '99.99 % of all response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l max -d 'All response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l json -d 'Write all figures to a file, for plan and other programs' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'What `sweep --json FILE` wrote' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l rate -d 'IDs per second of all clients together, at their peak' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep\'s]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l headroom -d 'How much of a daemon\'s limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a crash has half its ceiling' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l spare -d 'Daemons beyond those that carry the rate, so that as many may be down' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l worker-ids -d 'Worker IDs of each daemon [default: as many as in the sweep]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l connections -d 'Connections that one daemon may have to carry [default: as many as in the sweep]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l network -d 'What a daemon\'s network carries each way, as in 1Gbit; without it, the network is no limit' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l layout -d 'Another layout than the sweep\'s: a preset\'s name or a text form' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l json -d 'Write the plan to a file, for programs' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l with -d 'All runs of B' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l json -d 'Write the comparison to a file' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l fail-if-worse -d 'End with exit code 1 if B is worse in any figure of rate, errors or response time'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand page" -s o -l output -d 'Where the page goes' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand page" -s h -l help -d 'Print help'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "page" -d 'Write the page that --html writes, from the figures that --json wrote'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

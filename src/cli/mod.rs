@@ -9,6 +9,7 @@ mod range;
 mod reload;
 mod serve;
 mod state;
+mod status;
 
 #[cfg(test)]
 #[path = "../../packaging/pages.rs"]
@@ -46,6 +47,8 @@ enum Command {
     Check(check::Arguments),
     /// Ask a daemon whether it answers, and how fast.
     Ping(ping::Arguments),
+    /// Say how a daemon is: whether it serves, how fast, and what somebody should look at.
+    Status(status::Arguments),
     /// Show what a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
@@ -114,6 +117,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Status(arguments) => status::run(&arguments, out),
     }
 }
 

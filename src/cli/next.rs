@@ -133,7 +133,7 @@ fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
 }
 
 /// A length of time in words: `500ms`, `2s`, `1m 30s`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let parsed: Option<Duration> =
         text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
     match parsed {

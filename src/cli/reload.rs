@@ -128,6 +128,7 @@ fn reload(
         other => other.first_line(),
     })?;
     let level = settings.log.level;
+    serve::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
     let too_few_files = serve::allow_open_files(&mut settings);
     let of_secrets = std::mem::take(&mut secrets.warnings);
     let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files).collect();

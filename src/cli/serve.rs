@@ -10,9 +10,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::reload::{self, Inputs};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StatePlace};
+use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
-use crate::server::{Inherited, Protocol, Server, StartError, State};
+use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
-    let place = place_of_state(&settings).map_err(Failure::usage)?;
+    let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
@@ -62,8 +62,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         .chain(&warnings_of_secrets)
         .chain(&too_few_files)
         .for_each(|note| tracing::warn!("{note}"));
-    let addresses: Vec<String> =
+    let mut addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
+    addresses.extend(server.admin_addresses().map(|address| format!("admin on {address}")));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
@@ -129,6 +130,15 @@ pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
     config::unknown_variables(names).into_iter().map(warn)
 }
 
+/// Where the state is, and has the settings say so: what the environment puts there is the same place as a setting that
+/// names it.
+pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
+    let place = place_of_state(settings)?;
+    settings.state_dir =
+        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    Ok(place)
+}
+
 /// Where the environment of this process puts the state.
 pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
     settings.state_dir.place(|name| std::env::var_os(name))
@@ -143,7 +153,11 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
     let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
-    let own = FILES_OF_ITS_OWN + FILES_PER_SHARD * settings.shards.get() + settings.listen.len() + worker_ids;
+    let own = FILES_OF_ITS_OWN
+        + FILES_PER_SHARD * settings.shards.get()
+        + settings.listen.len()
+        + worker_ids
+        + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
     let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
     if wanted <= fit {
@@ -154,6 +168,10 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
         "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
          raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
     ))
+}
+
+fn files_of_admin(settings: &Settings) -> usize {
+    settings.admin.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

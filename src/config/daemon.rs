@@ -129,6 +129,8 @@ pub(super) struct Daemon {
     pub(super) token_file: Option<FileRef>,
     pub(super) tls: TlsSettings,
     pub(super) unix_mode: u32,
+    /// Empty: no admin listener.
+    pub(super) admin: Vec<Address>,
     pub(super) log: LogSettings,
 }
 
@@ -145,6 +147,7 @@ impl Default for Daemon {
             token_file: None,
             tls: TlsSettings::default(),
             unix_mode: 0o660,
+            admin: Vec::new(),
             log: LogSettings::default(),
         }
     }
@@ -468,6 +471,19 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
             value.duration(MS..=HOUR).map(|duration| daemon.tls.handshake_timeout = duration)
         },
         show: |settings| duration(settings.tls.handshake_timeout),
+    },
+    Setting {
+        section: Section::Admin,
+        key: "listen",
+        default: r#""""#,
+        doc: "Where the daemon tells how it is, over HTTP: /metrics for Prometheus, /healthz and /readyz for probes, /status \
+              as JSON, and / as a page. An address as in listen, several in an array, or a port alone (9660), which \
+              is 127.0.0.1's. Empty: nowhere.\n\
+              Off by default because it asks for no token: who reaches it reads what the daemon does, though no IDs, \
+              and changes nothing. It is served away from the threads of clients: no request waits for it.",
+        change: Change::Restart("listeners are opened at the start"),
+        read: |daemon, value| value.admin_addresses(&mut daemon.admin),
+        show: |settings| if settings.admin.is_empty() { quoted("") } else { listed(&settings.admin) },
     },
     Setting {
         section: Section::Log,

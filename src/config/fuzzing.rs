@@ -32,6 +32,7 @@ pub fn config(data: &[u8]) {
         order: option("--order"),
         state_dir: option("--state-dir"),
         lock_dir: option("--lock-dir"),
+        admin: option("--admin"),
         log_format: option("--log-format"),
         log_level: option("--log-level"),
     };

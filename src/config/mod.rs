@@ -49,6 +49,7 @@ pub use secrets::{Credentials, FileRef, Secrets, UnknownCredential};
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub(crate) use units::Grouped;
 
 pub use crate::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use crate::layout::UnixMicros;
@@ -82,6 +83,8 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
+    /// Where to tell how the daemon is; empty: nowhere.
+    pub admin: Vec<Address>,
     /// What the daemon says of itself, and how.
     pub log: LogSettings,
     /// Where each setting was given, for what only shows when it is used (a port that is taken).

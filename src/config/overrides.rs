@@ -43,6 +43,8 @@ pub struct Overrides {
     pub state_dir: Option<Override>,
     /// The directory of locks.
     pub lock_dir: Option<Override>,
+    /// In place of all of the file's admin listeners.
+    pub admin: Option<Override>,
     /// How events are written.
     pub log_format: Option<Override>,
     /// The least of the events that are written.
@@ -51,7 +53,7 @@ pub struct Overrides {
 
 /// One option and its variable.
 struct OptionRow {
-    /// The setting.
+    /// The setting, by its full key.
     key: &'static str,
     /// With its dashes, as errors name it.
     option: &'static str,
@@ -60,7 +62,7 @@ struct OptionRow {
     help: &'static str,
 }
 
-const OPTIONS: [OptionRow; 9] = [
+const OPTIONS: [OptionRow; 10] = [
     OptionRow {
         key: "listen",
         option: "--listen",
@@ -112,7 +114,15 @@ const OPTIONS: [OptionRow; 9] = [
         help: "Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]",
     },
     OptionRow {
-        key: "format",
+        key: "admin.listen",
+        option: "--admin",
+        variable: "SNOWBANK_ADMIN",
+        value_name: "ADDR",
+        help: "Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or \
+               unix:PATH [default: nowhere]",
+    },
+    OptionRow {
+        key: "log.format",
         option: "--log-format",
         variable: "SNOWBANK_LOG_FORMAT",
         value_name: "FORMAT",
@@ -120,7 +130,7 @@ const OPTIONS: [OptionRow; 9] = [
                there]",
     },
     OptionRow {
-        key: "level",
+        key: "log.level",
         option: "--log-level",
         variable: "SNOWBANK_LOG",
         value_name: "LEVEL",
@@ -145,16 +155,37 @@ impl Overrides {
     }
 
     fn slots(&mut self) -> [&mut Option<Override>; OPTIONS.len()] {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
-            self;
-        [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level]
+        let Self {
+            listen,
+            layout,
+            worker_ids,
+            shards,
+            order,
+            state_dir,
+            lock_dir,
+            admin,
+            log_format,
+            log_level,
+        } = self;
+        [listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin, log_format, log_level]
     }
 
     /// Each override that was given, with the setting's key.
     fn given(&self) -> impl Iterator<Item = (&'static str, &Override)> {
-        let Self { listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level } =
-            self;
-        let slots = [listen, layout, worker_ids, shards, order, state_dir, lock_dir, log_format, log_level];
+        let Self {
+            listen,
+            layout,
+            worker_ids,
+            shards,
+            order,
+            state_dir,
+            lock_dir,
+            admin,
+            log_format,
+            log_level,
+        } = self;
+        let slots =
+            [listen, layout, worker_ids, shards, order, state_dir, lock_dir, admin, log_format, log_level];
         OPTIONS.iter().zip(slots).filter_map(|(row, slot)| Some((row.key, slot.as_ref()?)))
     }
 }
@@ -222,7 +253,7 @@ impl Reader {
                 [only] => text(only),
                 texts => Spanned::new(0..0, DeValue::Array(texts.iter().map(text).collect::<DeArray<'_>>())),
             };
-            if let Some(setting) = DAEMON.iter().find(|setting| setting.key == key) {
+            if let Some(setting) = DAEMON.iter().find(|setting| setting.full_key(None) == key) {
                 self.findings.read(setting, None, &input, Value(&value), &mut self.daemon);
             } else if let Some(setting) = SOURCE.iter().find(|setting| setting.key == key) {
                 match &mut self.sources[..] {

@@ -154,7 +154,7 @@ impl Reader {
             }
         }
         anchor(&mut daemon.lock_dir);
-        for address in &mut daemon.listen {
+        for address in daemon.listen.iter_mut().chain(&mut daemon.admin) {
             if let Address::Unix(path) = address {
                 anchor(path);
             }

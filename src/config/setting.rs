@@ -30,6 +30,8 @@ pub(super) enum Section {
     Auth,
     /// In `[tls]`.
     Tls,
+    /// In `[admin]`.
+    Admin,
     /// In `[log]`.
     Log,
     /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
@@ -40,11 +42,12 @@ pub(super) enum Section {
 
 impl Section {
     /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 5] = [
+    pub(super) const TABLES: [(&'static str, Section); 6] = [
         ("limits", Section::Limits),
         ("clock", Section::Clock),
         ("auth", Section::Auth),
         ("tls", Section::Tls),
+        ("admin", Section::Admin),
         ("log", Section::Log),
     ];
 
@@ -55,6 +58,7 @@ impl Section {
             Section::Clock => "clock.",
             Section::Auth => "auth.",
             Section::Tls => "tls.",
+            Section::Admin => "admin.",
             Section::Log => "log.",
             Section::Top | Section::Source | Section::SourceAlone => "",
         }
@@ -67,6 +71,7 @@ impl Section {
             Section::Clock => "in [clock]",
             Section::Auth => "in [auth]",
             Section::Tls => "in [tls]",
+            Section::Admin => "in [admin]",
             Section::Log => "in [log]",
             Section::SourceAlone => "in [[sources]]",
             Section::Top => "at the top of the file, above the first [section]",

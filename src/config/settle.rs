@@ -19,8 +19,10 @@ use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 /// Every mistake found here and before.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
-    check_sockets(&daemon.listen, &mut findings);
+    check_sockets(&daemon.listen, "listen", &mut findings);
+    check_sockets(&daemon.admin, "admin.listen", &mut findings);
     check_tls(&daemon, &mut findings);
+    check_admin(&daemon, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
     let sources: Vec<Option<SourceSettings>> = drafts
@@ -33,8 +35,20 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     if let Some(mistakes) = Mistakes::new(findings.mistakes) {
         return Err(mistakes);
     }
-    let Daemon { listen, shards, order, limits, clock, state_dir, lock_dir, token_file, tls, unix_mode, log } =
-        daemon;
+    let Daemon {
+        listen,
+        shards,
+        order,
+        limits,
+        clock,
+        state_dir,
+        lock_dir,
+        token_file,
+        tls,
+        unix_mode,
+        admin,
+        log,
+    } = daemon;
     Ok(Settings {
         listen,
         shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),
@@ -47,13 +61,14 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         token_file,
         tls,
         unix_mode,
+        admin,
         log,
         origins: findings.origins,
     })
 }
 
 /// A relative path in a file grows by the file's directory, which its parser did not know.
-fn check_sockets(listen: &[Address], findings: &mut Findings) {
+fn check_sockets(listen: &[Address], key: &str, findings: &mut Findings) {
     for address in listen {
         if let Address::Unix(path) = address
             && path.as_os_str().len() > UNIX_PATH_BYTES_MAX
@@ -62,7 +77,7 @@ fn check_sockets(listen: &[Address], findings: &mut Findings) {
                 "{address} is a path of {} bytes, allowed: at most {UNIX_PATH_BYTES_MAX}",
                 path.as_os_str().len()
             );
-            findings.mistake_of("listen", text);
+            findings.mistake_of(key, text);
         }
     }
 }
@@ -93,6 +108,22 @@ fn check_tls(daemon: &Daemon, findings: &mut Findings) {
             }
         }
         (Some(_), Some(_)) => {}
+    }
+}
+
+fn check_admin(daemon: &Daemon, findings: &mut Findings) {
+    let is_free = |address: &&Address| matches!(address, Address::Tcp { port: 0, .. });
+    if let Some(address) =
+        daemon.admin.iter().find(|address| daemon.listen.contains(address) && !is_free(address))
+    {
+        let text = format!("found {address}, where clients connect already, allowed: an address of its own");
+        findings.mistake_of("admin.listen", text);
+    }
+    if let Some(address) = daemon.admin.iter().find(|address| address.is_tls()) {
+        let text = format!(
+            "found {address}, allowed: an address without tls:, which the admin listener does not speak"
+        );
+        findings.mistake_of("admin.listen", text);
     }
 }
 

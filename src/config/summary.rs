@@ -38,6 +38,10 @@ impl Settings {
             };
             lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
+        if !self.admin.is_empty() {
+            let admin: Vec<_> = self.admin.iter().map(Address::to_string).collect();
+            lines.push(format!("admin on {}", admin.join(", ")));
+        }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
             let workers = if source.worker_ids.len() == 1 { "worker" } else { "workers" };
             format!(
@@ -77,6 +81,12 @@ impl Settings {
         if self.tls.certificate.is_some() && !self.listen.iter().any(Address::is_tls) {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
+            ));
+        }
+        if let Some(address) = self.admin.iter().find(|address| !address.is_local()) {
+            warnings.push(format!(
+                "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
+                 daemon does, though no IDs"
             ));
         }
         if self.lock_dir != Path::new(LOCK_DIR) {

@@ -180,6 +180,23 @@ impl<'v> Value<'v> {
         if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
     }
 
+    /// As [`addresses`](Self::addresses), and a port alone stands for 127.0.0.1's; empty text for none.
+    pub(super) fn admin_addresses(self, into: &mut Vec<Address>) -> Result<(), Refusal> {
+        let port = match self.0.get_ref() {
+            DeValue::String(text) if text.is_empty() => {
+                into.clear();
+                return Ok(());
+            }
+            DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
+            DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
+            _ => return self.addresses(into),
+        };
+        let address = Address::of_admin(&port)
+            .map_err(|_| self.refuse("a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\""))?;
+        *into = vec![address];
+        Ok(())
+    }
+
     /// One address, which is not among the earlier ones.
     fn address(self, earlier: &[Address]) -> Result<Address, String> {
         let Some(text) = self.0.get_ref().as_str() else {

@@ -60,10 +60,10 @@ fn serve<'a>(
                     front.refuse(&mut out, ask.form, Refusal::Exhausted(None), "default");
                     asks.push(*ask);
                 }
-                Step::Answered { .. } | Step::Close => {}
+                Step::Answered { .. } | Step::Close { .. } => {}
             }
             check_reply(&out[answered..], bytes);
-            let (Step::Answered { consumed } | Step::Ids { consumed, .. }) = step else {
+            let (Step::Answered { consumed, .. } | Step::Ids { consumed, .. }) = step else {
                 return (asks, out);
             };
             assert!((8..=bytes.len()).contains(&consumed));

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::config::Tokens;
 use crate::layout::Run;
+use crate::protocol::ErrorCode;
 use crate::source::line::Refusal;
 
 /// What front-ends tell clients about the daemon, and hold requests against.
@@ -61,6 +62,8 @@ pub enum Step {
     Answered {
         /// Bytes of the message.
         consumed: usize,
+        /// The error that the reply is, if it is one.
+        error: Option<ErrorCode>,
     },
     /// It took so many bytes and wants IDs.
     Ids {
@@ -70,7 +73,10 @@ pub enum Step {
         ask: Ask,
     },
     /// The last reply is encoded; the connection is to be closed after it.
-    Close,
+    Close {
+        /// The error that the reply is, if it is one.
+        error: Option<ErrorCode>,
+    },
 }
 
 /// One protocol on one connection.
@@ -92,8 +98,8 @@ pub trait Front {
     /// Encodes one frame of IDs granted; they are within [`frame_limit`](Front::frame_limit).
     fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng);
 
-    /// Encodes a refusal; `source` is the name of what was asked for.
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str);
+    /// Encodes a refusal; `source` is the name of what was asked for. Returns the error as which it counts.
+    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode;
 }
 
 /// The most that one frame holds, of both.

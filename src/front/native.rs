@@ -32,8 +32,8 @@ impl Native {
             && usize::from(next.source) < facts.sources
     }
 
-    /// Answers what needs no IDs: everything but a NEXT that [`is_served`](Self::is_served). False if the connection is to
-    /// be closed after it.
+    /// Answers what needs no IDs: everything but a NEXT that [`is_served`](Self::is_served). Returns the error that the
+    /// answer is, if it is one.
     // Kept out of the way of NEXT: inlined, it costs each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
@@ -44,14 +44,14 @@ impl Native {
         facts: &Facts,
         draining: bool,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<ErrorCode> {
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
             Request::Auth(token) => {
                 if facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token)) {
                     let message = "the token is not one of the daemon's; check the client's token";
                     reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                    return false;
+                    return Some(ErrorCode::Unauthorized);
                 }
                 self.authorized = true;
                 reply::encode_ok(out, tag);
@@ -59,26 +59,28 @@ impl Native {
             Request::Info | Request::Next(_) if !self.authorized => {
                 let message = "this daemon asks for a token; send AUTH first";
                 reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                return false;
+                return Some(ErrorCode::Unauthorized);
             }
             Request::Info => reply::encode_info(out, tag, &facts.info_json),
             Request::Next(_) if draining => {
                 let message = "the daemon is stopping; ask another, or this one when it is back";
                 reply::encode_error(out, tag, ErrorCode::ShuttingDown, None, message);
-                return false;
+                return Some(ErrorCode::ShuttingDown);
             }
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
                 let (found, most) = (next.count, facts.max_count);
                 let message = format!("found count {found}, allowed 1 to {most}");
                 reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
+                return Some(ErrorCode::BadCount);
             }
             Request::Next(next) => {
                 let (found, last) = (next.source, facts.sources - 1);
                 let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
                 reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
+                return Some(ErrorCode::UnknownSource);
             }
         }
-        true
+        None
     }
 }
 
@@ -102,11 +104,11 @@ impl Front for Native {
                     false => format!("found frame length {length}, allowed 4 to 1024; the stream is lost"),
                 };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
-                Step::Close
+                Step::Close { error: Some(ErrorCode::Malformed) }
             }
             Parsed::Frame { content: Err(fault), tag, consumed } => {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
-                Step::Answered { consumed }
+                Step::Answered { consumed, error: Some(fault.code()) }
             }
             Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed }
                 if self.is_served(&next, facts, draining) =>
@@ -120,8 +122,8 @@ impl Front for Native {
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
                 match self.answer(request, tag, facts, draining, out) {
-                    true => Step::Answered { consumed },
-                    false => Step::Close,
+                    error @ Some(code) if code.closes() => Step::Close { error },
+                    error => Step::Answered { consumed, error },
                 }
             }
         }
@@ -176,9 +178,10 @@ impl Front for Native {
         debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
     }
 
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) {
+    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode {
         let (code, retry_after, message) = in_words(refusal, source);
         reply::encode_error(out, form.tag, code, retry_after, &message);
+        code
     }
 }
 

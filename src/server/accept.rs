@@ -10,9 +10,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::in_force::InForce;
 use super::listen::Listener;
+use super::metrics::Doors;
 use super::seldom::Seldom;
+use super::worker::Common;
 use crate::protocol::{ErrorCode, reply};
 use crate::tls;
 
@@ -57,7 +58,7 @@ pub(super) async fn accept(
     listener: Listener,
     tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
-    in_force: watch::Receiver<Arc<InForce>>,
+    common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
@@ -71,8 +72,8 @@ pub(super) async fn accept(
         };
         match accepted {
             Ok(socket) => {
-                let max_connections = in_force.borrow().limits.max_connections;
-                if !admit(socket, tls.as_ref(), &inboxes, max_connections).await
+                let max_connections = common.in_force.borrow().limits.max_connections;
+                if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {
                     tracing::warn!(
@@ -94,13 +95,13 @@ pub(super) async fn accept(
 }
 
 /// A listener on the acceptor's reactor.
-enum Acceptor {
+pub(super) enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    fn register(socket: Socket) -> io::Result<Acceptor> {
+    pub(super) fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -109,7 +110,7 @@ impl Acceptor {
     }
 
     /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    pub(super) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -118,7 +119,7 @@ impl Acceptor {
 }
 
 /// The peer gave up before it was accepted.
-fn is_of_the_peer(error: &io::Error) -> bool {
+pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
@@ -128,10 +129,12 @@ async fn admit(
     socket: Socket,
     tls: Option<&tls::Acceptor>,
     inboxes: &[Inbox],
+    doors: &Doors,
     max_connections: usize,
 ) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
+        doors.refused.add(1);
         // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
         if tls.is_none() {
             turn_away(&socket, max_connections);
@@ -141,6 +144,7 @@ async fn admit(
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
+    doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.

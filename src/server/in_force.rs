@@ -3,9 +3,7 @@
 //! It is never changed itself: a reload makes another, and each shard goes by that from its next turn on. So a turn sees one
 //! configuration from its start to its end, and reads it without a lock or memory that others write.
 
-use std::sync::{Arc, mpsc};
-
-use tokio::sync::watch;
+use std::sync::Arc;
 
 use crate::clock::Now;
 use crate::config::Limits;
@@ -45,12 +43,4 @@ impl InForce {
     pub(super) fn source(&self, index: usize) -> &Source {
         &self.supplies[index].source
     }
-}
-
-/// A shard's end of reloads.
-#[derive(Clone)]
-pub(super) struct Reloads {
-    pub(super) in_force: watch::Receiver<Arc<InForce>>,
-    /// Where to say which version the shard goes by.
-    pub(super) adopted: mpsc::Sender<u64>,
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::grants::{self, Joined, Joining};
-use super::pulse::Pulse;
 use super::seldom;
-use super::worker::Bells;
+use super::worker::Common;
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
 
@@ -40,16 +39,18 @@ impl Errand {
 /// Runs until told to stop, then gives back what the end of the daemon needs.
 pub(super) fn run(
     mut keeper: Keeper,
-    bells: &Bells,
-    pulse: &Pulse,
+    common: &Common,
     stopping: &AtomicBool,
     errands: &mpsc::Receiver<Errand>,
 ) -> Keeper {
+    let Common { bells, pulse, metrics, .. } = common;
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
         let round = pulse.round();
         let reading = clock::os::read();
+        metrics.keeper().begin(reading);
         let looked = keeper.look(reading);
+        metrics.keeper().end(&looked, clock::os::boot());
         pulse.keeper_looked(round);
         said.tell(&looked);
         if looked.some_wait {

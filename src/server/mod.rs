@@ -11,6 +11,7 @@
 //!
 //! - `listen`: opens sockets.
 //! - `accept`: takes connections and hands each to the shard with the fewest.
+//! - `admin`: accepts on the admin listener.
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
 //! - `handshake`: the start of a TLS connection; `secure`: a TLS connection as a shard uses it.
@@ -22,9 +23,11 @@
 //! - `inherited`: sockets that a service manager hands over.
 //! - `pulse`: whether every thread makes progress; `vitals`: how the daemon is, for whoever watches over it.
 //! - `seldom`: what can repeat is not said each time.
-//! - `keeper`: the thread that raises ceilings and watches the wall clock.
+//! - `keeper`: the thread that raises ceilings and watches the wall clock. `view`: what it last saw.
+//! - `metrics`: what is counted, by each shard for itself. `status`: all of it summed up, for the operator.
 
 mod accept;
+mod admin;
 mod backlog;
 mod complaints;
 mod connection;
@@ -36,17 +39,21 @@ mod in_force;
 mod inherited;
 mod keeper;
 mod listen;
+mod metrics;
 mod pulse;
 mod reload;
 mod restored;
 mod secure;
 mod seldom;
 mod start;
+mod status;
 mod stream;
 mod ticker;
+mod view;
 mod vitals;
 mod worker;
 
+pub use admin::ADMIN_CONNECTIONS_MAX;
 pub use grants::State;
 pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};

@@ -11,6 +11,7 @@
 //! storage: a slow disk is no fault of the daemon, which serves up to its ceilings and then refuses, and a start anew would
 //! wait for the same disk.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -53,13 +54,19 @@ impl Pulse {
         }
     }
 
-    /// Asks every thread, and completes when all have answered. One round at a time.
+    /// Asks every thread, and completes when all have answered. Several may ask at once.
     pub(super) async fn all_beat(&self, bells: &Bells) {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
         bells.ceiling_reached();
-        while !self.has_ended(round) {
-            self.some_answer.notified().await;
+        loop {
+            // From here on no answer is missed.
+            let mut answer = pin!(self.some_answer.notified());
+            answer.as_mut().enable();
+            if self.has_ended(round) {
+                return;
+            }
+            answer.await;
         }
     }
 
@@ -90,13 +97,13 @@ impl Pulse {
 
     fn answer(&self, answered: &AtomicU64, round: u64) {
         answered.store(round, Ordering::Release);
-        self.some_answer.notify_one();
+        self.some_answer.notify_waiters();
     }
 
     /// Calls storage on the keeper's thread, which need not answer meanwhile.
     fn at_storage<T>(&self, call: impl FnOnce() -> T) -> T {
         self.keeper_waits_for_storage.store(true, Ordering::Release);
-        self.some_answer.notify_one();
+        self.some_answer.notify_waiters();
         let result = call();
         self.keeper_waits_for_storage.store(false, Ordering::Release);
         result
@@ -143,7 +150,6 @@ impl CeilingStore for Excused {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::sync::OnceLock;
     use std::task::{Context, Poll, Waker};
 

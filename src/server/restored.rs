@@ -11,12 +11,10 @@ use std::thread;
 
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::in_force::InForce;
 use super::seldom::Seldom;
-use super::worker::Bells;
+use super::worker::Common;
 use crate::source::line::Signals;
 
 /// The multicast group of the kernel's own events.
@@ -26,7 +24,7 @@ const EVENT_SIZE: usize = 8_192;
 const NEW_GENERATION: &[u8] = b"NEW_VMGENID=1";
 
 /// Watches from a thread of its own, for as long as the process runs.
-pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) {
+pub(super) fn watch(common: Arc<Common>) {
     let Ok(events) = subscribe() else {
         tracing::debug!(
             "the kernel's events cannot be had: a restored machine is noticed by its clocks alone"
@@ -37,8 +35,8 @@ pub(super) fn watch(in_force: watch::Receiver<Arc<InForce>>, bells: Arc<Bells>) 
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = Seldom::default();
         while await_new_generation(&events) {
-            in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
-            bells.ceiling_reached();
+            common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
+            common.bells.ceiling_reached();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
                     count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"

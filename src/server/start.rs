@@ -1,7 +1,7 @@
 //! Starting and stopping: from settings to a daemon that serves, and from there to a clean end.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,15 +12,17 @@ use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
 use super::grants::{Found, Granted, State};
-use super::in_force::{InForce, Reloads, Supply};
+use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
+use super::metrics::Metrics;
 use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
 use super::restored;
 use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
+use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
@@ -68,11 +70,12 @@ impl From<String> for StartError {
 pub struct Server {
     listeners: Vec<Listener>,
     tls: Option<tls::Acceptor>,
+    admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
     errands: std_mpsc::Receiver<Errand>,
-    reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     notes: Vec<String>,
 }
 
@@ -106,8 +109,8 @@ impl Server {
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
         let opened = open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| check_certificate(&opened.2, tls.as_ref()).map(|()| opened));
-        let (info_json, shards, listeners) = opened.inspect_err(|_| {
+            .and_then(|opened| check_certificate(&opened.2[0], tls.as_ref()).map(|()| opened));
+        let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
         })?;
@@ -136,9 +139,10 @@ impl Server {
         let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
         let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
-        let common = Arc::new(Common { wall, order: settings.order, bells, pulse, all_drained });
-        let reloads = Reloads { in_force: receiver, adopted };
-        Ok((Server { listeners, tls, common, shards, keeper, errands, reloads, notes }, reloader))
+        let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
+        let order = settings.order;
+        let common = Arc::new(Common { in_force: receiver, wall, order, bells, metrics, pulse, all_drained });
+        Ok((Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -151,6 +155,11 @@ impl Server {
         self.tls.as_ref()
     }
 
+    /// Where it tells how it is, with the ports that the system chose.
+    pub fn admin_addresses(&self) -> impl Iterator<Item = &Address> {
+        self.admin.iter().map(|listener| &listener.address)
+    }
+
     /// Where it listens, with the ports that the system chose.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
         self.listeners.iter().map(|listener| &listener.address)
@@ -158,7 +167,7 @@ impl Server {
 
     /// How to ask for its life signs while it runs.
     pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common), self.reloads.in_force.clone())
+        Vitals::new(Arc::clone(&self.common))
     }
 
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
@@ -167,43 +176,53 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, tls, common, shards, keeper, errands, reloads, notes: _ } = self;
+        let Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
-            let (bells, pulse) = (Arc::clone(&common.bells), Arc::clone(&common.pulse));
-            let stopping = Arc::clone(&stopping);
-            move || keeper::run(keeper, &bells, &pulse, &stopping, &errands)
+            let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
+            move || keeper::run(keeper, &common, &stopping, &errands)
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(reloads.in_force.clone(), Arc::clone(&common.bells));
+        restored::watch(Arc::clone(&common));
 
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
-        let (inboxes, threads) = spawn_shards(&common, shards, &reloads, &stopped)?;
-        let in_force = reloads.in_force;
-        // From here on only shards say what they go by: when they are gone, nobody is waited for.
-        drop(reloads.adopted);
+        let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, adopted, &stopped)?;
         runtime.block_on(async {
+            let site = {
+                let (common, vitals) = (Arc::clone(&common), Vitals::new(Arc::clone(&common)));
+                let all_beat = move || -> Beats {
+                    let vitals = vitals.clone();
+                    Box::pin(async move { vitals.all_beat().await })
+                };
+                Arc::new(Site::new(move || common.status(), all_beat))
+            };
+            let mut admin: tokio::task::JoinSet<_> =
+                admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
                 let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
-                let (inboxes, stopped) = (Arc::clone(&inboxes), no_more.clone());
-                acceptors.spawn(accept::accept(listener, tls, inboxes, in_force.clone(), stopped));
+                let (inboxes, common) = (Arc::clone(&inboxes), Arc::clone(&common));
+                acceptors.spawn(accept::accept(listener, tls, inboxes, common, no_more.clone()));
             }
             stop.await;
+            common.metrics.draining.store(true, Ordering::Relaxed);
             let _ = stop_acceptors.send(true);
             // With the acceptors their listeners close: from here on connections are refused, or wait for the next daemon
             // where a service manager holds the sockets.
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
-            let drain_timeout = in_force.borrow().limits.drain_timeout;
+            let drain_timeout = common.in_force.borrow().limits.drain_timeout;
             let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
+            drop(inboxes);
+            let _ = stop_shards.send(true);
+            // Until the shards have answered what has arrived, the operator can see that they do.
+            let _ = shards_ended.recv().await;
+            admin.shutdown().await;
         });
-        drop(inboxes);
-        let _ = stop_shards.send(true);
         let mut failed = None;
         for thread in threads {
             if thread.join().is_err() {
@@ -222,28 +241,32 @@ impl Server {
 
 type ShardThreads = Vec<JoinHandle<()>>;
 
+/// Ends when all shards' threads have.
+type AllEnded = mpsc::Receiver<()>;
+
 fn spawn_shards(
     common: &Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
-    reloads: &Reloads,
+    adopted: std_mpsc::Sender<u64>,
     stopped: &watch::Receiver<bool>,
-) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
+) -> io::Result<(Arc<[Inbox]>, ShardThreads, AllEnded)> {
+    let (alive, all_ended) = mpsc::channel(1);
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for (shard, runtime) in shards {
         let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
-        inboxes.push(Inbox { sockets, connections: Arc::new(AtomicUsize::new(0)) });
-        let (reloads, stopped) = (reloads.clone(), stopped.clone());
-        let in_force = Arc::clone(&reloads.in_force.borrow());
-        let worker = (Arc::clone(common), in_force, fastrand::u64(..));
+        inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
+        let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
         let name = format!("shard-{}", shard.index());
+        let seed = fastrand::u64(..);
+        let alive = alive.clone();
         let run = move || {
-            let (common, in_force, seed) = worker;
-            worker::run(&runtime, Worker::new(common, in_force, shard, seed), inbox, reloads, stopped);
+            worker::run(&runtime, Worker::new(common, shard, seed), inbox, adopted, stopped);
+            drop(alive);
         };
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
-    Ok((inboxes.into(), threads))
+    Ok((inboxes.into(), threads, all_ended))
 }
 
 fn make_runtime() -> Result<Runtime, StartError> {
@@ -254,10 +277,10 @@ fn make_runtime() -> Result<Runtime, StartError> {
     })
 }
 
-type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, Vec<Listener>);
+type Opened = (Vec<u8>, Vec<(Shard, Runtime)>, [Vec<Listener>; 2]);
 
 /// What a start can still fail at once its ceilings are durable: INFO's JSON, the shards with their reactors, and the
-/// listeners.
+/// listeners, for clients and for the operator.
 fn open(
     settings: &Settings,
     inherited: Inherited,
@@ -269,7 +292,8 @@ fn open(
     let shards = make_shards(settings, supplies, now);
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
-    Ok((info_json, shards, listen_all(settings, inherited)?))
+    let listeners = listen_all(settings, inherited)?;
+    Ok((info_json, shards, [listeners, listen_at(&settings.admin, settings.unix_mode)?]))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
@@ -291,12 +315,17 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
 
 /// Inherited sockets take the place of the listeners of their protocol.
 fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
-    let mut listeners = inherited.listeners(Protocol::Native);
+    let listeners = inherited.listeners(Protocol::Native);
     if !listeners.is_empty() {
         return Ok(listeners);
     }
-    for address in &settings.listen {
-        listeners.extend(listen::open(address, settings.unix_mode)?);
+    listen_at(&settings.listen, settings.unix_mode)
+}
+
+fn listen_at(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        listeners.extend(listen::open(address, unix_mode)?);
     }
     Ok(listeners)
 }

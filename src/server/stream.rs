@@ -2,7 +2,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use socket2::{Domain, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -101,5 +101,33 @@ fn credentials_of(stream: &UnixStream) -> String {
     match stream.peer_cred() {
         Ok(peer) => format!("process {} of user {}", peer.pid().unwrap_or_default(), peer.uid()),
         Err(_) => String::from("unknown"),
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Stream::poll_read(self.get_mut(), cx, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Stream::poll_write(self.get_mut(), cx, bytes)
+    }
+
+    /// Sockets keep nothing back; TLS does.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.has_unsent() {
+            ready!(self.poll_send(cx, &[]))?;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_half_close(cx)
     }
 }

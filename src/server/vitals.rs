@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
-
-use super::in_force::{InForce, Supply};
+use super::in_force::Supply;
 use super::worker::Common;
 use crate::clock::{self, Now};
 use crate::source::Bound;
@@ -14,7 +12,6 @@ use crate::source::Bound;
 #[derive(Clone)]
 pub struct Vitals {
     common: Arc<Common>,
-    in_force: watch::Receiver<Arc<InForce>>,
 }
 
 /// How the daemon was at one moment.
@@ -27,8 +24,8 @@ pub struct VitalSigns {
 }
 
 impl Vitals {
-    pub(super) fn new(common: Arc<Common>, in_force: watch::Receiver<Arc<InForce>>) -> Self {
-        Vitals { common, in_force }
+    pub(super) fn new(common: Arc<Common>) -> Self {
+        Vitals { common }
     }
 
     /// How long until IDs of every source can be had, as far as clocks decide that; zero: now.
@@ -38,14 +35,14 @@ impl Vitals {
             Bound::Standing(ready_in) => Some(ready_in),
             Bound::Clock | Bound::Ceiling | Bound::Ended | Bound::Sealed => None,
         };
-        self.in_force.borrow().supplies.iter().filter_map(standing).max().unwrap_or_default()
+        self.common.in_force.borrow().supplies.iter().filter_map(standing).max().unwrap_or_default()
     }
 
     /// How the daemon is now.
     pub fn signs(&self) -> VitalSigns {
         let now = self.now();
         let headroom = |supply: &Supply| supply.source.reaches_in(now, supply.source.grant().ceiling());
-        let headroom = self.in_force.borrow().supplies.iter().map(headroom).min().unwrap_or_default();
+        let headroom = self.common.in_force.borrow().supplies.iter().map(headroom).min().unwrap_or_default();
         VitalSigns { ready_in: self.ready_in(), headroom }
     }
 

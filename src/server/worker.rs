@@ -3,11 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc as std_mpsc};
 use std::task::Waker;
 use std::thread;
 use std::time::Duration;
 
+use crossbeam::utils::CachePadded;
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
@@ -16,7 +17,8 @@ use tokio::time::Instant;
 use super::accept::Admitted;
 use super::connection;
 use super::handshake;
-use super::in_force::{InForce, Reloads};
+use super::in_force::InForce;
+use super::metrics::{Metrics, ShardCounters, Timing};
 use super::pulse::Pulse;
 use super::stream::Stream;
 use super::ticker;
@@ -29,11 +31,14 @@ use crate::source::line::{Finished, Signals, Ticket};
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;
 
-/// What all threads of the daemon share and never change.
+/// What all threads of the daemon share.
 pub(super) struct Common {
+    /// The configuration that is in force; shards go by their own view of it, on the request's path nobody looks here.
+    pub(super) in_force: watch::Receiver<Arc<InForce>>,
     pub(super) wall: Arc<Wall>,
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
+    pub(super) metrics: Arc<Metrics>,
     /// Whether all threads live.
     pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
@@ -75,6 +80,8 @@ impl Signals for Bells {
 pub(super) struct Worker {
     pub(super) common: Arc<Common>,
     pub(super) index: usize,
+    /// This shard's, written by its thread alone.
+    pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) state: RefCell<State>,
     /// The configuration that turns go by. Replaced between turns alone.
     pub(super) in_force: RefCell<Arc<InForce>>,
@@ -94,6 +101,7 @@ pub(super) struct State {
     pub(super) output: Vec<u8>,
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
+    pub(super) timing: Timing,
     /// Who waits in a line, by source and ticket.
     pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None`: when its bell is rung.
@@ -150,19 +158,23 @@ impl State {
 }
 
 impl Worker {
-    pub(super) fn new(common: Arc<Common>, in_force: Arc<InForce>, shard: Shard, seed: u64) -> Self {
+    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
         let state = State {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
             runs: Vec::new(),
             rng: fastrand::Rng::with_seed(seed),
+            timing: Timing::new(),
             waiters: HashMap::new(),
             ticker_wakes_at: None,
             wakers: Wakers::default(),
             shard,
         };
+        let index = state.shard.index();
+        let in_force = Arc::clone(&common.in_force.borrow());
         Worker {
-            index: state.shard.index(),
+            index,
+            counters: Arc::clone(&common.metrics.shards[index]),
             common,
             state: RefCell::new(state),
             in_force: RefCell::new(in_force),
@@ -252,14 +264,16 @@ impl Drop for Member {
     }
 }
 
-/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins.
+/// Runs a shard's thread until the stop is complete. `stop` turns true when it begins; `adopted` is told each version of the
+/// configuration that the shard has taken up.
 pub(super) fn run(
     runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,
-    mut reloads: Reloads,
+    adopted: std_mpsc::Sender<u64>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut in_force = worker.common.in_force.clone();
     let worker = Rc::new(worker);
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
@@ -269,12 +283,12 @@ pub(super) fn run(
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = reloads.in_force.changed() => {
-                    let in_force = Arc::clone(&reloads.in_force.borrow_and_update());
+                Ok(()) = in_force.changed() => {
+                    let in_force = Arc::clone(&in_force.borrow_and_update());
                     let version = in_force.version;
                     worker.adopt(in_force);
                     // Fails when nobody waits for it any more.
-                    let _ = reloads.adopted.send(version);
+                    let _ = adopted.send(version);
                 }
                 admitted = inbox.recv() => match admitted {
                     Some(admitted) => open(&worker, admitted),

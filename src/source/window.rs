@@ -151,6 +151,29 @@ impl Source {
         }
     }
 
+    /// How long the clock keeps IDs from being had: zero unless it is further behind the last position claimed than the rules
+    /// let the ID clock be ahead. Only looks: what a claim would do about it is not done.
+    pub fn stands_for(&self, now: Now) -> Duration {
+        let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) else {
+            return Duration::ZERO;
+        };
+        let highest_used =
+            self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
+        if clock::id_time(now, &self.ride, self.rules.max_ahead) >= highest_used {
+            return Duration::ZERO;
+        }
+        let stands_for = match self.rules.on_step_back {
+            // The next claim begins a ride there, which goes as far as `max_ahead` from the start.
+            OnStepBack::Ride => {
+                let behind_us = highest_used.0.saturating_sub(now.wall.0);
+                let beyond_us = behind_us.saturating_sub(clock::micros(self.rules.max_ahead));
+                Duration::from_micros(beyond_us.max(0).unsigned_abs())
+            }
+            OnStepBack::Wait => clock::until(now, &self.ride, Duration::ZERO, highest_used),
+        };
+        if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
+    }
+
     /// Begins a ride where somebody waits for the next tick: a wall clock that runs overtakes it at once, and past one that
     /// stands still it goes on at half speed.
     pub(super) fn ride_on(&self, now: Now) {

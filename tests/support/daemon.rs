@@ -27,8 +27,8 @@ pub(crate) enum Address {
 
 impl Address {
     fn of_line(line: &str) -> Address {
-        let text =
-            line.strip_prefix("listening on ").unwrap_or_else(|| panic!("not a listening line: {line:?}"));
+        let text = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("admin on "));
+        let text = text.unwrap_or_else(|| panic!("not a listening line: {line:?}"));
         if let Some(path) = text.strip_prefix("unix:") {
             return Address::Unix(path.into());
         }
@@ -115,6 +115,12 @@ impl Setup {
         let path = self.path("snowbank.toml");
         std::fs::write(&path, toml).expect("the configuration is written");
         self.option("--config", path)
+    }
+
+    /// An admin listener on a free loopback port, whose address is the last one then.
+    pub(crate) fn admin(self) -> Setup {
+        let listeners = self.listeners + 1;
+        self.option("--admin", "127.0.0.1:0").listeners(listeners)
     }
 
     /// Hands a listening socket over as a service manager does, under this name.

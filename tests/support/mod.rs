@@ -10,6 +10,7 @@ pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod frozen;
+pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;

@@ -1,14 +1,12 @@
 //! `snowbank-loadtest plan`.
 
-use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::{Failure, write_file};
+use crate::plan::swept::Swept;
 use crate::plan::{Wanted, page, plan};
-use crate::report::json::FORMAT;
-use crate::sweep::file::{File, KIND};
 use crate::value::{Bandwidth, Mix, Rate, Share};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
@@ -53,7 +51,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let sweep = read(&arguments.from)?;
+    let sweep = Swept::read(&arguments.from).map_err(Failure::usage)?;
     let plan = plan(&sweep, &arguments.wanted(), SystemTime::now())
         .map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     if let Some(path) = &arguments.json {
@@ -79,22 +77,5 @@ impl Arguments {
             network: self.network,
             layout: self.layout.clone(),
         }
-    }
-}
-
-/// The file of a sweep.
-fn read(path: &Path) -> Result<File, Failure> {
-    let wrong = |what: String| Failure::usage(format!("{} is no file of a sweep: {what}", path.display()));
-    let text =
-        fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
-    let value: serde_json::Value = serde_json::from_slice(&text).map_err(|error| wrong(error.to_string()))?;
-    match (value["kind"].as_str(), value["format"].as_u64()) {
-        (Some(KIND), Some(format)) if format == u64::from(FORMAT) => {
-            serde_json::from_value(value).map_err(|error| wrong(error.to_string()))
-        }
-        (Some(KIND), format) => {
-            Err(wrong(format!("its format is {}, not {FORMAT}", format.unwrap_or_default())))
-        }
-        (kind, _) => Err(wrong(format!("its kind is {:?}; sweep --json writes one", kind.unwrap_or("none")))),
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::load::{Latencies, Load};
 use super::{Failure, on_interrupt, write_file};
+use crate::origin::Origin;
+use crate::report::html;
 use crate::run::{Drive, Length};
 use crate::sweep::chart::{self, Look};
-use crate::sweep::machine::Machine;
 use crate::sweep::progress::Live;
 use crate::sweep::{Settings, file, sweep, table};
 use crate::value::{Rate, Share, Time};
@@ -49,6 +50,9 @@ pub(super) struct Arguments {
     /// Write all figures to a file, for plan and other programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    /// Write all figures with charts as one page that a browser opens
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 /// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
@@ -63,32 +67,45 @@ fn factor(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
-    if let Some(path) = &arguments.json {
+    for path in arguments.json.iter().chain(&arguments.html) {
         write_file(path, b"")?;
     }
-    let machine = Machine::this();
+    let machine = settings.origin.machine.clone();
     let interrupt = on_interrupt()?;
-    let mut live = Live::begin(&settings, &machine);
+    let mut live = Live::new(&machine);
     let swept = sweep(settings, &interrupt, &mut live);
     live.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    if let Some(path) = &arguments.json {
-        write_file(path, file::File::of(&swept, &machine).to_json().as_bytes())?;
-    }
     let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
+    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
     let _ = chart::write(&swept, look(), &mut out)
         .and_then(|()| table::end(&swept, &mut out))
         .and_then(|()| out.flush());
-    Ok(swept.exit_code())
+    let code = swept.exit_code();
+    // A knee without the files that were asked for is none for a script that goes on with them.
+    arguments
+        .write_files(&file::File::of(&swept, &machine))
+        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
+    Ok(code)
 }
 
 impl Arguments {
+    fn write_files(&self, figures: &file::File) -> Result<(), Failure> {
+        if let Some(path) = &self.json {
+            write_file(path, figures.to_json().as_bytes())?;
+        }
+        if let Some(path) = &self.html {
+            write_file(path, html::sweep::render(figures).as_bytes())?;
+        }
+        Ok(())
+    }
+
     fn settings(&self) -> Result<Settings, Failure> {
         // The rate of each step takes its place.
         let drive =
             Drive::Open { rate: Rate::STANDARD, ramp: Duration::ZERO, arrivals: self.load.arrivals() };
         Ok(Settings {
+            origin: Origin::of_this_process(),
             scenario: self.load.scenario(drive, Length::For(self.length.0))?,
             objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop() },
             start: self.start,

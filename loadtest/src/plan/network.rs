@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Form;
+use super::form::Form;
 
 /// A NEXT request: length, kind, flags and tag, then count, source and wait.
 const REQUEST_BYTES: f64 = 8.0 + 8.0;

@@ -180,15 +180,14 @@ fn check(plan: &Plan, out: &mut String) -> std::fmt::Result {
         "\n## To check\n\nEach daemon, one after the other, at its share of the rate, from another machine:\n"
     )?;
     writeln!(out, "```text\n{}\n```", check_command(plan))?;
-    writeln!(
-        out,
-        "\nIt has to pass (exit code 0). Then stop {} at the full rate: nothing may be refused.",
-        if plan.spare == 0 {
-            "no daemon: there is no spare".to_owned()
-        } else {
+    writeln!(out, "\nIt has to pass (exit code 0).")?;
+    if plan.spare > 0 {
+        writeln!(
+            out,
+            "Then, at the full rate, stop {}: no request may be refused.",
             counted(plan.spare, "daemon")
-        }
-    )?;
+        )?;
+    }
     writeln!(
         out,
         "Every daemon needs worker IDs of its own: `snowbank check --config FILE` says which it holds."

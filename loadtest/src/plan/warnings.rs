@@ -1,8 +1,9 @@
 //! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
 
+use super::form::Form;
 use super::page::{grouped, ids_per_s};
-use super::{Binding, Form, Plan, Wanted};
-use crate::sweep::file::File;
+use super::swept::Swept;
+use super::{Binding, Plan, Wanted};
 use crate::sweep::search::Limit;
 
 /// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.
@@ -11,18 +12,18 @@ const BURST_WINDOW_S: f64 = 0.01;
 /// The daemon's default `max_connections`.
 const MAX_CONNECTIONS: u64 = 10_000;
 
-pub(super) fn of(plan: &Plan, sweep: &File, wanted: &Wanted, form: &Form) -> Vec<String> {
+pub(super) fn of(plan: &Plan, sweep: &Swept, wanted: &Wanted, form: &Form) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(of_the_sweep(plan, sweep));
     warnings.extend(of_other_requests(plan, sweep, form));
-    warnings.extend(of_the_fleet(plan, form));
+    warnings.extend(of_the_fleet(plan, sweep, form));
     if wanted.spare == 0 {
         warnings.push("No spare: one daemon that stops takes its share of the rate with it.".to_owned());
     }
     warnings
 }
 
-fn of_the_sweep(plan: &Plan, sweep: &File) -> Vec<String> {
+fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
     let mut warnings = Vec::new();
     if sweep.versions.debug_build {
         warnings.push("The sweep was made with a debug build: its figures are not a release's.".to_owned());
@@ -62,7 +63,7 @@ fn of_the_sweep(plan: &Plan, sweep: &File) -> Vec<String> {
     warnings
 }
 
-fn of_other_requests(plan: &Plan, sweep: &File, form: &Form) -> Vec<String> {
+fn of_other_requests(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     let (inputs, mut warnings) = (&plan.inputs, Vec::new());
     if inputs.batch != inputs.knee_batch {
         warnings.push(format!(
@@ -72,13 +73,6 @@ fn of_other_requests(plan: &Plan, sweep: &File, form: &Form) -> Vec<String> {
             grouped(inputs.batch),
             grouped(inputs.batch)
         ));
-        if sweep.limit == Some(Limit::Layout) && plan.binding == Binding::Cpu {
-            warnings.push(
-                "The sweep met the layout's limit before it met the processor's, so its requests/s are far from all \
-                 that the machine can do: more daemons are planned than are needed."
-                    .to_owned(),
-            );
-        }
     }
     if form.other_layout {
         warnings.push(format!(
@@ -103,7 +97,7 @@ fn of_other_requests(plan: &Plan, sweep: &File, form: &Form) -> Vec<String> {
     warnings
 }
 
-fn of_the_fleet(plan: &Plan, form: &Form) -> Vec<String> {
+fn of_the_fleet(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     let (inputs, mut warnings) = (&plan.inputs, Vec::new());
     if inputs.connections_each > MAX_CONNECTIONS {
         warnings.push(format!(
@@ -131,19 +125,36 @@ fn of_the_fleet(plan: &Plan, form: &Form) -> Vec<String> {
             ids_per_s(plan.ids_per_s_each)
         ));
     }
-    if plan.binding == Binding::Layout {
-        let others = plan.limits.iter().filter(|limit| limit.binding != Binding::Layout);
-        let next = others.map(|limit| limit.ids_per_s).fold(f64::INFINITY, f64::min);
-        let enough = (next / ceiling * form.worker_ids_each as f64).ceil();
-        if plan.daemons > 1 && enough.is_finite() {
-            warnings.push(format!(
-                "The layout binds: with --worker-ids {enough:.0} each daemon could carry more, and fewer would do."
-            ));
-        }
-    }
+    warnings.extend(of_the_limit(plan, sweep, form));
     if plan.space.as_ref().is_some_and(|space| space.years_left < 1.0) {
         warnings
             .push("The layout's life ends within a year: choose another before you build on it.".to_owned());
     }
     warnings
+}
+
+/// Whether fewer daemons might do.
+fn of_the_limit(plan: &Plan, sweep: &Swept, form: &Form) -> Option<String> {
+    let limit_of = |binding| plan.limits.iter().find(|limit| limit.binding == binding);
+    let layout_ended_the_sweep = sweep.limit == Some(Limit::Layout);
+    match plan.binding {
+        _ if plan.daemons == 1 => None,
+        Binding::Cpu if layout_ended_the_sweep => Some(
+            "The sweep met the layout's limit before the processor's, so its requests/s are at least what a daemon can do: \
+             fewer may be enough. Sweep a daemon with more worker IDs, or with smaller batches, to know."
+                .to_owned(),
+        ),
+        Binding::Layout if layout_ended_the_sweep => Some(
+            "The layout binds, and ended the sweep too: a daemon with more worker IDs may carry more. Sweep one to know."
+                .to_owned(),
+        ),
+        Binding::Layout => {
+            let ratio = limit_of(Binding::Cpu)?.ids_per_s / limit_of(Binding::Layout)?.ids_per_s;
+            let enough = (ratio * form.worker_ids_each as f64).ceil();
+            Some(format!(
+                "The layout binds: with --worker-ids {enough:.0} each daemon could carry more, and fewer would do."
+            ))
+        }
+        Binding::Cpu | Binding::Network => None,
+    }
 }

@@ -3,27 +3,48 @@
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
+use crate::daemon::Ending;
 use crate::measure::{SecondFigures, micros};
+use crate::origin::Origin;
 use crate::run::{Drive, Length};
+use crate::schedule::Arrivals;
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
-/// The form of the file; it changes when a key changes its meaning or goes.
+/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes it.
 pub const FORMAT: u32 = 1;
+
+/// What [`Run::kind`] says.
+pub const RUN: &str = "run";
+
+/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points at most.
+const CURVE_TICKS_PER_HALF: u32 = 5;
 
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     /// [`FORMAT`].
     pub format: u32,
+    /// [`RUN`].
+    pub kind: String,
+    /// The command line, the machine and the time.
+    pub origin: Origin,
     /// `pass`, `fail` or `no verdict`.
     pub verdict: String,
     /// Why it is not a pass.
     pub reasons: Vec<String>,
     /// The last line of the table.
     pub summary: String,
+    /// What it was held to.
+    pub objectives: ObjectiveFigures,
     /// `open loop` or `closed loop`.
     pub loop_kind: String,
+    /// How requests of an open loop are spaced: `even` or `poisson`.
+    pub arrivals: Option<String>,
+    /// `snowbank` or `redis`.
+    pub protocol: String,
+    /// Whether the target was a daemon started for this run.
+    pub own_daemon: bool,
     /// Where the target listens.
     pub address: String,
     /// Its version.
@@ -46,6 +67,8 @@ pub struct Run {
     pub threads: usize,
     /// Requests in flight on each connection, of a closed loop.
     pub depth: Option<usize>,
+    /// How long the warm-up was, in seconds.
+    pub warm_up_s: f64,
     /// How long the measurement was to be, in seconds, if a time ended it.
     pub for_s: Option<f64>,
     /// How long it was.
@@ -87,6 +110,8 @@ pub struct Run {
 /// What an announced outage did.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutageFigures {
+    /// How the daemon ended: `stop` or `kill`.
+    pub ending: String,
     /// When it began, in seconds of the measurement.
     pub at_s: f64,
     /// Until every connection was back and one answered.
@@ -95,6 +120,28 @@ pub struct OutageFigures {
     pub longest_gap_us: f64,
     /// Requests that it took away.
     pub lost: u64,
+}
+
+/// What a run was held to, and whether it kept to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ObjectiveFigures {
+    /// IDs per second.
+    pub ids_per_s: Option<f64>,
+    /// Response times.
+    pub latencies: Vec<LatencyFigures>,
+}
+
+/// An objective of response time, and what was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LatencyFigures {
+    /// `p50` to `p99.99`, or `max`.
+    pub quantile: String,
+    /// What it may be at most.
+    pub limit_us: f64,
+    /// What it was.
+    pub found_us: f64,
+    /// Whether that is within the limit.
+    pub met: bool,
 }
 
 /// A distribution in microseconds.
@@ -106,6 +153,8 @@ pub struct Times {
     pub mean_us: f64,
     /// Quantile by name: `p50` to `p99.99`, and `max`.
     pub quantiles_us: std::collections::BTreeMap<String, f64>,
+    /// The distribution, ever finer towards 100 %: pairs of a quantile from 0 to 1 and its value in microseconds.
+    pub curve: Vec<(f64, f64)>,
 }
 
 impl Times {
@@ -115,19 +164,45 @@ impl Times {
             count: histogram.len(),
             mean_us: histogram.mean() / 1e3,
             quantiles_us: QUANTILES.into_iter().map(at).collect(),
+            curve: histogram
+                .iter_quantiles(CURVE_TICKS_PER_HALF)
+                .map(|step| (step.quantile_iterated_to(), micros(step.value_iterated_to())))
+                .collect(),
         }
+    }
+
+    /// The value at a quantile by its name, in microseconds.
+    #[must_use]
+    pub fn at(&self, name: &str) -> Option<f64> {
+        self.quantiles_us.get(name).copied()
+    }
+}
+
+impl ObjectiveFigures {
+    fn of(report: &Report<'_>) -> Self {
+        let response = &report.outcome.counts.response;
+        let latencies = report.objectives.latencies.iter().map(|latency| {
+            let found_ns = response.value_at_quantile(latency.quantile);
+            LatencyFigures {
+                quantile: latency.name(),
+                limit_us: latency.limit.as_secs_f64() * 1e6,
+                found_us: micros(found_ns),
+                met: u128::from(found_ns) <= latency.limit.as_nanos(),
+            }
+        });
+        Self { ids_per_s: report.objectives.rate.map(|rate| rate.per_s()), latencies: latencies.collect() }
     }
 }
 
 impl Run {
     /// The figures of a report.
     #[must_use]
-    pub fn of(report: &Report<'_>) -> Self {
+    pub fn of(report: &Report<'_>, origin: &Origin) -> Self {
         let (scenario, outcome) = (report.scenario, report.outcome);
         let counts = &outcome.counts;
-        let (wanted_ids_per_s, depth) = match scenario.drive {
-            Drive::Open { rate, .. } => (Some(rate.per_s()), None),
-            Drive::Closed { depth } => (None, Some(depth)),
+        let (wanted_ids_per_s, arrivals, depth) = match scenario.drive {
+            Drive::Open { rate, arrivals, .. } => (Some(rate.per_s()), Some(arrivals_word(arrivals)), None),
+            Drive::Closed { depth } => (None, None, Some(depth)),
         };
         let for_s = match scenario.length {
             Length::For(length) => Some(length.as_secs_f64()),
@@ -135,10 +210,16 @@ impl Run {
         };
         Self {
             format: FORMAT,
+            kind: RUN.to_owned(),
+            origin: origin.clone(),
             verdict: report.verdict.word().to_owned(),
             reasons: report.verdict.reasons().to_vec(),
             summary: last_line(&report.verdict, &report.evidence(), report.objectives),
+            objectives: ObjectiveFigures::of(report),
             loop_kind: report.loop_words().to_owned(),
+            arrivals,
+            protocol: if scenario.resp { "redis" } else { "snowbank" }.to_owned(),
+            own_daemon: outcome.own_daemon,
             address: outcome.address.clone(),
             version: outcome.version.clone(),
             source: outcome.promise.source_name.clone(),
@@ -150,6 +231,7 @@ impl Run {
             connections: scenario.connections,
             threads: scenario.threads,
             depth,
+            warm_up_s: scenario.warm_up.as_secs_f64(),
             for_s,
             elapsed_s: outcome.elapsed.as_secs_f64(),
             ids_per_s: report.ids_per_s(),
@@ -163,6 +245,7 @@ impl Run {
                 .map(|(&code, refusals)| (code_name(code), refusals.count))
                 .collect(),
             outage: scenario.outage.map(|outage| OutageFigures {
+                ending: ending_word(outage.ending),
                 at_s: outage.at.as_secs_f64(),
                 length_us: counts.outage.as_secs_f64() * 1e6,
                 longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
@@ -180,10 +263,50 @@ impl Run {
         }
     }
 
+    /// The seconds that the measurement lasted to their end; what trickles in after the last is left out.
+    #[must_use]
+    pub fn whole_seconds(&self) -> Vec<&SecondFigures> {
+        // What is measured ends with the last receipt, a moment before or after the last second does.
+        let lasted = |second: &&SecondFigures| second.second as f64 + 1.0 <= self.elapsed_s + 0.05;
+        self.seconds.iter().filter(lasted).collect()
+    }
+
+    /// Whether a second of the measurement was part of an announced outage.
+    #[must_use]
+    pub fn is_outage(&self, second: u64) -> bool {
+        let second = second as f64;
+        let within = |outage: &OutageFigures| {
+            outage.at_s < second + 1.0 && second <= outage.at_s + outage.length_us / 1e6
+        };
+        self.outage.as_ref().is_some_and(within)
+    }
+
+    /// The processor time that a daemon of our own took for each request it answered.
+    #[must_use]
+    pub fn daemon_us_per_request(&self) -> Option<f64> {
+        (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
+    }
+
     /// The file's text.
     #[must_use]
     pub fn to_json(&self) -> String {
         // Numbers, strings and lists: there is nothing that could not be written.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
+}
+
+fn arrivals_word(arrivals: Arrivals) -> String {
+    match arrivals {
+        Arrivals::Even => "even",
+        Arrivals::Poisson => "poisson",
+    }
+    .to_owned()
+}
+
+fn ending_word(ending: Ending) -> String {
+    match ending {
+        Ending::Stop => "stop",
+        Ending::Kill => "kill",
+    }
+    .to_owned()
 }

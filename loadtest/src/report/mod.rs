@@ -1,12 +1,17 @@
 //! What a run came to, for people and for programs.
 //!
-//! - [`table`]: the final table. [`json`]: all figures. [`hdr`]: files for HdrHistogram's viewers.
+//! - [`table`]: the final table. [`json`]: all figures; [`read`] takes them back. [`hdr`]: files for HdrHistogram's viewers.
+//! - [`html`]: a page for people, from those figures.
 //! - [`progress`]: the bar while the run lasts.
 
 pub mod hdr;
+pub mod html;
 pub mod json;
 pub mod progress;
+pub mod read;
 pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::run::{Drive, Outcome, Scenario};
 use crate::verdict::{Evidence, Objectives, Verdict, judge};

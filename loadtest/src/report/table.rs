@@ -1,4 +1,4 @@
-//! The final table.
+//! The final table. Its lines fit into 80 columns, but for the last, which is one line whatever it says.
 
 use std::io::{self, Write};
 
@@ -33,8 +33,10 @@ fn target(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let own = if outcome.own_daemon { ", started for this run" } else { "" };
     writeln!(out, "target      {} ({version}{own})", outcome.address)?;
     let layout = outcome.promise.layout();
-    let layout = layout.as_deref().unwrap_or("layout unknown: times and workers are not checked");
-    writeln!(out, "source      {} ({layout})", outcome.promise.source_name)
+    let layout = layout.as_deref().unwrap_or("unknown: times and workers are not checked");
+    writeln!(out, "source      {}", outcome.promise.source_name)?;
+    // The fields, and below them tick and epoch.
+    writeln!(out, "layout      {}", layout.replacen(';', ";\n            ", 1))
 }
 
 fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -51,7 +53,7 @@ fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "load        {}: {drive}, {length} after a warm-up of {}",
+        "load        {}: {drive},\n            {length} after a warm-up of {}",
         report.loop_words(),
         Time(scenario.warm_up)
     )?;
@@ -118,7 +120,8 @@ fn outage(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     };
     writeln!(
         out,
-        "outage      {how} at {}: {:.3} ms until all was back, longest gap between answers {:.3} ms, {} requests lost",
+        "outage      {how} at {}: {:.3} ms until all was back,\n            \
+         longest gap between answers {:.3} ms, {} requests lost",
         Time(outage.at),
         counts.outage.as_secs_f64() * 1e3,
         counts.longest_gap.as_secs_f64() * 1e3,
@@ -135,7 +138,7 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "generator   {:.1} % of a core ({:.1} % by its busiest thread), longest pause {:.3} ms",
+        "generator   {:.1} % of a core (busiest thread {:.1} %), longest pause {:.3} ms",
         report.own_cpu_share() * 100.0,
         counts.busiest_thread * 100.0,
         counts.longest_pause.as_secs_f64() * 1e3

@@ -37,7 +37,7 @@ pub struct File {
     pub at_least: bool,
     /// The lowest rate above the knee that missed.
     pub missed: Option<f64>,
-    /// What stood in its way.
+    /// What keeps the knee from being higher; null where every rate held.
     pub limit: Option<Limit>,
     /// Whether the target was a Redis.
     pub resp: bool,
@@ -147,7 +147,7 @@ impl File {
             confirmed: sweep.finding.confirmed,
             at_least: sweep.is_lower_bound(),
             missed: sweep.finding.missed.map(|(rate, _)| rate),
-            limit: sweep.finding.missed.map(|(_, limit)| limit),
+            limit: sweep.limit(),
             resp: scenario.resp,
             own_daemon: sweep.own_daemon,
             address: scenario.address.as_ref().map(ToString::to_string).unwrap_or_default(),

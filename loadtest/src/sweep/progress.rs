@@ -7,25 +7,25 @@ use indicatif::{ProgressBar, ProgressStyle};
 use super::search::Phase;
 use super::step::Step;
 use super::table::{self, short};
-use super::{Settings, Watch};
+use super::{Begun, Watch};
 use crate::run::Progress;
 use crate::sweep::machine::Machine;
 
 /// Rows on standard output, the bar on a terminal's standard error.
 #[derive(Debug)]
-pub struct Live {
+pub struct Live<'a> {
     bar: ProgressBar,
+    machine: &'a Machine,
 }
 
-impl Live {
-    /// Writes the table's head.
+impl<'a> Live<'a> {
+    /// Nothing yet, of a sweep on that machine.
     #[must_use]
-    pub fn begin(settings: &Settings, machine: &Machine) -> Self {
-        // Who reads the table may leave early; the exit code stays.
-        let _ = table::begin(settings, machine, &mut io::stdout().lock());
+    pub fn new(machine: &'a Machine) -> Self {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{elapsed_precise} [{bar:20}] {msg}");
-        Self { bar: style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("=> "))) }
+        let bar = style.map_or(bar.clone(), |style| bar.with_style(style.progress_chars("=> ")));
+        Self { bar, machine }
     }
 
     /// Takes the bar away.
@@ -34,7 +34,13 @@ impl Live {
     }
 }
 
-impl Watch for Live {
+impl Watch for Live<'_> {
+    fn begin(&mut self, begun: &Begun<'_>) {
+        let mut out = io::stdout().lock();
+        // Who reads the table may leave early; the exit code stays.
+        let _ = table::begin(begun, self.machine, &mut out).and_then(|()| out.flush());
+    }
+
     fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>) {
         if let Some(total) = progress.total {
             self.bar.set_length(total.as_millis() as u64);

@@ -77,7 +77,7 @@ pub fn run(
     let objectives = Objectives { rate: None, latencies: settings.objectives.latencies.clone() };
     let report = Report::new(&scenario, &objectives, &outcome);
     let said = judge(&report, asked);
-    let mut figures = json::Run::of(&report);
+    let mut figures = json::Run::of(&report, &settings.origin);
     figures.daemon_cpu_share = cpu.share();
     Ok(Step { rate: asked.rate, phase: asked.phase, said, figures })
 }

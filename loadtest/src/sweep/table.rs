@@ -1,16 +1,19 @@
 //! The table of a sweep: a row for each step as soon as it is over, and at the end what they say.
 //!
-//! Rows fit into 80 columns.
+//! All but the last line fits into 80 columns.
 
 use std::io::{self, Write};
 
 use super::machine::{Machine, Versions};
 use super::search::{Answer, Limit, Phase};
 use super::step::{Said, Step};
-use super::{Ended, Settings, Sweep};
+use super::{Begun, Ended, Sweep};
 use crate::report::json::Run;
-use crate::value::Time;
+use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
+
+/// What every terminal has.
+const WIDTH: usize = 80;
 
 /// A quantile of fewer requests than this beyond it is decided by chance.
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
@@ -19,24 +22,34 @@ const MIN_BEYOND_QUANTILE: f64 = 10.0;
 ///
 /// # Errors
 /// The writer's.
-pub fn begin(settings: &Settings, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
+pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
+    let Begun { settings, target, own_daemon, bounds } = begun;
     let scenario = &settings.scenario;
+    let address = scenario.address.as_ref().map(ToString::to_string).unwrap_or_default();
+    let version = if scenario.resp { Some("a Redis, by INCRBY") } else { target.version.as_deref() };
+    let version = version.unwrap_or("version unknown");
+    let own = if *own_daemon { ", started for this sweep" } else { "" };
+    let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
+    writeln!(out, "target      {address} ({version}{own})")?;
+    writeln!(out, "machine     {cpu}, {} cores, {}", machine.cores, machine.kernel)?;
     let objective: Vec<String> = settings.objectives.latencies.iter().map(within).collect();
-    let cpu = machine.cpu.as_deref().unwrap_or("unknown processor");
-    writeln!(out, "machine     {}, {} cores, {}", cpu, machine.cores, machine.kernel)?;
     writeln!(out, "objective   response time {}, open loop", objective.join(", "))?;
     writeln!(
         out,
-        "load        {} IDs per request, {} connections, {} threads, steps of {} after {}",
-        scenario.batch,
-        scenario.connections,
-        scenario.threads,
+        "load        {} IDs per request, {} connections, {} threads",
+        scenario.batch, scenario.connections, scenario.threads
+    )?;
+    writeln!(
+        out,
+        "steps       from {}/s {}, {} each after a warm-up of {}",
+        short(bounds.start),
+        if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() },
         Time(settings.step_length),
         Time(scenario.warm_up)
     )?;
     writeln!(out)?;
-    writeln!(out, "   IDs/s           response time in ms                daemon   gen  slip")?;
-    writeln!(out, " asked     got    p50     p99   p99.9      max errors   CPU   CPU p99.9 verdict")
+    writeln!(out, "    IDs/s       response time in ms                daemon  gen   slip")?;
+    writeln!(out, " asked    got    p50    p99  p99.9    max errors    CPU  CPU  p99.9 verdict")
 }
 
 /// Writes a step's row.
@@ -49,14 +62,14 @@ pub fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
     let slip_us = run.schedule_slip.as_ref().and_then(|slip| slip.quantiles_us.get("p99.9"));
     writeln!(
         out,
-        "{:>6} {:>7} {:>6} {:>7} {:>7} {:>8} {:>6} {:>5} {:>5} {:>5} {}",
+        "{:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>6} {}",
         short(step.rate),
         short(run.ids_per_s),
         at("p50"),
         at("p99"),
         at("p99.9"),
         at("max"),
-        run.refused.values().sum::<u64>() + run.unanswered,
+        short((run.refused.values().sum::<u64>() + run.unanswered) as f64),
         run.daemon_cpu_share.map_or("-".to_owned(), percent),
         percent(run.generator_cpu_share),
         ms(slip_us.copied().unwrap_or(0.0)),
@@ -83,13 +96,16 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
     }
-    if let Some((rate, limit)) = sweep.finding.missed {
+    // Without a knee the last line says it.
+    if let Some((rate, _)) = sweep.finding.missed.filter(|_| sweep.finding.knee.is_some()) {
         let reasons = sweep.at_miss().map(|step| step.figures.reasons.join("; ")).unwrap_or_default();
-        writeln!(out, "missed      {rate:.0} IDs/s: {reasons}")?;
-        writeln!(out, "limit       {}", limit_words(limit, sweep))?;
+        labelled("missed", &format!("{rate:.0} IDs/s: {reasons}"), out)?;
+    }
+    if let Some(limit) = sweep.limit().filter(|_| sweep.finding.knee.is_some()) {
+        labelled("limit", &limit_words(limit, sweep), out)?;
     }
     for note in notes(sweep) {
-        writeln!(out, "note        {note}")?;
+        labelled("note", &note, out)?;
     }
     writeln!(out)?;
     writeln!(out, "{}", summary(sweep))
@@ -98,19 +114,37 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 fn knee(sweep: &Sweep, step: &Step, out: &mut dyn Write) -> io::Result<()> {
     let run = &step.figures;
     let requests_per_s = step.rate / run.mean_batch;
-    writeln!(
-        out,
-        "knee        {:.0} IDs/s, {requests_per_s:.0} requests/s{}",
-        step.rate,
-        if sweep.finding.confirmed { ", held by a second run" } else { ", not confirmed" }
-    )?;
+    let again = if sweep.finding.confirmed { "held by a second run" } else { "not confirmed" };
+    let rate = format!("{:.0} IDs/s, {requests_per_s:.0} requests/s, {again}", step.rate);
+    labelled("knee", &rate, out)?;
     let at = |name| quantile_us(run, name) / 1e3;
-    write!(out, "            p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms", at("p50"), at("p99"), at("p99.9"))?;
-    if let Some(share) = run.daemon_cpu_share {
-        let each_us = share * 1e6 / requests_per_s;
-        write!(out, "; daemon {:.1} % of a core, {each_us:.2} us a request", share * 100.0)?;
+    let times = format!("p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms", at("p50"), at("p99"), at("p99.9"));
+    labelled("", &times, out)?;
+    let Some(share) = run.daemon_cpu_share else {
+        return Ok(());
+    };
+    let each_us = share * 1e6 / requests_per_s;
+    let cpu = format!("{:.1} % of a core, {each_us:.2} us for each request", share * 100.0);
+    labelled("daemon", &cpu, out)
+}
+
+/// A label and its text, in lines of at most [`WIDTH`] columns where its words allow.
+fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = format!("{label:<12}");
+    let mut columns = line.len();
+    for (index, word) in text.split(' ').enumerate() {
+        let word_columns = word.chars().count() + usize::from(index > 0);
+        if index > 0 && columns + word_columns > WIDTH {
+            writeln!(out, "{line}")?;
+            line = format!("{:<12}{word}", "");
+            columns = line.chars().count();
+        } else {
+            line += if index > 0 { " " } else { "" };
+            line += word;
+            columns += word_columns;
+        }
     }
-    writeln!(out)
+    writeln!(out, "{line}")
 }
 
 fn limit_words(limit: Limit, sweep: &Sweep) -> String {
@@ -146,7 +180,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
     if Versions::with(None).debug_build {
         notes.push("this is a debug build: its figures are not a release's".to_owned());
     }
-    if sweep.is_lower_bound() && sweep.finding.missed.is_none() && sweep.finding.confirmed {
+    if sweep.limit().is_none() && sweep.finding.confirmed {
         notes.push("every rate held up to --limit: the knee lies above it".to_owned());
     }
     notes
@@ -167,12 +201,9 @@ pub fn summary(sweep: &Sweep) -> String {
         (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(knee)) if sweep.finding.confirmed => {
             let bound = if sweep.is_lower_bound() { "at least " } else { "" };
-            let limit = match sweep.finding.missed {
-                Some((rate, limit)) => format!("{} at {rate:.0} IDs/s", limit_name(limit)),
-                None if sweep.is_lower_bound() => "no limit found".to_owned(),
-                None => "the layout's ceiling".to_owned(),
-            };
-            format!("knee: {bound}{knee:.0} IDs/s with {objective}, confirmed; limit: {limit}")
+            let limit = sweep.limit().map_or("none found", limit_name);
+            let at = sweep.finding.missed.map(|(rate, _)| format!(" at {rate:.0} IDs/s")).unwrap_or_default();
+            format!("knee: {bound}{knee:.0} IDs/s with {objective}, confirmed; limit: {limit}{at}")
         }
         (Ended::Searched, _) => format!("no knee: {}", why_none(sweep, &objective)),
     }
@@ -183,7 +214,9 @@ fn why_none(sweep: &Sweep, objective: &str) -> String {
     let start = sweep.bounds.start;
     let held_once = sweep.steps.iter().any(|step| step.said == Said::Answer(Answer::Holds));
     match (sweep.finding.missed, held_once) {
-        (_, true) => format!("{objective} held once, and never a second time, down to {start:.0} IDs/s"),
+        (_, true) => format!(
+            "{objective} held at some rates, and at none of them when it was confirmed, down to {start:.0} IDs/s: {reasons}"
+        ),
         (Some((_, Limit::Generator)), _) => format!("at the first step, {start:.0} IDs/s: {reasons}"),
         _ => format!("{objective} does not hold at the first step, {start:.0} IDs/s: {reasons}"),
     }
@@ -214,7 +247,7 @@ fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
 }
 
-/// Microseconds as ms, in at most 7 characters.
+/// Microseconds as ms, in at most 6 characters.
 fn ms(us: f64) -> String {
     let ms = us / 1e3;
     match ms {
@@ -263,6 +296,18 @@ mod tests {
         for (rate, expected) in cases {
             assert_eq!(short(rate), expected, "{rate}");
         }
+    }
+
+    #[test]
+    fn long_texts_go_on_below() {
+        let mut out = Vec::new();
+        let text = "at most eighty columns ".repeat(8);
+        labelled("label", text.trim_end(), &mut out).expect("memory");
+        let out = String::from_utf8(out).expect("UTF-8");
+        assert!(out.lines().all(|line| line.len() <= WIDTH && !line.ends_with(' ')), "{out}");
+        let words: Vec<&str> = out.split_whitespace().skip(1).collect();
+        assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
+        assert!(out.lines().skip(1).all(|line| line.starts_with(&" ".repeat(12))), "{out}");
     }
 
     #[test]

@@ -39,6 +39,16 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
+/// The daemon is built by this workspace's tests, but not where only this package is tested.
+pub(crate) fn has_daemon() -> bool {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let found = program.with_file_name("snowbank").is_file();
+    if !found {
+        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
+    }
+    found
+}
+
 /// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
@@ -49,11 +59,19 @@ pub(crate) fn start(options: &[&str]) -> Running {
     Running { child, directory }
 }
 
+/// Runs a subcommand, which takes no --json of a run.
+pub(crate) fn command(arguments: &[&str]) -> Ran {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    Running { child: child.expect("the load test starts"), directory }.wait()
+}
+
 /// Options with their values, the last of those given twice.
 fn last_of_each(options: &[&str]) -> Vec<String> {
     let mut kept: Vec<Vec<String>> = Vec::new();
     for &part in options {
-        if part.starts_with("--") {
+        if part.starts_with("--") || kept.is_empty() {
             kept.retain(|option| option[0] != part);
             kept.push(vec![part.to_owned()]);
         } else if let Some(option) = kept.last_mut() {
@@ -84,7 +102,12 @@ impl Ran {
         self.stdout.lines().last().unwrap_or_default()
     }
 
+    /// The file that --json wrote.
+    pub(crate) fn json_text(&self) -> &str {
+        self.json.as_deref().expect("--json writes a file")
+    }
+
     pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::from_str(self.json.as_deref().expect("--json writes a file")).expect("JSON")
+        serde_json::from_str(self.json_text()).expect("JSON")
     }
 }

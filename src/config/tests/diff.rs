@@ -5,7 +5,7 @@ use crate::config::daemon::DAEMON;
 use crate::config::setting::{Change, Section};
 use crate::config::source::SOURCE;
 
-/// Another value than the default for each setting.
+/// Another value than the default for each setting, by its key with its section.
 const OTHERS: &[(&str, &str)] = &[
     ("listen", r#"["127.0.0.1:7661", "unix:/s"]"#),
     ("shards", "3"),
@@ -13,25 +13,26 @@ const OTHERS: &[(&str, &str)] = &[
     ("state_dir", r#""/state""#),
     ("lock_dir", r#""/locks""#),
     ("unix_mode", r#""0600""#),
-    ("max_connections", "7"),
-    ("max_count", "7"),
-    ("default_wait", r#""70ms""#),
-    ("max_wait", r#""7s""#),
-    ("frame_timeout", r#""7s""#),
-    ("idle_timeout", r#""1h""#),
-    ("write_timeout", r#""7s""#),
-    ("max_reply_queue", r#""1MiB""#),
-    ("drain_timeout", r#""7s""#),
-    ("max_step", r#""7s""#),
-    ("step_hold", r#""7s""#),
-    ("token_file", r#""/tokens""#),
-    ("certificate", r#""/daemon.crt""#),
-    ("key", r#""credential:daemon.key""#),
-    ("client_ca", r#""/clients.crt""#),
-    ("min_version", r#""1.2""#),
-    ("handshake_timeout", r#""7s""#),
-    ("format", r#""json""#),
-    ("level", r#""debug""#),
+    ("limits.max_connections", "7"),
+    ("limits.max_count", "7"),
+    ("limits.default_wait", r#""70ms""#),
+    ("limits.max_wait", r#""7s""#),
+    ("limits.frame_timeout", r#""7s""#),
+    ("limits.idle_timeout", r#""1h""#),
+    ("limits.write_timeout", r#""7s""#),
+    ("limits.max_reply_queue", r#""1MiB""#),
+    ("limits.drain_timeout", r#""7s""#),
+    ("clock.max_step", r#""7s""#),
+    ("clock.step_hold", r#""7s""#),
+    ("auth.token_file", r#""/tokens""#),
+    ("log.format", r#""json""#),
+    ("log.level", r#""warn""#),
+    ("admin.listen", "9660"),
+    ("tls.certificate", r#""/daemon.crt""#),
+    ("tls.key", r#""credential:daemon.key""#),
+    ("tls.client_ca", r#""/clients.crt""#),
+    ("tls.min_version", r#""1.2""#),
+    ("tls.handshake_timeout", r#""7s""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -43,7 +44,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("first_start_guard", r#""7ms""#),
 ];
 
-fn other(key: &str) -> &'static str {
+fn other(section: Section, key: &str) -> &'static str {
+    let key = format!("{}{key}", section.prefix());
     let row = OTHERS.iter().find(|(of, _)| *of == key);
     row.unwrap_or_else(|| panic!("{key} is new: say another value of it, and whether a reload takes it")).1
 }
@@ -76,7 +78,7 @@ fn check_row(section: Section, key: &str, change: Change) {
         Section::Tls => settings(&format!("[tls]\n{}", beside(section, ""))),
         _ => settings(""),
     };
-    let (file, full) = file_with(section, key, other(key));
+    let (file, full) = file_with(section, key, other(section, key));
     let wanted = settings(&file);
     match (change, diff(&running, &wanted)) {
         (Change::Reload, Ok(changed)) => {
@@ -117,7 +119,7 @@ fn what_is_shown_reads_back_as_the_same() {
             // A source in an entry has a name there.
             settings(&file)
         };
-        for before in [settings(""), settings_of(other(key))] {
+        for before in [settings(""), settings_of(other(section, key))] {
             let shown = show(&before);
             assert_eq!(show(&settings_of(&shown)), shown, "{key}");
         }

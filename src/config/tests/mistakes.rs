@@ -30,6 +30,19 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
         ),
         ("lock_dir = \"\"", "1: lock_dir: found \"\", allowed: a directory, for locks are never skipped"),
         (
+            "[admin]\nlisten = 96600",
+            "2: admin.listen: found 96600, allowed: a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"",
+        ),
+        (
+            "[admin]\nlisten = \":9660\"",
+            "2: admin.listen: \":9660\" is not an address: the host is missing; 127.0.0.1:9660 is this machine alone, \
+             [::]:9660 every interface",
+        ),
+        (
+            "[admin]\nlisten = 7660",
+            "2: admin.listen: found 127.0.0.1:7660, where clients connect already, allowed: an address of its own",
+        ),
+        (
             "unix_mode = 660",
             "1: unix_mode: found 660, allowed: octal permission bits in quotes, from \"0000\" to \"0777\"",
         ),

@@ -10,7 +10,8 @@ fn given(text: &str, origin: &'static str) -> Option<Override> {
 #[test]
 fn overrides_take_the_place_of_the_file() {
     let text = "listen = [\"0.0.0.0:1\", \"0.0.0.0:2\"]\nlayout = \"js53\"\nworker_ids = 3\nshards = 2\n\
-                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\nlog.format = \"json\"\nlog.level = \"debug\"\n";
+                order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\nadmin.listen = \"unix:c\"\n\
+                log.format = \"json\"\nlog.level = \"debug\"\n";
     let overrides = Overrides {
         listen: Some(Override { texts: vec!["[::1]:9".into(), "unix:x".into()], origin: "--listen" }),
         layout: given("discord", "--layout"),
@@ -19,6 +20,7 @@ fn overrides_take_the_place_of_the_file() {
         order: given("relaxed", "--order"),
         state_dir: given("c", "--state-dir"),
         lock_dir: given("d", "--lock-dir"),
+        admin: given("9660", "SNOWBANK_ADMIN"),
         log_format: given("text", "--log-format"),
         log_level: given("warn", "SNOWBANK_LOG"),
     };
@@ -32,6 +34,7 @@ fn overrides_take_the_place_of_the_file() {
         assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
         assert_eq!(settings.state_dir, StateDirChoice::At("c".into()));
         assert_eq!(settings.lock_dir, Path::new("d"));
+        assert_eq!(settings.admin, ["127.0.0.1:9660".parse().unwrap()]);
         assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LogLevel::Warn });
         assert_eq!(settings.log, overrides.log());
         assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS")));

@@ -55,6 +55,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         token_file: None,
         tls: TlsSettings::default(),
         unix_mode: 0o660,
+        admin: Vec::new(),
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
@@ -134,6 +135,7 @@ fn every_setting_reaches_its_field() {
         tls.client_ca = "/run/clients.crt"
         tls.min_version = "1.2"
         tls.handshake_timeout = "8s"
+        admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
         "#,
@@ -181,11 +183,21 @@ fn every_setting_reaches_its_field() {
             handshake_timeout: seconds(8),
         },
         unix_mode: 0o600,
+        admin: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
     assert_eq!(without_origins(settings), expected);
+}
+
+#[test]
+fn a_port_alone_is_an_admin_listener_for_this_machine() {
+    let here: Address = "127.0.0.1:9660".parse().unwrap();
+    for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
+        assert_eq!(settings(&format!("[admin]\nlisten = {text}")).admin, [here.clone()], "{text}");
+    }
+    assert_eq!(settings("[admin]\nlisten = \"\"").admin, []);
 }
 
 #[test]

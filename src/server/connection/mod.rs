@@ -23,7 +23,8 @@ use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Front, Granted, Step};
-use crate::protocol::MAX_REPLY_SIZE;
+use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
+use crate::source::line::Refusal;
 
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
 /// bytes would cause.
@@ -172,6 +173,7 @@ impl<F: Front> Connection<F> {
         if end == kept {
             return Poll::Ready(Ok(Turn::End));
         }
+        worker.counters.received_bytes.add((end - kept) as u64);
         let now = worker.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
@@ -183,7 +185,9 @@ impl<F: Front> Connection<F> {
             // Still the half request of before. What a whole one leaves behind has begun with this read.
             self.read_at = half_began;
         }
-        Poll::Ready(self.end_turn(state, turn, Some(cx)))
+        let ended = self.end_turn(worker, state, turn, Some(cx));
+        state.timing.end_turn(&worker.counters.latency, now.boot);
+        Poll::Ready(ended)
     }
 
     /// A turn with what was read before.
@@ -194,15 +198,22 @@ impl<F: Front> Connection<F> {
         let now = worker.now();
         state.shard.wake(now);
         let turn = self.take(&worker, &worker.in_force.borrow(), state, &unread);
+        state.timing.end_late_turn(&worker.counters.latency, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {
             // What is left is half a request, whose time to arrive starts now: until here nothing more was read.
             self.read_at = now.boot;
         }
-        self.end_turn(state, turn, None).unwrap_or(Turn::End)
+        self.end_turn(&worker, state, turn, None).unwrap_or(Turn::End)
     }
 
     /// Writes what the turn has encoded, keeps what the socket does not take, and lets the shard claim ahead.
-    fn end_turn(&mut self, state: &mut State, turn: Turn, cx: Option<&mut Context<'_>>) -> io::Result<Turn> {
+    fn end_turn(
+        &mut self,
+        worker: &Worker,
+        state: &mut State,
+        turn: Turn,
+        cx: Option<&mut Context<'_>>,
+    ) -> io::Result<Turn> {
         let written = match cx {
             Some(cx) if !state.output.is_empty() => match self.stream.poll_write(cx, &state.output) {
                 Poll::Ready(written) => written,
@@ -211,6 +222,7 @@ impl<F: Front> Connection<F> {
             _ => Ok(0),
         };
         if let Ok(written) = written {
+            worker.counters.sent_bytes.add(written as u64);
             self.unwritten.extend_from_slice(&state.output[written..]);
         }
         state.output.clear();
@@ -232,18 +244,23 @@ impl<F: Front> Connection<F> {
             let draining = worker.draining.get() && !self.member.is_undrained();
             match self.front.step(&bytes[at..], &in_force.facts, draining, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
-                Step::Answered { consumed } => at += consumed,
+                Step::Answered { consumed, error } => {
+                    at += consumed;
+                    note_answer(worker, error);
+                }
                 Step::Ids { consumed, ask } => {
                     at += consumed;
                     if let Some(waiting) = self.serve_ids(worker, in_force, state, ask, &bytes[at..]) {
                         break Turn::Waits(waiting);
                     }
+                    state.timing.note_served();
                 }
-                Step::Close => {
+                Step::Close { error } => {
                     if let Some(complaint) = self.front.complaint(&bytes[at..]) {
                         complaints::say(self.stream.peer(), complaint);
                     }
                     at = bytes.len();
+                    note_answer(worker, error);
                     break Turn::Close;
                 }
             }
@@ -273,7 +290,7 @@ impl<F: Front> Connection<F> {
         let ahead = || self.front.demand(later, ask.source, &in_force.facts);
         match lane.take(ask.count, ahead, rng, &mut state.runs) {
             Ok(()) => {
-                self.grant(in_force, state, ask);
+                self.grant(worker, in_force, state, ask);
                 None
             }
             Err(missing) => self.line_up(worker, in_force, state, ask, missing),
@@ -282,7 +299,10 @@ impl<F: Front> Connection<F> {
 
     /// Encodes the IDs in `state.runs`, or makes them the backlog if they are more than a frame.
     #[inline]
-    fn grant(&mut self, in_force: &InForce, state: &mut State, ask: Ask) {
+    fn grant(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask) {
+        let counters = &worker.counters.sources[ask.source];
+        counters.requests.add(1);
+        counters.ids.add(state.runs.iter().map(|run| u64::from(run.count)).sum());
         let numbering = in_force.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
@@ -292,6 +312,16 @@ impl<F: Front> Connection<F> {
             self.backlog = Some(Box::new(Backlog::new(ask, numbering, &state.runs)));
             state.shrink();
         }
+    }
+
+    /// Encodes a refusal of the source.
+    fn refuse(&self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask, refusal: Refusal) {
+        let name = in_force.source(ask.source).name();
+        let code = self.front.refuse(&mut state.output, ask.form, refusal, name);
+        let counters = &worker.counters.sources[ask.source];
+        counters.requests.add(1);
+        counters.exhausted.add(u64::from(code == ErrorCode::Exhausted));
+        worker.counters.errors.add(code);
     }
 
     /// Encodes more of the backlog while the queue has room. True when nothing of it is left.
@@ -322,7 +352,10 @@ impl<F: Front> Connection<F> {
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
             match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
-                Ok(Ok(size)) => written += size,
+                Ok(Ok(size)) => {
+                    written += size;
+                    self.member.worker.counters.sent_bytes.add(size as u64);
+                }
                 Ok(Err(error)) => return Err(error),
                 Err(_) => return Err(io::ErrorKind::TimedOut.into()),
             }
@@ -352,6 +385,15 @@ impl<F: Front> Connection<F> {
             }
         };
         tokio::time::timeout(LINGER, until_end).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Counts what needed no IDs.
+#[cold]
+fn note_answer(worker: &Worker, error: Option<ErrorCode>) {
+    match error {
+        Some(code) => worker.counters.errors.add(code),
+        None => worker.counters.other_requests.add(1),
     }
 }
 

@@ -1,12 +1,17 @@
 //! A request that has to wait for its IDs: from lining up to its reply.
 
+use std::sync::Arc;
+
+use crossbeam::utils::CachePadded;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::Connection;
+use crate::clock;
 use crate::front::{Ask, Front};
 use crate::layout::Run;
 use crate::server::in_force::InForce;
+use crate::server::metrics::ShardCounters;
 use crate::server::worker::{State, Worker};
 use crate::source::line::{Finished, Refusal, Ticket, Wish};
 
@@ -17,6 +22,27 @@ pub(super) struct Waiting {
     finished: oneshot::Receiver<Finished>,
     /// IDs that it has already.
     runs: Vec<Run>,
+    _counted: Counted,
+}
+
+/// A wait that is counted as begun, and as over when this goes.
+struct Counted {
+    counters: Arc<CachePadded<ShardCounters>>,
+    source: usize,
+}
+
+impl Counted {
+    fn begin(worker: &Worker, source: usize) -> Counted {
+        let counters = Arc::clone(&worker.counters);
+        counters.sources[source].waits.add(1);
+        Counted { counters, source }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.counters.sources[self.source].waits_over.add(1);
+    }
 }
 
 impl<F: Front> Connection<F> {
@@ -45,14 +71,15 @@ impl<F: Front> Connection<F> {
                 if state.ticker_wakes_at.is_none_or(|at| event < at) {
                     worker.common.bells.shards[worker.index].notify_one();
                 }
-                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone() }))
+                let counted = Counted::begin(worker, ask.source);
+                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone(), _counted: counted }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(in_force, state, ask);
+                self.grant(worker, in_force, state, ask);
                 None
             }
             Err(refusal) => {
-                self.front.refuse(&mut state.output, ask.form, refusal, source.name());
+                self.refuse(worker, in_force, state, ask, refusal);
                 None
             }
         }
@@ -60,7 +87,7 @@ impl<F: Front> Connection<F> {
 
     /// Waits until a request's wait is over, and encodes its reply.
     pub(super) async fn wait(&mut self, waiting: Box<Waiting>) {
-        let Waiting { ask, ticket, finished, runs } = *waiting;
+        let Waiting { ask, ticket, finished, runs, _counted } = *waiting;
         let worker = std::rc::Rc::clone(&self.member.worker);
         let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
         let finished = finished.await;
@@ -78,13 +105,12 @@ impl<F: Front> Connection<F> {
             Err(_) => Some(Refusal::Sealed),
         };
         match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(in_force, state, ask),
-            None => self.grant(in_force, state, ask),
-            Some(refusal) => {
-                let name = in_force.source(ask.source).name();
-                self.front.refuse(&mut state.output, ask.form, refusal, name);
-            }
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, in_force, state, ask),
+            None => self.grant(&worker, in_force, state, ask),
+            Some(refusal) => self.refuse(&worker, in_force, state, ask, refusal),
         }
+        let took = clock::os::boot().since(self.read_at);
+        worker.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
         self.unwritten.append(&mut state.output);
     }
 }

@@ -1,0 +1,61 @@
+//! `compare`: two runs side by side.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::{Failure, write_file};
+use crate::compare::{self, Verdict, table::Side};
+use crate::report::json;
+use crate::report::read::read;
+
+/// Put two runs side by side: which figures differ by more than runs differ anyway
+///
+/// With one run on each side the spread is taken from the seconds within them; with several, from the runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Files that --json wrote: A and B, or with --with all runs of A
+    #[arg(value_name = "RUN.json", required = true)]
+    files: Vec<PathBuf>,
+    /// All runs of B
+    #[arg(long, value_name = "RUN.json", num_args = 1..)]
+    with: Vec<PathBuf>,
+    /// Write the comparison to a file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// End with exit code 1 if B is worse in any figure of rate, errors or response time
+    #[arg(long)]
+    fail_if_worse: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
+    let (a, b) = arguments.sides()?;
+    let comparison = compare::compare(&a.runs, &b.runs).map_err(Failure::usage)?;
+    if let Some(path) = &arguments.json {
+        let text = serde_json::to_string_pretty(&comparison).unwrap_or_default() + "\n";
+        write_file(path, text.as_bytes())?;
+    }
+    let mut out = io::stdout().lock();
+    // Who reads the table may leave early; the exit code stays.
+    let _ = compare::table::write(&comparison, &a, &b, &mut out).and_then(|()| out.flush());
+    let worse = matches!(comparison.verdict, Verdict::Worse | Verdict::Mixed);
+    Ok(u8::from(arguments.fail_if_worse && worse))
+}
+
+impl Arguments {
+    fn sides(&self) -> Result<(Side, Side), Failure> {
+        match (&self.files[..], &self.with[..]) {
+            ([a, b], []) => Ok((side(std::slice::from_ref(a))?, side(std::slice::from_ref(b))?)),
+            (_, []) => Err(Failure::usage(format!(
+                "compare takes two files, or several and --with several others; given: {}",
+                self.files.len()
+            ))),
+            (a, b) => Ok((side(a)?, side(b)?)),
+        }
+    }
+}
+
+fn side(files: &[PathBuf]) -> Result<Side, Failure> {
+    let runs = files.iter().map(|file| read(file, json::RUN).map_err(Failure::usage));
+    let name = |file: &PathBuf| Path::new(file).display().to_string();
+    Ok(Side { runs: runs.collect::<Result<_, _>>()?, names: files.iter().map(name).collect() })
+}

@@ -1,0 +1,257 @@
+//! Two runs, or two sets of runs, side by side: which figures differ by more than runs differ anyway.
+//!
+//! The difficulty is the "anyway". Two runs of the same daemon on the same machine never give the same figures, and how
+//! far apart they come is known only from repeated runs. So:
+//!
+//! - With several runs on a side, the spread is theirs: a figure differs where the ratio's 99 % interval by Student's t
+//!   leaves out 1. See [`spread::of_runs`].
+//! - With one run each, the spread has to come from within the runs. It is taken as if a whole run were no steadier than a
+//!   single second of it, see [`spread::of_seconds`]: far wider than the standard error of the seconds' mean, because what
+//!   sets one run apart from the next (where threads were placed, what else the machine did) does not average out within
+//!   a run. To that comes what is known of runs whose seconds agree and which differ all the same. A figure that a
+//!   single second does not resolve is left open.
+//!
+//! Below [`ALWAYS_SAME`] nothing is called a difference, and an interval wider than [`CAN_TELL`] is not called sameness.
+//!
+//! - [`spread`]: intervals. [`figures`]: which figures, and their values. [`alike`]: whether the runs may be compared.
+//! - [`table`]: for the terminal.
+
+pub mod alike;
+pub mod figures;
+pub mod spread;
+pub mod table;
+
+use serde::Serialize;
+
+use crate::report::json::{FORMAT, Run};
+use figures::Figure;
+use spread::Interval;
+
+/// Ratios nearer to 1 than this are no difference that anyone would act on.
+pub const ALWAYS_SAME: f64 = 1.05;
+
+/// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called sameness.
+pub const CAN_TELL: f64 = 2.0;
+
+/// Why a figure of one run each is not judged: it is no question of too little data.
+pub const WHOLE_RUNS: &str = "known only for whole runs";
+
+/// What is said of one figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Call {
+    /// No difference beyond the spread.
+    Same,
+    /// B does worse.
+    Worse,
+    /// B does better.
+    Better,
+    /// The data does not carry an answer.
+    CannotTell,
+}
+
+/// What is said of all figures together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// No figure differs, and at least one is known not to.
+    Equal,
+    /// Some figures are worse and none is better.
+    Worse,
+    /// Some are better and none is worse.
+    Better,
+    /// Both.
+    Mixed,
+    /// No figure carries an answer.
+    CannotTell,
+}
+
+/// Where the spread comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpreadFrom {
+    /// The seconds within one run on each side.
+    Seconds,
+    /// Several runs.
+    Runs,
+}
+
+/// One figure of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// Which.
+    pub figure: Figure,
+    /// A's value: of several runs, their geometric mean.
+    pub a: Option<f64>,
+    /// B's.
+    pub b: Option<f64>,
+    /// B's divided by A's.
+    pub ratio: Option<f64>,
+    /// Where the ratio lies, as far as the spread lets it be known; from one run each, the ratio of a typical second.
+    pub interval: Option<Interval>,
+    /// What that says.
+    pub call: Call,
+    /// Why it cannot be told.
+    pub why: Option<&'static str>,
+}
+
+/// All figures of both sides.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// [`FORMAT`].
+    pub format: u32,
+    /// `comparison`.
+    pub kind: &'static str,
+    /// What it says.
+    pub verdict: Verdict,
+    /// The last line of the table.
+    pub summary: String,
+    /// Where the spread comes from.
+    pub spread_from: SpreadFrom,
+    /// What sets the runs apart besides the target.
+    pub warnings: Vec<String>,
+    /// The figures.
+    pub rows: Vec<Row>,
+}
+
+/// Compares two sides, each of at least one run.
+///
+/// # Errors
+/// One line if the runs measured different things and must not be compared.
+pub fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
+    let warnings = alike::warnings(a, b)?;
+    let spread_from = if a.len() + b.len() > 2 { SpreadFrom::Runs } else { SpreadFrom::Seconds };
+    let rows: Vec<Row> = figures::all().into_iter().filter_map(|figure| row(figure, a, b)).collect();
+    let verdict = verdict(&rows);
+    let summary = table::summary(verdict, &rows);
+    Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, spread_from, warnings, rows })
+}
+
+/// One figure, if any run has it.
+fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
+    let values = |runs: &[Run]| runs.iter().map(|run| figure.value(run)).collect::<Option<Vec<f64>>>();
+    let (a_values, b_values) = (values(a), values(b));
+    if a_values.is_none() && b_values.is_none() {
+        return None;
+    }
+    let mean = |values: &Option<Vec<f64>>| values.as_deref().map(|values| figure.mean(values));
+    let (a_mean, b_mean) = (mean(&a_values), mean(&b_values));
+    let ratio = a_mean.zip(b_mean).filter(|&(a, b)| a > 0.0 && b > 0.0).map(|(a, b)| b / a);
+    let mut row = Row {
+        figure,
+        a: a_mean,
+        b: b_mean,
+        ratio,
+        interval: None,
+        call: Call::CannotTell,
+        why: Some("one side has no such figure"),
+    };
+    let Some((a_values, b_values)) = a_values.zip(b_values) else {
+        return Some(row);
+    };
+    let judged = if figure == Figure::Errors {
+        errors(&a_values, &b_values).map(|call| (None, call))
+    } else {
+        interval(figure, (a, &a_values), (b, &b_values)).and_then(|interval| {
+            let call = judge(interval, ratio.ok_or("a value is 0")?, figure);
+            Ok((Some(interval), call))
+        })
+    };
+    match judged {
+        Err(why) => row.why = Some(why),
+        Ok((interval, call)) => {
+            row.interval = interval;
+            (row.call, row.why) = match call {
+                Ok(call) if blames_generator(figure, call, a, b) => {
+                    (Call::CannotTell, Some("the generator itself was later"))
+                }
+                Ok(call) => (call, None),
+                Err(why) => (Call::CannotTell, Some(why)),
+            };
+        }
+    }
+    Some(row)
+}
+
+type Side<'a> = (&'a [Run], &'a [f64]);
+
+fn interval(
+    figure: Figure,
+    (a, a_values): Side<'_>,
+    (b, b_values): Side<'_>,
+) -> Result<Interval, &'static str> {
+    match (a, b) {
+        ([a], [b]) => spread::of_seconds(
+            &figure.seconds(a)?,
+            &figure.seconds(b)?,
+            alike::was_busy(a) || alike::was_busy(b),
+        ),
+        _ => spread::of_runs(a_values, b_values),
+    }
+}
+
+/// What an interval says; `ratio` is that of the figures themselves, which a few seconds may have made.
+fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'static str> {
+    let away = |ratio: f64| ratio.max(1.0 / ratio);
+    let margin = interval.margin();
+    if interval.leaves_out_one() && away(interval.ratio) > ALWAYS_SAME {
+        if (interval.ratio > 1.0) != (ratio > 1.0) {
+            return Err("its seconds say the opposite");
+        }
+        let more = interval.ratio > 1.0;
+        return Ok(if more == figure.more_is_worse() { Call::Worse } else { Call::Better });
+    }
+    if margin > CAN_TELL {
+        return Err("the spread is too wide");
+    }
+    if away(ratio) > (margin * away(interval.ratio)).max(ALWAYS_SAME) {
+        return Err("a few seconds made it");
+    }
+    Ok(Call::Same)
+}
+
+/// Any error is one too many, so none on one side and some on the other is a difference.
+fn errors(a: &[f64], b: &[f64]) -> Result<Result<Call, &'static str>, &'static str> {
+    let any = |values: &[f64]| values.iter().any(|&errors| errors > 0.0);
+    Ok(match (any(a), any(b)) {
+        (false, false) => Ok(Call::Same),
+        (false, true) => Ok(Call::Worse),
+        (true, false) => Ok(Call::Better),
+        (true, true) => Err("both have errors"),
+    })
+}
+
+/// Whether at least half of a difference in response time is that requests left later.
+fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
+    let Figure::Response(name) = figure else {
+        return false;
+    };
+    let mean = |runs: &[Run], value: &dyn Fn(&Run) -> Option<f64>| {
+        let values: Option<Vec<f64>> = runs.iter().map(value).collect();
+        values.map(|values| values.iter().sum::<f64>() / values.len().max(1) as f64)
+    };
+    let difference = |value: &dyn Fn(&Run) -> Option<f64>| Some(mean(b, value)? - mean(a, value)?);
+    let response = difference(&|run| run.response_time.at(name));
+    let slip = difference(&|run| run.schedule_slip.as_ref()?.at(name));
+    let explained = response.zip(slip).is_some_and(|(response, slip)| slip / response >= 0.5);
+    matches!(call, Call::Worse | Call::Better) && explained
+}
+
+/// Response time, rate and errors decide; the rest explains them.
+fn verdict(rows: &[Row]) -> Verdict {
+    let has = |call| rows.iter().any(|row| row.figure.decides() && row.call == call);
+    // A rate that an open loop offered says nothing that the latencies do not.
+    match (has(Call::Worse), has(Call::Better)) {
+        (true, true) => Verdict::Mixed,
+        (true, false) => Verdict::Worse,
+        (false, true) => Verdict::Better,
+        (false, false) => {
+            let latency =
+                rows.iter().any(|row| matches!(row.figure, Figure::Response(_)) && row.call == Call::Same);
+            if latency { Verdict::Equal } else { Verdict::CannotTell }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The figures that are compared.
+
+use serde::{Serialize, Serializer};
+
+use super::WHOLE_RUNS;
+use crate::measure::SecondFigures;
+use crate::report::json::Run;
+
+/// Response times above a second's quantile, at the least, for that second to know it.
+const MIN_ABOVE: f64 = 5.0;
+
+/// A figure of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figure {
+    /// IDs per second.
+    Rate,
+    /// Requests refused or without an answer.
+    Errors,
+    /// A quantile of response time in microseconds.
+    Response(&'static str),
+    /// A quantile of service time in microseconds.
+    Service(&'static str),
+    /// The daemon's processor time for each request, in microseconds.
+    DaemonCpu,
+}
+
+/// The names of the quantiles that every report shows.
+const NAMES: [&str; 6] = ["p50", "p90", "p99", "p99.9", "p99.99", "max"];
+
+/// In the order of the table.
+#[must_use]
+pub fn all() -> Vec<Figure> {
+    let times = NAMES.map(Figure::Response).into_iter().chain(NAMES.map(Figure::Service));
+    [Figure::Rate, Figure::Errors].into_iter().chain(times).chain([Figure::DaemonCpu]).collect()
+}
+
+impl Figure {
+    /// Its name in every output.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Rate => "IDs/s".to_owned(),
+            Self::Errors => "errors".to_owned(),
+            Self::Response(quantile) => format!("response {quantile}"),
+            Self::Service(quantile) => format!("service {quantile}"),
+            Self::DaemonCpu => "daemon CPU/request".to_owned(),
+        }
+    }
+
+    /// Whether it is a time in microseconds.
+    #[must_use]
+    pub fn is_time(self) -> bool {
+        matches!(self, Self::Response(_) | Self::Service(_) | Self::DaemonCpu)
+    }
+
+    /// Whether a larger value is worse.
+    #[must_use]
+    pub fn more_is_worse(self) -> bool {
+        self != Self::Rate
+    }
+
+    /// Whether the verdict rests on it.
+    #[must_use]
+    pub fn decides(self) -> bool {
+        matches!(self, Self::Rate | Self::Errors | Self::Response(_))
+    }
+
+    /// A run's value.
+    #[must_use]
+    pub fn value(self, run: &Run) -> Option<f64> {
+        match self {
+            Self::Rate => Some(run.ids_per_s),
+            Self::Errors => Some((run.refused.values().sum::<u64>() + run.unanswered) as f64),
+            Self::Response(quantile) => {
+                run.response_time.at(quantile).filter(|_| run.response_time.count > 0)
+            }
+            Self::Service(quantile) => run.service_time.at(quantile).filter(|_| run.service_time.count > 0),
+            Self::DaemonCpu => run.daemon_us_per_request(),
+        }
+    }
+
+    /// Several runs' value: counts by their mean, the rest by the geometric one, because that is what ratios are about.
+    #[must_use]
+    pub fn mean(self, values: &[f64]) -> f64 {
+        let number = values.len().max(1) as f64;
+        if self == Self::Errors || values.iter().any(|&value| value <= 0.0) {
+            return values.iter().sum::<f64>() / number;
+        }
+        (values.iter().map(|value| value.ln()).sum::<f64>() / number).exp()
+    }
+
+    /// The figure of each second that was neither cut short nor part of an announced outage.
+    ///
+    /// # Errors
+    /// Why the seconds do not know it.
+    pub fn seconds(self, run: &Run) -> Result<Vec<f64>, &'static str> {
+        let of: (f64, fn(&SecondFigures) -> f64) = match self {
+            Self::Rate => (0.0, |second| second.ids as f64),
+            Self::Response("p50") => (0.5, |second| second.p50_us),
+            Self::Response("p90") => (0.9, |second| second.p90_us),
+            Self::Response("p99") => (0.99, |second| second.p99_us),
+            Self::Response("p99.9") => (0.999, |second| second.p999_us),
+            Self::Response(_) => return Err("too few of a second's requests"),
+            _ => return Err(WHOLE_RUNS),
+        };
+        let (quantile, value) = of;
+        let mut seconds = run.whole_seconds();
+        seconds.retain(|second| !run.is_outage(second.second));
+        let knows = |second: &&&SecondFigures| second.answered as f64 * (1.0 - quantile) >= MIN_ABOVE;
+        // A few seconds may be thin; if most are, the quantile is the maximum of some of them.
+        if seconds.iter().filter(knows).count() * 5 < seconds.len() * 4 {
+            return Err("too few of a second's requests");
+        }
+        Ok(seconds.into_iter().map(value).filter(|&value| value > 0.0).collect())
+    }
+}
+
+impl Serialize for Figure {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::QUANTILES;
+    use crate::verdict::quantile_name;
+
+    #[test]
+    fn every_quantile_of_a_report_is_compared() {
+        assert_eq!(QUANTILES.map(quantile_name), NAMES);
+    }
+}

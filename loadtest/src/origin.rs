@@ -1,0 +1,115 @@
+//! Where the figures come from: the command line, the machine, the versions and the time.
+
+use std::fs;
+
+use serde::{Deserialize, Serialize};
+
+/// How a run came about, as far as the generator's machine can tell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// When the program was started: RFC 3339, in UTC.
+    pub started_at: String,
+    /// The command line, quoted so that a shell takes it again. No option takes a secret.
+    pub command_line: String,
+    /// The version of the load test.
+    pub generator_version: String,
+    /// The machine that made the load; with a daemon of its own, the daemon's too.
+    pub machine: Machine,
+}
+
+/// A machine, as far as it changes what is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// Its host name.
+    pub host: String,
+    /// The processor's model.
+    pub cpu: Option<String>,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Its memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The operating system's name and release.
+    pub kernel: String,
+    /// Processes that ran or waited for a core in the minute before the run, on average: what else the machine did.
+    pub load_average: Option<f64>,
+}
+
+impl Origin {
+    /// This process, on this machine, now: to be asked before the load, which would show in the load average.
+    #[must_use]
+    pub fn of_this_process() -> Self {
+        let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
+        Self {
+            started_at: jiff::Timestamp::now()
+                .round(jiff::Unit::Second)
+                .unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+                .to_string(),
+            command_line: words.join(" "),
+            generator_version: env!("CARGO_PKG_VERSION").to_owned(),
+            machine: Machine::this(),
+        }
+    }
+}
+
+impl Machine {
+    /// The one that this process runs on.
+    #[must_use]
+    pub fn this() -> Self {
+        let name = rustix::system::uname();
+        let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        Self {
+            host: text(name.nodename()),
+            cpu: value_of(&read("/proc/cpuinfo"), "model name"),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: value_of(&read("/proc/meminfo"), "MemTotal").and_then(|value| kibibytes(&value)),
+            kernel: format!("{} {}", text(name.sysname()), text(name.release())),
+            load_average: read("/proc/loadavg").split(' ').next().and_then(|first| first.parse().ok()),
+        }
+    }
+}
+
+/// The first line `key : value` of a file of /proc.
+fn value_of(file: &str, key: &str) -> Option<String> {
+    let mut pairs = file.lines().filter_map(|line| line.split_once(':'));
+    pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    text.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1_024)
+}
+
+/// As a shell takes it for one word.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_split_them() {
+        let quoted: Vec<String> = ["--rate", "a b", "", "it's", "$(x)"].map(quoted).into();
+        assert_eq!(quoted, ["--rate", "'a b'", "''", r"'it'\''s'", "'$(x)'"]);
+    }
+
+    #[test]
+    fn this_machine_is_told() {
+        let origin = Origin::of_this_process();
+        assert!(origin.machine.cores > 0 && origin.machine.kernel.contains(' '), "{origin:?}");
+        assert!(origin.started_at.parse::<jiff::Timestamp>().is_ok(), "{origin:?}");
+    }
+
+    #[test]
+    fn files_of_proc_are_read() {
+        let file = "processor\t: 0\nmodel name\t: A Processor: 3 GHz\nMemTotal:  24 kB\n";
+        assert_eq!(value_of(file, "model name").as_deref(), Some("A Processor: 3 GHz"));
+        assert_eq!(value_of(file, "MemTotal").and_then(|value| kibibytes(&value)), Some(24_576));
+        assert_eq!(value_of("", "model name"), None);
+    }
+}

@@ -1,0 +1,108 @@
+//! One self-contained page for people, made from the same figures that `--json` writes and from nothing else.
+//!
+//! - [`run`]: the page of a run. [`sweep`]: that of a sweep.
+//! - [`chart`]: drawings. [`units`]: figures as a person reads them. `style.css`: light and dark, wide and narrow.
+//!
+//! The page loads nothing, runs no script, and says everything that a chart shows in words or a table, too.
+
+pub mod chart;
+pub mod run;
+pub mod sweep;
+pub mod units;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::origin::{Machine, Origin};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Nothing may be loaded, whatever a target's words in the page look like.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// A whole page.
+fn page(title: &str, kind: &str, content: &Markup) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main {
+                    p class="tool" { "snowbank-loadtest · " (kind) }
+                    (content)
+                }
+            }
+        }
+    }
+    .into_string()
+}
+
+/// The verdict's sign, for eyes that do not tell its colours apart.
+fn sign(verdict: &str) -> &'static str {
+    match verdict {
+        "pass" => "✓",
+        "fail" => "✗",
+        _ => "?",
+    }
+}
+
+/// The verdict's class in the style sheet.
+fn class(verdict: &str) -> &'static str {
+    match verdict {
+        "pass" => "pass",
+        "fail" => "fail",
+        _ => "unknown",
+    }
+}
+
+/// A figure in large letters with its name above it and what belongs to it below.
+fn card(name: &str, figure: &str, below: &Markup) -> Markup {
+    html! {
+        div class="card" {
+            dt { (name) }
+            dd class="figure" { (figure) }
+            dd class="below" { (below) }
+        }
+    }
+}
+
+/// Names and what they are, one to a line.
+fn facts(rows: &[(&str, Option<String>)]) -> Markup {
+    html! {
+        dl class="facts" {
+            @for (name, text) in rows {
+                @if let Some(text) = text {
+                    div { dt { (name) } dd { (text) } }
+                }
+            }
+        }
+    }
+}
+
+/// The command line, the machine, the versions and the time.
+fn origin_facts(origin: &Origin) -> Markup {
+    let Machine { host, cpu, cores, memory_bytes, kernel, load_average } = &origin.machine;
+    let memory = memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+    html! {
+        pre tabindex="0" { (origin.command_line) }
+        (facts(&[
+            ("Started", Some(origin.started_at.replace('T', " ").replace('Z', " UTC"))),
+            ("Load test", Some(format!("snowbank-loadtest {}", origin.generator_version))),
+            ("Machine", Some(host.clone())),
+            ("Processor", cpu.clone()),
+            ("Cores", Some(cores.to_string())),
+            ("Memory", memory),
+            ("System", Some(kernel.clone())),
+            ("Load average before", load_average.map(|load| format!("{load:.2}"))),
+        ]))
+    }
+}
+
+#[cfg(test)]
+mod tests;

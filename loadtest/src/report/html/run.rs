@@ -1,0 +1,486 @@
+//! The page of a run.
+
+use maud::{Markup, html};
+
+use super::chart::{Axis, Chart, Ink, Series, Shape};
+use super::units::{count, percent, rate, short_rate, time};
+use super::{card, class, facts, origin_facts, page, sign};
+use crate::measure::SecondFigures;
+use crate::report::QUANTILES;
+use crate::report::json::{Run, Times};
+use crate::verdict::quantile_name;
+
+/// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
+const MAX_POINTS: usize = 300;
+
+/// With so few points, each gets a dot.
+const FEW_POINTS: usize = 40;
+
+/// The page's text.
+#[must_use]
+pub fn render(run: &Run) -> String {
+    let title = format!("{}: {} IDs/s, snowbank-loadtest", run.verdict, rate(run.ids_per_s));
+    let content = html! {
+        (head(run))
+        (cards(run))
+        (latencies(run))
+        (seconds(run))
+        (errors(run))
+        (generator(run))
+        section {
+            h2 { "What was run" }
+            (origin_facts(&run.origin))
+            (target_facts(run))
+        }
+    };
+    page(&title, &run.loop_kind, &content)
+}
+
+fn head(run: &Run) -> Markup {
+    let mean = if run.loop_kind == "closed loop" { " as fast as answers came" } else { "" };
+    html! {
+        header class=(class(&run.verdict)) {
+            h1 {
+                span class="verdict" { span aria-hidden="true" { (sign(&run.verdict)) } " " (run.verdict) }
+                " " (rate(run.ids_per_s)) " IDs/s" (mean)
+                @for latency in &run.objectives.latencies {
+                    ", " (latency.quantile) " " (time(latency.found_us))
+                }
+            }
+            @if run.reasons.is_empty() {
+                p { "Every objective was met, and every ID was as promised." }
+            } @else {
+                ul { @for reason in &run.reasons { li { (reason) } } }
+            }
+        }
+    }
+}
+
+fn cards(run: &Run) -> Markup {
+    let offered = run.wanted_ids_per_s.map(|wanted| format!("{} offered", rate(wanted)));
+    let reached = run.objectives.ids_per_s.map(|wanted| format!("at least {} wanted", rate(wanted)));
+    let below_rate = offered.or(reached).unwrap_or_else(|| "as fast as answers came".to_owned());
+    let refused: u64 = run.refused.values().sum();
+    html! {
+        dl class="cards" {
+            @for name in ["p50", "p99", "p99.9", "max"] { (latency_card(run, name)) }
+            (card("IDs per second", &rate(run.ids_per_s), &html! { (below_rate) }))
+            (card("Requests answered", &count(run.answered), &html! { "of " (count(run.requests)) }))
+            (card("Errors", &count(refused + run.unanswered), &html! {
+                (count(refused)) " refused, " (count(run.unanswered)) " unanswered"
+            }))
+            (card("IDs checked", &count(run.checked_ids), &html! { "the warm-up’s included" }))
+        }
+    }
+}
+
+fn latency_card(run: &Run, name: &str) -> Markup {
+    let found = run.response_time.at(name).filter(|_| run.response_time.count > 0);
+    let found = found.map_or_else(|| "–".to_owned(), time);
+    let objective = run.objectives.latencies.iter().find(|latency| latency.quantile == name);
+    let objective = objective.map(|objective| (objective.met, time(objective.limit_us)));
+    card(
+        &format!("Response time, {name}"),
+        &found,
+        &html! {
+            @match objective {
+                Some((true, limit)) => span class="met" { "✓ within " (limit) },
+                Some((false, limit)) => span class="missed" { "✗ not within " (limit) },
+                None => {}
+            }
+        },
+    )
+}
+
+pub(super) fn latencies(run: &Run) -> Markup {
+    let closed = run.schedule_slip.is_none();
+    let slip = run.schedule_slip.as_ref().map(|slip| ("Schedule slip", slip));
+    let rows = [("Response time", &run.response_time), ("Service time", &run.service_time)];
+    html! {
+        section {
+            h2 { "Latency by percentile" }
+            p {
+                @if closed {
+                    "A closed loop: requests left when answers came, so these are the times of a queue that is always full."
+                } @else {
+                    "Response time counts from the instant at which the schedule says that a request leaves, service time from "
+                    "the instant at which it left. A gap between the two is a target that held requests back, or a generator "
+                    "that was late."
+                }
+            }
+            @if run.response_time.count > 0 { (percentile_chart(run).markup()) }
+            div class="scroll" tabindex="0" {
+                table {
+                    thead {
+                        tr {
+                            th { }
+                            @for quantile in QUANTILES { th scope="col" { (quantile_name(quantile)) } }
+                            th scope="col" { "mean" }
+                            th scope="col" { "count" }
+                        }
+                    }
+                    tbody {
+                        @for (name, times) in rows.into_iter().chain(slip) { (times_row(name, times)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn times_row(name: &str, times: &Times) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (name) }
+            @for quantile in QUANTILES {
+                td { (times.at(&quantile_name(quantile)).map_or_else(|| "–".to_owned(), time)) }
+            }
+            td { (time(times.mean_us)) }
+            td { (count(times.count)) }
+        }
+    }
+}
+
+/// The axis of HdrHistogram's plots: each nine takes the same space.
+fn nines(quantile: f64) -> f64 {
+    -(1.0 - quantile).log10()
+}
+
+fn percentile_chart(run: &Run) -> Chart {
+    // The maximum is drawn where one request in all is slower.
+    let end = (run.response_time.count as f64).log10().max(1.0);
+    let curve = |times: &Times| -> Vec<(f64, f64)> {
+        let points = times.curve.iter().filter(|(_, us)| *us > 0.0);
+        points.map(|&(quantile, us)| (nines(quantile).min(end), us.log10())).collect()
+    };
+    let of = |name: &str, ink, times: &Times| Series {
+        name: name.to_owned(),
+        ink,
+        shape: Shape::Line,
+        points: curve(times),
+    };
+    let limits = &run.objectives.latencies;
+    let values = [&run.response_time, &run.service_time].into_iter().flat_map(|times| &times.curve);
+    let values = values.map(|&(_, us)| us).chain(limits.iter().map(|latency| latency.limit_us));
+    let ticks = [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
+    let ticks = ticks.into_iter().chain([(0.99999, "99.999 %"), (0.999_999, "99.9999 %")]);
+    let ticks = ticks.map(|(quantile, words)| (nines(quantile), words.to_owned()));
+    let response = of("response time", Ink::First, &run.response_time);
+    let service = of("service time", Ink::Second, &run.service_time);
+    let said = |times: &Times| {
+        let named = |name| Some(format!("{name} {}", time(times.at(name)?)));
+        ["p50", "p99", "p99.9", "max"].into_iter().filter_map(named).collect::<Vec<_>>().join(", ")
+    };
+    Chart {
+        alternative: format!(
+            "Latency by percentile. Response time: {}. Service time: {}. The table below has the figures.",
+            said(&run.response_time),
+            said(&run.service_time)
+        ),
+        x: Axis {
+            range: (0.0, end),
+            ticks: ticks.filter(|(at, _)| *at <= end).collect(),
+            label: "share of requests that were at most as slow".to_owned(),
+        },
+        y: Axis::logarithmic(values, "", time),
+        // In a closed loop a request is due when it leaves: the two are one.
+        series: if run.schedule_slip.is_some() { vec![response, service] } else { vec![response] },
+        limits: limits.iter().map(limit_line).collect(),
+        marks: Vec::new(),
+        bands: Vec::new(),
+    }
+}
+
+/// An objective as a line across.
+fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String, Ink) {
+    let (name, limit) = (&latency.quantile, time(latency.limit_us));
+    (latency.limit_us.log10(), format!("objective: {name} at most {limit}"), Ink::Limit)
+}
+
+/// Some seconds put together, the worst of their latencies standing for all.
+struct Point {
+    second: u64,
+    length: u64,
+    figures: SecondFigures,
+}
+
+fn points(run: &Run) -> Vec<Point> {
+    let seconds = run.whole_seconds();
+    let each = seconds.len().div_ceil(MAX_POINTS).max(1);
+    seconds
+        .chunks(each)
+        .filter_map(|chunk| {
+            let mut figures = (*chunk.first()?).clone();
+            for next in &chunk[1..] {
+                figures.ids += next.ids;
+                figures.answered += next.answered;
+                figures.refused += next.refused;
+                figures.p50_us = figures.p50_us.max(next.p50_us);
+                figures.p90_us = figures.p90_us.max(next.p90_us);
+                figures.p99_us = figures.p99_us.max(next.p99_us);
+                figures.p999_us = figures.p999_us.max(next.p999_us);
+                figures.max_us = figures.max_us.max(next.max_us);
+            }
+            Some(Point { second: figures.second, length: chunk.len() as u64, figures })
+        })
+        .collect()
+}
+
+impl Point {
+    fn middle(&self) -> f64 {
+        self.second as f64 + self.length as f64 / 2.0
+    }
+
+    fn per_s(&self, number: u64) -> f64 {
+        number as f64 / self.length.max(1) as f64
+    }
+}
+
+fn seconds(run: &Run) -> Markup {
+    let points = points(run);
+    let each = points.first().map_or(1, |point| point.length);
+    let refused: u64 = points.iter().map(|point| point.figures.refused).sum();
+    html! {
+        section {
+            h2 { "Second by second" }
+            @if points.is_empty() {
+                p { "The measurement ended before its first second did." }
+            } @else {
+                @if each > 1 {
+                    p { "Each point stands for " (each) " s: their mean rate, and the worst of their latencies." }
+                }
+                @if let Some(outage) = &run.outage {
+                    p {
+                        "The daemon was " (if outage.ending == "kill" { "killed" } else { "stopped" })
+                        " on purpose after " (time(outage.at_s * 1e6)) " and started anew: "
+                        (time(outage.length_us)) " until all was back, the longest gap between answers "
+                        (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
+                    }
+                }
+                h3 { "IDs per second" }
+                (rate_chart(run, &points).markup())
+                h3 { "Response time" }
+                (latency_chart(run, &points).markup())
+                @if refused > 0 {
+                    h3 { "Requests refused per second" }
+                    (refused_chart(run, &points).markup())
+                }
+                (seconds_table(&points))
+            }
+        }
+    }
+}
+
+fn time_axis(points: &[Point]) -> Axis {
+    let end = points.last().map_or(1, |point| point.second + point.length);
+    let axis = Axis::from_zero(end as f64, "seconds of the measurement", |at| format!("{at}"));
+    Axis {
+        range: (0.0, end as f64),
+        ticks: axis.ticks.into_iter().filter(|(at, _)| *at <= end as f64).collect(),
+        ..axis
+    }
+}
+
+fn series(name: &str, ink: Ink, points: &[Point], value: impl Fn(&Point) -> f64) -> Series {
+    let shape = if points.len() <= FEW_POINTS { Shape::Dots } else { Shape::Line };
+    let points = points.iter().map(|point| (point.middle(), value(point))).collect();
+    Series { name: name.to_owned(), ink, shape, points }
+}
+
+fn bands(run: &Run) -> Vec<(f64, f64, String)> {
+    let outage = run.outage.iter();
+    outage
+        .map(|outage| (outage.at_s, outage.at_s + outage.length_us / 1e6, "announced outage".to_owned()))
+        .collect()
+}
+
+/// The least and the most of the values, for the words beside a chart.
+fn between(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> String {
+    let ends = values.filter(|value| value.is_finite());
+    let (low, high) =
+        ends.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if low > high { "nothing".to_owned() } else { format!("{} to {}", words(low), words(high)) }
+}
+
+fn rate_chart(run: &Run, points: &[Point]) -> Chart {
+    let achieved = series("achieved", Ink::First, points, |point| point.per_s(point.figures.ids));
+    let offered =
+        run.wanted_ids_per_s.map(|wanted| (wanted, format!("offered: {}/s", rate(wanted)), Ink::Mark));
+    let values = || achieved.points.iter().map(|(_, y)| *y);
+    let highest = values().chain(offered.iter().map(|(wanted, ..)| *wanted)).fold(0.0, f64::max);
+    Chart {
+        alternative: format!(
+            "IDs per second over the measurement: {} in a second, {} in all.",
+            between(values(), rate),
+            rate(run.ids_per_s)
+        ),
+        x: time_axis(points),
+        // The line of what was offered is to have room above it for its name.
+        y: Axis::from_zero(highest * 1.15, "", short_rate),
+        limits: offered.into_iter().collect(),
+        marks: Vec::new(),
+        bands: bands(run),
+        series: vec![achieved],
+    }
+}
+
+fn latency_chart(run: &Run, points: &[Point]) -> Chart {
+    // A second without an answer has no latency: a gap in the line.
+    let log = |us: f64| if us > 0.0 { us.log10() } else { f64::NAN };
+    let of = |name, ink, value: fn(&SecondFigures) -> f64| {
+        series(name, ink, points, |point| log(value(&point.figures)))
+    };
+    let values = points.iter().flat_map(|point| [point.figures.p50_us, point.figures.max_us]);
+    let limits = run.objectives.latencies.iter();
+    let values = values.chain(limits.clone().map(|latency| latency.limit_us));
+    let said = |value: fn(&SecondFigures) -> f64| {
+        between(points.iter().map(|point| value(&point.figures)).filter(|us| *us > 0.0), time)
+    };
+    Chart {
+        alternative: format!(
+            "Response time over the measurement, each second: p50 {}, p99 {}, the longest {}.",
+            said(|second| second.p50_us),
+            said(|second| second.p99_us),
+            said(|second| second.max_us)
+        ),
+        x: time_axis(points),
+        y: Axis::logarithmic(values, "", time),
+        series: vec![
+            of("p50", Ink::First, |second| second.p50_us),
+            of("p99", Ink::Second, |second| second.p99_us),
+            of("longest", Ink::Third, |second| second.max_us),
+        ],
+        limits: limits.map(limit_line).collect(),
+        marks: Vec::new(),
+        bands: bands(run),
+    }
+}
+
+fn refused_chart(run: &Run, points: &[Point]) -> Chart {
+    let mut refused = series("refused", Ink::Error, points, |point| point.per_s(point.figures.refused));
+    refused.shape = Shape::Bars;
+    let highest = refused.points.iter().map(|(_, y)| *y).fold(0.0, f64::max);
+    Chart {
+        alternative: format!(
+            "Requests refused per second: {}.",
+            between(refused.points.iter().map(|(_, y)| *y), short_rate)
+        ),
+        x: time_axis(points),
+        y: Axis::from_zero(highest, "", short_rate),
+        series: vec![refused],
+        limits: Vec::new(),
+        marks: Vec::new(),
+        bands: bands(run),
+    }
+}
+
+fn seconds_table(points: &[Point]) -> Markup {
+    html! {
+        details {
+            summary { "The figures of each second" }
+            div class="scroll" tabindex="0" {
+                table {
+                    thead {
+                        tr {
+                            @for name in ["second", "IDs/s", "answered", "refused", "p50", "p90", "p99", "p99.9", "longest"] {
+                                th scope="col" { (name) }
+                            }
+                        }
+                    }
+                    tbody {
+                        @for point in points {
+                            @let figures = &point.figures;
+                            tr {
+                                th scope="row" { (point.second) }
+                                td { (rate(point.per_s(figures.ids))) }
+                                td { (count(figures.answered)) }
+                                td { (count(figures.refused)) }
+                                @for us in [figures.p50_us, figures.p90_us, figures.p99_us, figures.p999_us, figures.max_us] {
+                                    td { (if figures.answered > 0 { time(us) } else { "–".to_owned() }) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn errors(run: &Run) -> Markup {
+    let lost = run.outage.as_ref().map_or(0, |outage| outage.lost);
+    let rows = run.refused.iter().map(|(code, number)| (format!("refused: {code}"), *number));
+    let unanswered = ("without an answer".to_owned(), run.unanswered);
+    let lost = ("lost to the announced outage".to_owned(), lost);
+    let rows: Vec<_> = rows.chain([unanswered, lost]).filter(|(_, number)| *number > 0).collect();
+    html! {
+        section {
+            h2 { "Errors" }
+            @if rows.is_empty() {
+                p { "None: all " (count(run.requests)) " requests were answered with IDs." }
+            } @else {
+                div class="scroll errors" tabindex="0" {
+                    table {
+                        thead { tr { th scope="col" { "requests" } th scope="col" { "number" } th scope="col" { "share" } } }
+                        tbody {
+                            @for (name, number) in rows {
+                                tr {
+                                    th scope="row" { (name) }
+                                    td { (count(number)) }
+                                    td { (percent(number as f64 / run.requests.max(1) as f64)) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+pub(super) fn generator(run: &Run) -> Markup {
+    let at = |name| run.schedule_slip.as_ref().and_then(|slip| slip.at(name)).map(time);
+    let daemon = run.daemon_cpu_share.map(|share| {
+        let each_us = run.daemon_us_per_request().unwrap_or_default();
+        format!("{} of a core, {} for each request", percent(share), time(each_us))
+    });
+    html! {
+        section {
+            h2 { "The generator itself" }
+            p { "What is its own doing and not the target’s. A run that these figures spoil has no verdict." }
+            (facts(&[
+                ("Requests left late by, p99.9", at("p99.9")),
+                ("Requests left late by, max", at("max")),
+                ("Longest pause", Some(time(run.longest_pause_us))),
+                ("Its processor time", Some(format!("{} of a core", percent(run.generator_cpu_share)))),
+                ("Its busiest thread", Some(format!("{} of a core", percent(run.busiest_thread_share)))),
+                ("The daemon’s processor time", daemon),
+                ("Clocks apart", run.clock_offset_us.map(|us| format!("{:+.3} ms", us as f64 / 1e3))),
+            ]))
+        }
+    }
+}
+
+pub(super) fn target_facts(run: &Run) -> Markup {
+    let own = if run.own_daemon { ", started for this run" } else { "" };
+    let version = run.version.as_deref().unwrap_or("version unknown");
+    let spaced = run.arrivals.as_ref().map(|arrivals| format!(", {arrivals} arrivals"));
+    let depth = run.depth.map(|depth| format!(", {depth} requests in flight on each connection"));
+    facts(&[
+        ("Target", Some(format!("{} ({} {version}{own})", run.address, run.protocol))),
+        ("Source", Some(run.source.clone())),
+        ("Layout", Some(run.layout.clone().unwrap_or_else(|| "unknown".to_owned()))),
+        ("Its ceiling", run.source_per_second.map(|ceiling| format!("{} IDs/s", count(ceiling)))),
+        (
+            "Load",
+            Some(format!("{}{}{}", run.loop_kind, spaced.unwrap_or_default(), depth.unwrap_or_default())),
+        ),
+        ("IDs per request", Some(run.batch.clone())),
+        ("Connections", Some(run.connections.to_string())),
+        ("Generator threads", Some(run.threads.to_string())),
+        (
+            "Measured",
+            Some(format!("{} after a warm-up of {}", time(run.elapsed_s * 1e6), time(run.warm_up_s * 1e6))),
+        ),
+    ])
+}

@@ -1,0 +1,75 @@
+//! A real browser without a screen.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Ends a browser that hangs; one that works is done in a second or two.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How a page is looked at.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View {
+    /// In CSS pixels.
+    pub(crate) width: u32,
+    /// What the person's system prefers.
+    pub(crate) dark: bool,
+}
+
+/// What a browser made of a page.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    /// The document after it was loaded.
+    pub(crate) dom: String,
+    /// What its console says.
+    pub(crate) console: Vec<String>,
+}
+
+/// Whether there is one. Without it the tests that need it are skipped; where CI is set they fail.
+pub(crate) fn has_browser() -> bool {
+    let found =
+        Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    assert!(found || std::env::var_os("CI").is_none(), "chromium is not installed; tests/run installs it");
+    if !found {
+        eprintln!("skipped: chromium is not installed; tests/run installs it");
+    }
+    found
+}
+
+/// Opens a page.
+pub(crate) fn open(page: &Path, view: View) -> Seen {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = |name| std::fs::File::create(directory.path().join(name)).expect("a file");
+    // 0 is dark, 1 is light.
+    let preferred = format!("--blink-settings=preferredColorScheme={}", u8::from(!view.dark));
+    let mut browser = Command::new("chromium")
+        .args([
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+        ])
+        .args(["--enable-logging=stderr", "--v=0", "--dump-dom", &preferred])
+        .arg(format!("--window-size={},900", view.width))
+        .arg(format!("--user-data-dir={}", directory.path().join("profile").display()))
+        .arg(format!("file://{}", page.display()))
+        .stdout(file("dom"))
+        .stderr(file("log"))
+        .spawn()
+        .expect("chromium starts");
+    let deadline = Instant::now() + TIMEOUT;
+    while browser.try_wait().expect("a child").is_none() {
+        if Instant::now() > deadline {
+            let _ = browser.kill();
+            let _ = browser.wait();
+            panic!("chromium did not end within {TIMEOUT:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let read = |name| std::fs::read(directory.path().join(name)).expect("a file");
+    let log = String::from_utf8_lossy(&read("log")).into_owned();
+    let console = log.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
+    Seen { dom: String::from_utf8_lossy(&read("dom")).into_owned(), console }
+}

@@ -1,0 +1,296 @@
+//! The status as metrics, in the text that Prometheus and all that read its format understand.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet, text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::process::Process;
+use super::status::{ClockState, Level, SourceStatus, Status};
+
+/// The status in OpenMetrics text, with what the system says of the process.
+pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Exposition(status.clone(), process.clone())));
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = text::encode(&mut out, &registry);
+    out
+}
+
+/// The same for readers that know only the older text format of Prometheus, version 0.0.4: there a counter is described under
+/// its full name, and there are neither units nor infos nor an end mark.
+pub(crate) fn prometheus_text(openmetrics: &str) -> String {
+    let mut out = String::with_capacity(openmetrics.len() + 1_024);
+    let mut help: Option<(&str, &str)> = None;
+    for line in openmetrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some("EOF" | "UNIT"), ..) => {}
+            (Some("#"), Some("HELP"), Some(name), text) => help = Some((name, text.unwrap_or_default())),
+            (Some("#"), Some("TYPE"), Some(name), Some(kind)) => {
+                let (suffix, kind) = match kind {
+                    "counter" => ("_total", kind),
+                    "info" => ("_info", "gauge"),
+                    _ => ("", kind),
+                };
+                if let Some((_, text)) = help.take().filter(|(of, _)| *of == name) {
+                    out.push_str(&format!("# HELP {name}{suffix} {text}\n"));
+                }
+                out.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
+            }
+            _ => {
+                out.push_str(line);
+                out.push('\n');
+            }
+        }
+    }
+    out
+}
+
+#[derive(Debug)]
+struct Exposition(Status, Process);
+
+impl Collector for Exposition {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let Exposition(status, process) = self;
+        let mut page = Page { encoder };
+        page.daemon(status)?;
+        page.requests(status)?;
+        page.clock_and_ceilings(status)?;
+        page.process(status, process)
+    }
+}
+
+type Labels<'a> = [(&'static str, &'a str); 1];
+
+struct Page<'a> {
+    encoder: DescriptorEncoder<'a>,
+}
+
+impl Page<'_> {
+    fn daemon(&mut self, status: &Status) -> fmt::Result {
+        let labels = [("version", status.version.as_str()), ("order", &status.order)];
+        self.encoder
+            .encode_descriptor("snowbank_build", "The daemon's version and order", None, MetricType::Info)?
+            .encode_info(&labels.as_slice())?;
+        let ready = u64::from(status.ready);
+        self.gauge("snowbank_ready", "1 while requests are served, as /readyz says", None, ready)?;
+        let failing = |level| status.checks.iter().filter(|check| check.level == level).count() as u64;
+        self.gauge("snowbank_checks_failing", "Checks of /readyz that fail", None, failing(Level::Fail))?;
+        self.gauge("snowbank_checks_warning", "Checks of /readyz that warn", None, failing(Level::Warn))?;
+        self.gauge("snowbank_shards", "Threads that serve connections", None, status.shards as u64)?;
+        let connections = &status.connections;
+        self.gauge("snowbank_connections", "Connections open now", None, connections.open)?;
+        self.gauge("snowbank_connections_max", "Connections that may be open", None, connections.max)?;
+        self.counter("snowbank_connections_accepted", "Connections accepted", None, connections.accepted)?;
+        let help = "Connections told too_busy, because all were in use";
+        self.counter("snowbank_connections_refused", help, None, connections.refused)?;
+        let bytes = Some(&Unit::Bytes);
+        self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
+        self.counter("snowbank_sent", "Bytes written to clients", bytes, status.sent_bytes)
+    }
+
+    fn requests(&mut self, status: &Status) -> fmt::Result {
+        self.of_sources(
+            ("snowbank_ids_issued", "IDs handed out", None, MetricType::Counter),
+            status,
+            |source| source.ids,
+        )?;
+        self.of_sources(
+            (
+                "snowbank_requests",
+                "Requests for IDs that were answered, with IDs or a refusal of the source",
+                None,
+                MetricType::Counter,
+            ),
+            status,
+            |source| source.requests,
+        )?;
+        self.of_sources(
+            (
+                "snowbank_exhausted",
+                "Requests refused because the IDs could not be had within the wait",
+                None,
+                MetricType::Counter,
+            ),
+            status,
+            |source| source.exhausted,
+        )?;
+        self.of_sources(
+            ("snowbank_waits", "Requests that had to wait for IDs", None, MetricType::Counter),
+            status,
+            |source| source.waits,
+        )?;
+        self.of_sources(
+            ("snowbank_waiting_requests", "Requests that wait for IDs now", None, MetricType::Gauge),
+            status,
+            |source| source.waiting_requests,
+        )?;
+        self.of_sources(
+            ("snowbank_waiting_ids", "IDs that they wait for", None, MetricType::Gauge),
+            status,
+            |source| source.waiting_ids,
+        )?;
+        self.of_sources(
+            (
+                "snowbank_ids_per_second_max",
+                "IDs per second that the layout and the worker IDs yield",
+                None,
+                MetricType::Gauge,
+            ),
+            status,
+            |source| source.ids_per_second,
+        )?;
+        let help = "Requests answered with an error";
+        let mut errors =
+            self.encoder.encode_descriptor("snowbank_errors", help, None, MetricType::Counter)?;
+        for (code, count) in &status.errors {
+            let labels: Labels<'_> = [("code", code)];
+            errors.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(count, None)?;
+        }
+        let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
+        self.counter("snowbank_other_requests", help, None, status.other_requests)?;
+        self.latency(status)
+    }
+
+    fn latency(&mut self, status: &Status) -> fmt::Result {
+        let latency = &status.latency;
+        let bounds = latency.bounds_us.iter().map(|&bound_us| bound_us as f64 / 1e6).chain([f64::INFINITY]);
+        let buckets: Vec<(f64, u64)> = bounds.zip(latency.counts.iter().copied()).collect();
+        let help = "How long requests for IDs took, from their bytes read to their reply on its way";
+        let (name, unit) = ("snowbank_request_duration", Some(&Unit::Seconds));
+        self.encoder
+            .encode_descriptor(name, help, unit, MetricType::Histogram)?
+            .encode_histogram::<NoLabelSet>(latency.sum_us as f64 / 1e6, latency.count(), &buckets, None)
+    }
+
+    fn clock_and_ceilings(&mut self, status: &Status) -> fmt::Result {
+        let seconds = Some(&Unit::Seconds);
+        self.of_sources(
+            ("snowbank_ceiling_headroom", "For how long IDs can be handed out if the ceiling is not raised; 0 also while it rests because nobody asks", seconds, MetricType::Gauge),
+            status,
+            |source| source.headroom_s,
+        )?;
+        self.of_sources(
+            (
+                "snowbank_clock_ahead",
+                "How far the ID clock rides ahead of the wall clock",
+                seconds,
+                MetricType::Gauge,
+            ),
+            status,
+            |source| source.ahead_s,
+        )?;
+        self.of_sources(
+            (
+                "snowbank_clock_standing",
+                "How long the clock keeps IDs from being had; above 0 requests are refused with clock_behind",
+                seconds,
+                MetricType::Gauge,
+            ),
+            status,
+            |source| source.stands_s,
+        )?;
+        self.of_sources(
+            ("snowbank_layout_years_left", "Years until the layout ends", None, MetricType::Gauge),
+            status,
+            |source| source.layout_years_left,
+        )?;
+        let clock = &status.clock;
+        let by = |state| if clock.state == state { clock.by_s } else { 0.0 };
+        let help = "How far the wall clock is behind IDs already handed out";
+        self.gauge("snowbank_wall_clock_behind", help, seconds, by(ClockState::Behind))?;
+        let help = "By how much the wall clock stepped forward, while that is not followed";
+        self.gauge("snowbank_wall_clock_held", help, seconds, by(ClockState::Held))?;
+        let help = "Steps of the wall clock that were noticed, of at least a tenth of a second";
+        let mut steps =
+            self.encoder.encode_descriptor("snowbank_clock_steps", help, None, MetricType::Counter)?;
+        for (direction, count) in [("back", clock.steps_back), ("forward", clock.steps_forward)] {
+            let labels: Labels<'_> = [("direction", direction)];
+            steps.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
+        }
+        let ceilings = &status.ceilings;
+        self.counter("snowbank_ceiling_raises", "Ceilings made durable", None, ceilings.raises)?;
+        let help = "Tries to make ceilings durable that failed";
+        self.counter("snowbank_ceiling_raise_failures", help, None, ceilings.failures)?;
+        let help = "Time that making ceilings durable took";
+        self.counter("snowbank_ceiling_raising", help, seconds, ceilings.raising_s)?;
+        let (name, help) =
+            ("snowbank_ceiling_raise_failing", "1 while the last try to raise the ceilings failed");
+        self.gauge(name, help, None, u64::from(ceilings.failing.is_some()))?;
+        let (name, help) =
+            ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
+        self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))
+    }
+
+    /// Under the names that Prometheus' own clients give them.
+    fn process(&mut self, status: &Status, process: &Process) -> fmt::Result {
+        let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
+        self.gauge(
+            "process_start_time",
+            "When the daemon started, in Unix time",
+            seconds,
+            status.started_unix_s,
+        )?;
+        if let Some(cpu_s) = process.cpu_s {
+            self.counter("process_cpu", "CPU time used, of all threads", seconds, cpu_s)?;
+        }
+        if let Some(resident) = process.resident_bytes {
+            self.gauge("process_resident_memory", "Memory resident", bytes, resident)?;
+        }
+        if let Some(open) = process.open_files {
+            self.gauge("process_open_fds", "Files open, sockets among them", None, open)?;
+        }
+        if let Some(max) = process.max_files {
+            self.gauge("process_max_fds", "Files that may be open", None, max)?;
+        }
+        Ok(())
+    }
+
+    fn counter(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl EncodeCounterValue,
+    ) -> fmt::Result {
+        self.encoder
+            .encode_descriptor(name, help, unit, MetricType::Counter)?
+            .encode_counter::<NoLabelSet, _, f64>(&value, None)
+    }
+
+    fn gauge(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<&Unit>,
+        value: impl EncodeGaugeValue,
+    ) -> fmt::Result {
+        self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    /// A metric with a value for each source.
+    fn of_sources<V: EncodeCounterValue + EncodeGaugeValue>(
+        &mut self,
+        (name, help, unit, kind): (&str, &str, Option<&Unit>, MetricType),
+        status: &Status,
+        value: impl Fn(&SourceStatus) -> V,
+    ) -> fmt::Result {
+        let is_counter = matches!(kind, MetricType::Counter);
+        let mut family = self.encoder.encode_descriptor(name, help, unit, kind)?;
+        for source in &status.sources {
+            let labels: Labels<'_> = [("source", &source.name)];
+            let (mut metric, value) = (family.encode_family(&labels)?, value(source));
+            match is_counter {
+                true => metric.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
+                false => metric.encode_gauge(&value)?,
+            }
+        }
+        Ok(())
+    }
+}

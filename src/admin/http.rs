@@ -1,0 +1,283 @@
+//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status` and the page.
+//!
+//! Everything is read-only and made from one [`Status`]. Whoever asks slowly, or takes nothing of the answer, has a
+//! deadline; an answer is made in memory at once and nothing is locked while it leaves.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::exposition;
+use super::process::Process;
+use super::status::{Check, Level, Status};
+
+/// How long a request's head may take from the end of the answer before it: longer than scrapers and the page pause, so that
+/// they keep their connection, and short enough to have the place back from who does not come again.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
+/// How long a connection lives at most: who takes nothing of an answer holds a place no longer than this.
+const CONNECTION_LIFE: Duration = Duration::from_secs(600);
+/// How long an answer that has begun then has yet.
+const LAST_ANSWER: Duration = Duration::from_secs(5);
+/// How long a thread may take to show that it makes progress, as probes see it: far above any turn on a machine that does
+/// much else. The service manager's watchdog has a time of its own.
+const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
+/// What is kept of a request's head, which hyper wants no smaller; browsers send one or two KiB.
+const HEAD_BYTES_MAX: usize = 8 * 1024;
+const HEADERS_MAX: usize = 64;
+
+/// Nothing of the page comes from elsewhere, and nothing of it can be put into another page.
+const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'",
+);
+
+const PATHS: &str = "/ /metrics /healthz /readyz /status";
+
+/// What all admin connections share.
+pub(crate) struct Site {
+    status: Box<dyn Fn() -> Status + Send + Sync>,
+    all_beat: Box<dyn Fn() -> Beats + Send + Sync>,
+}
+
+/// Completes when every thread has shown that it makes progress.
+pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// How a connection came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// To a loopback address: see [`is_local_name`].
+    Loopback,
+    /// Over a network, or a Unix socket.
+    Other,
+}
+
+impl Site {
+    /// A site that asks `status`, and for `/healthz` `all_beat`, for each answer.
+    pub(crate) fn new(
+        status: impl Fn() -> Status + Send + Sync + 'static,
+        all_beat: impl Fn() -> Beats + Send + Sync + 'static,
+    ) -> Site {
+        Site { status: Box::new(status), all_beat: Box::new(all_beat) }
+    }
+
+    /// Serves one connection to its end.
+    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, via: Via)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let service = service_fn(async |request: Request<hyper::body::Incoming>| {
+            let (method, path) = (request.method(), request.uri().path());
+            Ok::<_, Infallible>(self.answer(method, path, request.headers(), via).await)
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut connection = pin!(connection);
+        // An error is the peer's: nobody is there to be told.
+        if tokio::time::timeout(CONNECTION_LIFE, connection.as_mut()).await.is_err() {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
+        }
+    }
+
+    async fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+        via: Via,
+    ) -> Response<Full<Bytes>> {
+        if via == Via::Loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
+            let text =
+                "this address is for this machine alone: ask for it as localhost or by its IP address\n";
+            return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
+        }
+        if !matches!(
+            path,
+            "/" | "/metrics" | "/healthz" | "/readyz" | "/status" | "/page.css" | "/page.js" | "/icon.svg"
+        ) {
+            return respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; there are {PATHS}\n"));
+        }
+        if !matches!(*method, Method::GET | Method::HEAD) {
+            let mut response = respond(
+                StatusCode::METHOD_NOT_ALLOWED,
+                TEXT,
+                "everything here is read only, by GET or HEAD\n",
+            );
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return response;
+        }
+        match path {
+            "/metrics" => self.metrics(headers.get(header::ACCEPT)),
+            "/healthz" => self.health().await,
+            "/readyz" => self.readiness(),
+            "/status" => respond_json(StatusCode::OK, &(self.status)()),
+            "/page.css" => respond(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/page.css")),
+            "/page.js" => {
+                respond(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page/page.js"))
+            }
+            "/icon.svg" => respond(StatusCode::OK, "image/svg+xml", include_str!("page/icon.svg")),
+            _ => respond(StatusCode::OK, "text/html; charset=utf-8", include_str!("page/page.html")),
+        }
+    }
+
+    fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
+        let text = exposition::openmetrics(&(self.status)(), &Process::look());
+        match format_for(accept) {
+            Format::OpenMetrics => {
+                respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+            }
+            Format::Prometheus => respond(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                exposition::prometheus_text(&text),
+            ),
+        }
+    }
+
+    async fn health(&self) -> Response<Full<Bytes>> {
+        match tokio::time::timeout(PROGRESS_WITHIN, (self.all_beat)()).await {
+            Ok(()) => respond(StatusCode::OK, TEXT, "ok\n"),
+            Err(_) => {
+                let text = "a thread makes no progress: the daemon is to be started anew\n";
+                respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+            }
+        }
+    }
+
+    fn readiness(&self) -> Response<Full<Bytes>> {
+        #[derive(Serialize)]
+        struct Readiness<'a> {
+            ready: bool,
+            reasons: Vec<&'a Check>,
+            checks: &'a [Check],
+        }
+        let status = (self.status)();
+        let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let reasons = status.checks.iter().filter(|check| check.level == Level::Fail).collect();
+        respond_json(code, &Readiness { ready: status.ready, reasons, checks: &status.checks })
+    }
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+
+fn respond_json(code: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
+    // Plain structs do not fail to serialize.
+    let mut json = serde_json::to_string(body).unwrap_or_default();
+    json.push('\n');
+    respond(code, "application/json", json)
+}
+
+fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = code;
+    let mut set = |name: HeaderName, value| response.headers_mut().insert(name, value);
+    set(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    set(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY);
+    set(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    set(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response
+}
+
+/// In which format metrics are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    OpenMetrics,
+    Prometheus,
+}
+
+/// OpenMetrics for who names it or takes anything; the older format, which is plain text, for who names others: readers that
+/// know only that, and browsers, which would save a file of a type that they do not know.
+fn format_for(accept: Option<&HeaderValue>) -> Format {
+    let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
+    let named =
+        |what: &str| accept.split(',').any(|range| range.split(';').next().map(str::trim) == Some(what));
+    if named("application/openmetrics-text") || !(named("text/plain") || named("text/html")) {
+        Format::OpenMetrics
+    } else {
+        Format::Prometheus
+    }
+}
+
+/// Whether a Host names this machine by an address or as `localhost`. On a loopback address anything else is a page on the
+/// Web whose name was made to point here, so that its script could read the answers as its own (DNS rebinding).
+fn is_local_name(host: &HeaderValue) -> bool {
+    let Ok(host) = host.to_str() else {
+        return false;
+    };
+    let name = match host.strip_prefix('[') {
+        Some(ipv6) => ipv6.split(']').next().unwrap_or(ipv6),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    name.parse::<IpAddr>().is_ok() || name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openmetrics_is_for_all_but_who_names_plain_text() {
+        let format = |accept: &'static str| format_for(Some(&HeaderValue::from_static(accept)));
+        assert_eq!(format_for(None), Format::OpenMetrics);
+        for accept in [
+            "*/*",
+            "",
+            "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2",
+            "Application/OpenMetrics-Text",
+        ] {
+            assert_eq!(format(accept), Format::OpenMetrics, "{accept}");
+        }
+        for accept in [
+            "text/plain",
+            "text/plain;version=0.0.4;q=0.5, */*;q=0.2",
+            "text/html,application/xhtml+xml,*/*;q=0.8",
+        ] {
+            assert_eq!(format(accept), Format::Prometheus, "{accept}");
+        }
+    }
+
+    #[test]
+    fn local_names_are_addresses_and_localhost() {
+        let is_local = |host: &str| is_local_name(&HeaderValue::from_str(host).expect("a header's value"));
+        for host in [
+            "localhost",
+            "LOCALHOST:9660",
+            "localhost.:1",
+            "127.0.0.1:9660",
+            "127.0.0.1",
+            "[::1]:9660",
+            "[::1]",
+            "a.localhost",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "example.com",
+            "example.com:9660",
+            "localhost.example.com:9660",
+            "",
+            ":9660",
+            "127.0.0.1.example.com",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

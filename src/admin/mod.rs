@@ -1,0 +1,23 @@
+//! What an operator sees: the daemon's status in one struct, and the ways to it.
+//!
+//! - `status`: the struct. `checks`: what it amounts to, in words, and whether the daemon is ready.
+//! - `exposition`: the same as metrics, in OpenMetrics text. `process`: what the system says of the process.
+//! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
+//! - `fetch`: asks another daemon for its status.
+//!
+//! Knows nothing of sources, shards or the server: `server/status.rs` fills the struct.
+
+mod checks;
+mod exposition;
+mod fetch;
+mod http;
+mod process;
+mod status;
+
+pub(crate) use checks::seconds;
+pub(crate) use fetch::fetch;
+pub(crate) use http::{Beats, Site, Via};
+pub(crate) use status::{
+    BOUNDS_US, CeilingsStatus, Check, ClockState, ClockStatus, Connections, Latency, Level, SourceStatus,
+    Status,
+};

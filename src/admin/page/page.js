@@ -1,0 +1,386 @@
+// Asks the daemon for its status once a second while somebody looks, and draws what changed.
+"use strict";
+
+const PERIOD_MS = 1000;
+const TIMEOUT_MS = 4000;
+// What charts show: a minute at first, and more as it is seen. A longer time is Prometheus' business.
+const SHOWN_S = [60, 300];
+// Percentiles are of the requests of so many seconds.
+const LATENCY_S = 5;
+const LINES_MAX = 8;
+
+const byId = (id) => document.getElementById(id);
+
+function make(tag, attributes = {}, ...children) {
+  const isSvg = ["svg", "polyline", "line", "text"].includes(tag);
+  const node = isSvg ? document.createElementNS("http://www.w3.org/2000/svg", tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+// ---- words for numbers
+
+function count(n) {
+  return Math.round(n).toLocaleString("en-US");
+}
+
+function rate(n) {
+  if (n >= 1e9) return (n / 1e9).toFixed(2) + " G";
+  if (n >= 1e6) return (n / 1e6).toFixed(2) + " M";
+  if (n >= 1e4) return +(n / 1e3).toFixed(1) + " k";
+  return n > 0 && n < 10 ? n.toFixed(1) : count(n);
+}
+
+function duration(seconds) {
+  if (seconds === null) return "–";
+  if (seconds === 0) return "0 s";
+  if (seconds < 0.001) return Math.round(seconds * 1e6) + " µs";
+  if (seconds < 1) return +(seconds * 1e3).toPrecision(seconds < 0.1 ? 2 : 3) + " ms";
+  if (seconds < 10) return seconds.toFixed(1) + " s";
+  if (seconds < 120) return Math.round(seconds) + " s";
+  if (seconds < 7200) return Math.round(seconds / 60) + " min";
+  if (seconds < 172800) return Math.round(seconds / 3600) + " h";
+  return Math.round(seconds / 86400) + " days";
+}
+
+// ---- what was seen, oldest first: {at_s, status, ids: [per second of each source], requests, errors}
+
+let seen = [];
+
+function note(status) {
+  const at_s = performance.now() / 1000;
+  const before = seen.at(-1);
+  if (before && before.status.instance !== status.instance) seen = [];
+  const last = seen.at(-1);
+  const elapsed_s = last ? status.uptime_s - last.status.uptime_s : 0;
+  const perSecond = (now, then) => (elapsed_s > 0 ? Math.max(0, now - then) / elapsed_s : null);
+  const sum = (of, what) => of.sources.reduce((total, source) => total + source[what], 0);
+  const errors = (of) => Object.values(of.errors).reduce((total, n) => total + n, 0);
+  seen.push({
+    at_s,
+    status,
+    ids: status.sources.map((source, i) => perSecond(source.ids, last?.status.sources[i]?.ids ?? source.ids)),
+    requests: last ? perSecond(sum(status, "requests"), sum(last.status, "requests")) : null,
+    errors: last ? perSecond(errors(status), errors(last.status)) : null,
+  });
+  const moment = seen.at(-1);
+  moment.latency = percentiles(moment);
+  seen = seen.filter((one) => one.at_s > at_s - SHOWN_S[1] - 5);
+}
+
+// Of the requests of the last seconds, as Prometheus' histogram_quantile has it.
+function percentiles(moment) {
+  const from = seen.findLast((one) => one.at_s <= moment.at_s - LATENCY_S + 0.5) ?? seen[0];
+  const latency = moment.status.latency;
+  const counts = latency.counts.map((n, i) => n - from.status.latency.counts[i]);
+  const total = counts.reduce((sum, n) => sum + n, 0);
+  return [0.5, 0.99, 0.999].map((share) => {
+    if (total <= 0) return null;
+    let below = 0;
+    let low_us = 0;
+    for (const [i, high_us] of latency.bounds_us.entries()) {
+      if (counts[i] > 0 && below + counts[i] >= share * total) {
+        return (low_us + ((high_us - low_us) * (share * total - below)) / counts[i]) / 1e6;
+      }
+      below += counts[i];
+      low_us = high_us;
+    }
+    return low_us / 1e6;
+  });
+}
+
+// ---- charts
+
+class Chart {
+  // `lines` gives [{name, class, value(moment)}]; `write` puts a value into words; `scale` is linear or logarithmic.
+  constructor(title, hint, height, lines, write, scale) {
+    Object.assign(this, { title, height, lines, write, scale, pointed_s: null });
+    this.legend = make("ul", { class: "legend" });
+    this.svg = make("svg", { height, role: "img" });
+    const heading = make("h3", {}, title + " ", make("small", {}, hint));
+    this.node = make("section", { class: "card chart" }, heading, this.legend, this.svg);
+    this.svg.addEventListener("pointermove", (event) => this.point(event));
+    this.svg.addEventListener("pointerleave", () => this.point(null));
+  }
+
+  point(event) {
+    const left = this.svg.getBoundingClientRect().left;
+    this.pointed_s = event && this.toTime ? this.toTime(event.clientX - left) : null;
+    this.draw();
+  }
+
+  draw() {
+    const lines = this.lines();
+    const now_s = seen.at(-1)?.at_s ?? 0;
+    const width = this.svg.clientWidth;
+    if (width === 0) return;
+    const [top, right, bottom] = [8, 8, 18];
+    const values = lines.flatMap((line) => seen.map(line.value)).filter((value) => value !== null);
+    const { ticks, share } = this.scale(values);
+    const shown_s = Math.min(SHOWN_S[1], Math.max(SHOWN_S[0], now_s - (seen[0]?.at_s ?? now_s)));
+    const left = 10 + 6.3 * Math.max(...ticks.map((tick) => this.write(tick).length));
+    const toX = (at_s) => left + ((at_s - now_s + shown_s) / shown_s) * (width - left - right);
+    const toY = (value) => top + (1 - share(value)) * (this.height - top - bottom);
+    this.toTime = (x) => ((x - left) / (width - left - right)) * shown_s - shown_s + now_s;
+
+    const parts = [];
+    for (const tick of ticks) {
+      const y = toY(tick);
+      parts.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
+      parts.push(make("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, this.write(tick)));
+    }
+    const times = [0, 30, 60, 120, 180, 240, 300].filter((ago_s) => ago_s <= shown_s && (ago_s !== 30 || shown_s < 120));
+    for (const ago_s of times) {
+      const anchor = ago_s === 0 ? "end" : toX(now_s - ago_s) < left + 12 ? "start" : "middle";
+      const name = ago_s === 0 ? "now" : ago_s < 60 ? `−${ago_s} s` : `−${ago_s / 60} min`;
+      parts.push(make("text", { x: toX(now_s - ago_s), y: this.height - 3, "text-anchor": anchor }, name));
+    }
+    for (const line of lines) {
+      for (const points of unbroken(line.value)) {
+        const text = points.map(([at_s, value]) => `${toX(at_s).toFixed(1)},${toY(value).toFixed(1)}`).join(" ");
+        parts.push(make("polyline", { class: line.class, points: text }));
+      }
+    }
+    const shown = this.pointed();
+    if (shown && this.pointed_s !== null) {
+      const x = toX(shown.at_s);
+      parts.push(make("line", { class: "cursor", x1: x, x2: x, y1: top, y2: this.height - bottom }));
+    }
+    this.svg.replaceChildren(...parts);
+    const words = (line) => (shown ? this.write(line.value(shown)) : "–");
+    this.legend.replaceChildren(
+      ...lines.map((line) => make("li", {}, make("i", { class: line.class }), line.name + " ", make("b", {}, words(line)))),
+    );
+    this.svg.setAttribute("aria-label", `${this.title}: ${lines.map((line) => `${line.name} ${words(line)}`).join(", ")}`);
+  }
+
+  // The moment under the pointer, or the last one.
+  pointed() {
+    if (this.pointed_s === null) return seen.at(-1);
+    const distance = (one) => Math.abs(one.at_s - this.pointed_s);
+    return seen.reduce((best, one) => (best && distance(best) <= distance(one) ? best : one), undefined);
+  }
+}
+
+// From 0 to a round number above the highest value, in steps of a third to a half of it.
+function linear(values) {
+  const value = Math.max(0, ...values);
+  if (value <= 0) return { ticks: [0, 1], share: (v) => v };
+  const power = 10 ** Math.floor(Math.log10(value));
+  const [highest, step] = [[1, 0.5], [1.5, 0.5], [2, 1], [3, 1], [4, 2], [6, 2], [8, 4], [10, 5]].find(
+    ([most]) => most * power >= value * 1.02,
+  ) ?? [15, 5];
+  const ticks = Array.from({ length: Math.round(highest / step) + 1 }, (_, i) => i * step * power);
+  return { ticks, share: (v) => v / (highest * power) };
+}
+
+// From one power of ten to another: what takes microseconds stays visible beside what takes a second.
+function logarithmic(values) {
+  const decade = (v, round) => Math.max(-6, round(Math.log10(v)));
+  const low = values.length > 0 ? decade(Math.min(...values), Math.floor) : -5;
+  const high = Math.max(low + 2, ...values.map((v) => decade(v, Math.ceil)));
+  const ticks = Array.from({ length: high - low + 1 }, (_, i) => 10 ** (low + i));
+  return { ticks, share: (v) => (Math.max(low, Math.log10(v)) - low) / (high - low) };
+}
+
+// A line's points, cut where nothing is known or nobody looked.
+function unbroken(value) {
+  const pieces = [];
+  let last_s = -Infinity;
+  for (const moment of seen) {
+    const here = value(moment);
+    if (here === null) {
+      last_s = -Infinity;
+      continue;
+    }
+    if (moment.at_s - last_s > 5) pieces.push([]);
+    pieces.at(-1).push([moment.at_s, here]);
+    last_s = moment.at_s;
+  }
+  return pieces;
+}
+
+// The busiest sources; a chart of sixty-four lines shows none of them.
+function sourceLines(value) {
+  const sources = seen.at(-1)?.status.sources ?? [];
+  const busiest = sources.map((source, i) => [source.ids, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
+  const shown = busiest.slice(0, LINES_MAX).map(([, i]) => i).sort((a, b) => a - b);
+  return shown.map((i, n) => ({
+    name: sources[i].name,
+    class: "c" + n,
+    value: (moment) => value(moment, i) ?? null,
+  }));
+}
+
+const charts = [
+  new Chart("IDs per second", "by source", 190, () => sourceLines((moment, i) => moment.ids[i]), (v) => (v === null ? "–" : rate(v)), linear),
+  new Chart(
+    "Request latency",
+    "in the daemon: bytes read to reply on its way",
+    150,
+    () => ["half within", "99 % within", "99.9 % within"].map((name, i) => ({ name, class: ["c2", "c0", "c1"][i], value: (moment) => moment.latency[i] })),
+    duration,
+    logarithmic,
+  ),
+  new Chart("Head-room to the ceiling", "0 while a source rests", 150, () => sourceLines((moment, i) => moment.status.sources[i]?.headroom_s), duration, linear),
+];
+
+// ---- words
+
+function drawState(status) {
+  const findings = status.checks.filter((check) => check.level !== "ok");
+  const [look, headline] = !status.ready
+    ? ["bad", status.draining ? "Stopping" : "Not ready: requests are refused"]
+    : findings.length > 0
+      ? ["warn", "Serving; somebody should look"]
+      : ["good", "Serving, all is as it should be"];
+  showState(look, headline, together(findings).map((check) => make("li", {}, make("b", {}, about(check)), check.message)));
+  document.title = (status.ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
+}
+
+// What is the same for several sources is said once.
+function together(findings) {
+  const groups = new Map();
+  for (const check of findings) {
+    const key = check.name + check.message;
+    if (groups.has(key)) groups.get(key).push(check);
+    else groups.set(key, [check]);
+  }
+  return [...groups.values()].map((checks) => ({ ...checks[0], source: list(checks.flatMap((check) => check.source ?? [])) }));
+}
+
+function list(names) {
+  if (names.length > 4) return `${names.slice(0, 3).join(", ")} and ${names.length - 3} more`;
+  return names.length > 1 ? `${names.slice(0, -1).join(", ")} and ${names.at(-1)}` : names[0];
+}
+
+function about(check) {
+  const what = { stop: "", worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", saturation: "", layout: "" }[check.name] ?? "";
+  return (check.source ? check.source + ", " : "") + what;
+}
+
+function showState(look, headline, items) {
+  byId("state").className = look;
+  // Written only when it changes: it is read aloud.
+  if (byId("headline").textContent !== headline) byId("headline").textContent = headline;
+  byId("findings").replaceChildren(...items);
+  byId("live").classList.toggle("stale", look === "gone");
+}
+
+function drawTiles(moment) {
+  const { status } = moment;
+  const ids = moment.ids.reduce((total, n) => total + (n ?? 0), 0);
+  const most = status.sources.reduce((total, source) => total + source.ids_per_second, 0);
+  const waiting = status.sources.reduce((total, source) => total + source.waiting_requests, 0);
+  const { open, max, refused } = status.connections;
+  const known = moment.requests !== null;
+  const percent = (100 * ids) / most;
+  const tiles = [
+    ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
+    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "nobody waits"],
+    ["Errors per second", known ? rate(moment.errors) : "–", `${count(Object.values(status.errors).reduce((a, b) => a + b, 0))} since the start`],
+    ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
+    ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
+  ];
+  byId("tiles").replaceChildren(
+    ...tiles.map(([name, value, more]) => make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, more)))),
+  );
+}
+
+function drawSources(moment) {
+  const { status } = moment;
+  const rows = status.sources.map((source, i) => {
+    const checks = status.checks.filter((check) => check.source === source.name && !(check.name === "saturation" && check.level === "ok"));
+    const order = ["clock", "ceiling", "saturation", "layout"];
+    checks.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
+    const items = checks.map((check) => make("li", { class: check.level }, make("span", {}, sentence(check))));
+    const ids = moment.ids[i];
+    const each = `${ids === null ? "–" : rate(ids)} of ${rate(source.ids_per_second)} IDs/s`;
+    const what = `${source.layout} · worker ${source.worker_ids} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.exhausted)} exhausted`;
+    return make(
+      "div",
+      { class: "source" },
+      make("h4", {}, source.name),
+      make("ul", {}, ...items),
+      make("span", { class: "rate" }, each),
+      make("p", {}, what),
+    );
+  });
+  byId("sources").replaceChildren(...rows);
+}
+
+function sentence(check) {
+  const begin = { clock: "Clock: ", ceiling: "Ceiling: " }[check.name] ?? "";
+  return begin ? begin + check.message : check.message[0].toUpperCase() + check.message.slice(1);
+}
+
+function drawFacts(status) {
+  const { clock, ceilings } = status;
+  const wall = {
+    steady: "runs as expected",
+    behind: `${duration(clock.by_s)} behind IDs already handed out`,
+    held: `stepped forward by ${duration(clock.by_s)}, not followed yet`,
+  }[clock.state];
+  const mean = ceilings.raises > 0 ? `, ${duration(ceilings.raising_s / ceilings.raises)} each` : "";
+  const last = ceilings.last_raise_ago_s === null ? "not since the start" : duration(ceilings.last_raise_ago_s) + " ago";
+  facts("clock", [
+    ["Wall clock", wall],
+    ["Steps noticed", `${count(clock.steps_back)} back, ${count(clock.steps_forward)} forward`],
+    ["Ceilings raised", `${count(ceilings.raises)} times${mean}`],
+    ["Last", last],
+    ["Failed", ceilings.failures === 0 ? "never" : `${count(ceilings.failures)} times${ceilings.failing ? ", and now: " + ceilings.failing : ""}`],
+    ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "held by this daemon alone"],
+  ]);
+  const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
+  facts("errors", errors.length > 0 ? errors.map(([code, n]) => [code, count(n)]) : [["none", ""]]);
+  byId("who").textContent =
+    `${status.instance} · version ${status.version} · up ${duration(status.uptime_s)} · ${status.shards} ${status.shards === 1 ? "shard" : "shards"}, ${status.order} order`;
+}
+
+function facts(id, rows) {
+  byId(id).replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+}
+
+// ---- asking
+
+let heard_ms = null;
+let timer = null;
+
+async function ask() {
+  clearTimeout(timer);
+  const begun = performance.now();
+  try {
+    const response = await fetch("status", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+    if (!response.ok) throw new Error(`it answers ${response.status} ${response.statusText}`);
+    note(await response.json());
+    heard_ms = Date.now();
+    draw();
+  } catch (error) {
+    const since = heard_ms === null ? "and has not been reached since this page was opened" : `last heard from at ${new Date(heard_ms).toLocaleTimeString()}`;
+    const reason = error.name === "TimeoutError" ? "it does not answer" : error.message.startsWith("it ") ? error.message : "nothing answers at its address";
+    const advice = make("li", {}, `${reason}. See whether it runs: systemctl status snowbank, journalctl -u snowbank. This page goes on trying.`);
+    showState("gone", `The daemon cannot be reached, ${since}`, [advice]);
+    document.title = "? Snowbank";
+  }
+  if (!document.hidden) timer = setTimeout(ask, Math.max(100, PERIOD_MS - (performance.now() - begun)));
+}
+
+function draw() {
+  const moment = seen.at(-1);
+  if (!moment) return;
+  drawState(moment.status);
+  drawTiles(moment);
+  drawSources(moment);
+  drawFacts(moment.status);
+  charts.forEach((chart) => chart.draw());
+}
+
+byId("charts").append(...charts.map((chart) => chart.node));
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) clearTimeout(timer);
+  else ask();
+});
+// In the next frame: what is drawn may change the size again.
+new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.draw()))).observe(byId("charts"));
+ask();

@@ -1,0 +1,264 @@
+//! `snowbank status`: how a daemon is, in words.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::next::{ignore_closed_reader, parse_duration};
+use super::{Failure, Outcome};
+use crate::admin::{Check, ClockState, Level, SourceStatus, Status, fetch, seconds};
+use crate::clock;
+use crate::config::{self, Address, Grouped, Overrides};
+
+/// Where a daemon's admin listener is if nothing says otherwise.
+const DEFAULT_ADDRESS: &str = "9660";
+
+/// Options of `snowbank status`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: the configuration's, else 9660]
+    #[arg(long, env = "SNOWBANK_ADMIN", value_name = "ADDR")]
+    admin: Option<String>,
+
+    /// The daemon's configuration, whose [admin] says where to ask
+    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Write the status as JSON, as /status has it
+    #[arg(long)]
+    json: bool,
+
+    /// Ask again and again, every so many seconds, and show rates
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    watch: Option<u64>,
+
+    /// How long to wait for an answer, such as 500ms or 2s
+    #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+/// Ready: done. Not ready: the answer is no. Cannot ask: exit code 2, for that says nothing of the daemon.
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let address = address(arguments).map_err(Failure::Usage)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::usage)?;
+    let outcome = runtime.block_on(async {
+        match arguments.watch {
+            Some(every) => watch(&address, arguments, Duration::from_secs(every), out).await,
+            None => once(&address, arguments, out).await,
+        }
+    });
+    // A name that is still being resolved must not hold up the end.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// By option or variable, else by the configuration, else the usual one.
+fn address(arguments: &Arguments) -> Result<Address, String> {
+    if let Some(given) = arguments.admin.as_deref().filter(|given| !given.is_empty()) {
+        // The daemon's variable may list several.
+        let first = given.split(',').next().unwrap_or(given);
+        return Address::of_admin(first).map_err(|error| format!("--admin: {error}"));
+    }
+    if let Some(path) = &arguments.config {
+        let text = config::read_file(path).map_err(|error| error.to_string())?;
+        let now = clock::os::read().wall;
+        let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
+            .map_err(|mistakes| mistakes.first_line())?;
+        return settings.admin.into_iter().next().ok_or_else(|| {
+            format!("{} asks for no admin listener; set listen in [admin], or give --admin", path.display())
+        });
+    }
+    Address::of_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
+}
+
+async fn once(address: &Address, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let status = fetch(address, arguments.timeout).await.map_err(Failure::Usage)?;
+    ignore_closed_reader(write(&status, None, arguments.json, out).and_then(|()| out.flush()))?;
+    if status.ready {
+        return Ok(());
+    }
+    let failing = status.checks.iter().filter(|check| check.level == Level::Fail);
+    let failing = failing.map(|check| match &check.source {
+        Some(source) => format!("{} of {source}", check.name.name()),
+        None => check.name.name().to_owned(),
+    });
+    Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
+}
+
+/// Until it is interrupted. A daemon that cannot be asked is waited for.
+async fn watch(address: &Address, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
+    let in_place = !arguments.json && io::stdout().is_terminal();
+    let mut last: Option<Status> = None;
+    let mut ticks = tokio::time::interval(every);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let fetched = fetch(address, arguments.timeout).await;
+        let mut page = Vec::new();
+        match &fetched {
+            Ok(status) => {
+                let last = last.as_ref().filter(|last| last.instance == status.instance);
+                write(status, last, arguments.json, &mut page)?;
+            }
+            Err(reason) if arguments.json => {
+                writeln!(page, "{}", serde_json::json!({ "ready": false, "unreachable": reason }))?;
+            }
+            Err(reason) => writeln!(page, "{reason}")?,
+        }
+        if in_place {
+            // To the top, and nothing below what is written.
+            write!(out, "\x1b[H\x1b[2J")?;
+        }
+        out.write_all(&page)?;
+        if !in_place && !arguments.json {
+            writeln!(out)?;
+        }
+        out.flush()?;
+        last = fetched.ok();
+    }
+}
+
+fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Write) -> io::Result<()> {
+    if json {
+        return writeln!(out, "{}", serde_json::to_string(status)?);
+    }
+    let mut page = String::new();
+    // Writing to a string cannot fail.
+    let _ = describe(status, last, &mut page);
+    // What a daemon says is not to move the cursor.
+    let page: String = page.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    out.write_all(page.as_bytes())
+}
+
+/// The status in words; with an earlier one, rates since then.
+fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
+    let findings: Vec<&Check> = status.findings().collect();
+    let headline = match (status.ready, status.draining, findings.is_empty()) {
+        (false, true, _) => "Stopping",
+        (false, false, _) => "NOT READY: requests are refused",
+        (true, _, false) => "Serving; somebody should look",
+        (true, _, true) => "Serving, all is as it should be",
+    };
+    writeln!(out, "{headline}")?;
+    for check in findings {
+        writeln!(out, "  {} {}", mark(check.level), About(check))?;
+    }
+    let up = seconds(status.uptime_s);
+    let shards = if status.shards == 1 { "1 shard" } else { &format!("{} shards", status.shards) };
+    writeln!(
+        out,
+        "{}, version {}, up {up}; {shards}, {} order\n",
+        status.instance, status.version, status.order
+    )?;
+    describe_traffic(status, last, out)?;
+    describe_clock(status, out)?;
+    for (index, source) in status.sources.iter().enumerate() {
+        let last = last.and_then(|last| Some((last.sources.get(index)?, status.uptime_s - last.uptime_s)));
+        describe_source(status, source, last, out)?;
+    }
+    Ok(())
+}
+
+fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
+    let connections = &status.connections;
+    writeln!(
+        out,
+        "connections  {} open of {}; {} accepted, {} refused",
+        Grouped(connections.open),
+        Grouped(connections.max),
+        Grouped(connections.accepted),
+        Grouped(connections.refused)
+    )?;
+    let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
+    let requests = Grouped(status.latency.count());
+    let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
+    let per_second = rate(latency.count(), elapsed_s);
+    let within = |share| latency.quantile_us(share).map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
+    let (half, most, nearly_all) = (within(0.5), within(0.99), within(0.999));
+    writeln!(
+        out,
+        "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
+    )?;
+    let errors = status.errors.iter().filter(|(_, count)| **count > 0);
+    let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
+    let errors = if errors.is_empty() { String::from("none") } else { errors.join(", ") };
+    writeln!(out, "errors       {errors}")
+}
+
+fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
+    let clock = &status.clock;
+    let by = seconds(clock.by_s);
+    let wall = match clock.state {
+        ClockState::Steady => String::from("runs as expected"),
+        ClockState::Behind => format!("{by} behind IDs already handed out"),
+        ClockState::Held => format!("stepped forward by {by}, not followed yet"),
+    };
+    let (back, forward) = (clock.steps_back, clock.steps_forward);
+    writeln!(out, "wall clock   {wall}; {back} steps back, {forward} forward")?;
+    let ceilings = &status.ceilings;
+    let last =
+        ceilings.last_raise_ago_s.map_or_else(String::new, |ago_s| format!(", last {} ago", seconds(ago_s)));
+    let failures = match (&ceilings.failing, ceilings.failures) {
+        (Some(reason), count) => format!("failed {count} times, and now: {reason}"),
+        (None, 0) => String::from("never failed"),
+        (None, count) => format!("failed {count} times, not now"),
+    };
+    writeln!(out, "ceilings     raised {} times{last}; {failures}", Grouped(ceilings.raises))
+}
+
+fn describe_source(
+    status: &Status,
+    source: &SourceStatus,
+    last: Option<(&SourceStatus, f64)>,
+    out: &mut String,
+) -> fmt::Result {
+    let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
+        rate(source.ids.saturating_sub(last.ids), Some(elapsed_s))
+    });
+    writeln!(
+        out,
+        "\nsource {}: {} IDs{per_second} in {} requests; at most {}/s",
+        source.name,
+        Grouped(source.ids),
+        Grouped(source.requests),
+        Grouped(source.ids_per_second)
+    )?;
+    writeln!(out, "       {}; worker {}", source.layout, source.worker_ids)?;
+    for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
+        writeln!(out, "  {} {}: {}", mark(check.level), check.name.name(), check.message)?;
+    }
+    Ok(())
+}
+
+fn rate(count: u64, elapsed_s: Option<f64>) -> String {
+    match elapsed_s {
+        Some(elapsed_s) if elapsed_s > 0.0 => {
+            format!(" ({}/s)", Grouped((count as f64 / elapsed_s).round() as u64))
+        }
+        _ => String::new(),
+    }
+}
+
+fn mark(level: Level) -> &'static str {
+    match level {
+        Level::Fail => "FAIL",
+        Level::Warn => "warn",
+        Level::Ok => "ok  ",
+    }
+}
+
+/// What a check is about, and what it says.
+struct About<'a>(&'a Check);
+
+impl fmt::Display for About<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Check { name, source, message, .. } = self.0;
+        if let Some(source) = source {
+            write!(f, "{source}, ")?;
+        }
+        write!(f, "{}: {message}", name.name())
+    }
+}

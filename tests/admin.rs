@@ -1,0 +1,444 @@
+//! The admin listener of the real daemon: that it counts exactly, says truly whether the daemon is ready, and that nobody
+//! who asks it holds anything up.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+
+use rustix::process::Signal;
+use support::failing_disk::{EIO, FailingDisk};
+use support::frozen::FrozenThread;
+use support::http::{ask, exchange, get, parse, sample, scrape};
+use support::{Address, Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll, wire};
+
+fn with_admin(toml: &str) -> Daemon {
+    Setup::configured(toml).admin().start()
+}
+
+fn admin_of(daemon: &Daemon) -> Address {
+    daemon.addresses.last().expect("an admin listener").clone()
+}
+
+/// `snowbank status` with these options.
+fn status(options: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN").env_remove("SNOWBANK_CONFIG");
+    command.stdin(Stdio::null()).output().expect("the program runs")
+}
+
+/// The checks of /readyz that are at this level, as "NAME of SOURCE".
+fn checks_at(daemon: &Daemon, level: &str) -> (u16, Vec<String>) {
+    let answer = get(daemon, "/readyz");
+    let json = answer.json();
+    let checks = json["checks"].as_array().expect("checks").iter().filter(|check| check["level"] == level);
+    let name = |check: &serde_json::Value| match check["source"].as_str() {
+        Some(source) => format!("{} of {source}", check["name"].as_str().expect("a name")),
+        None => check["name"].as_str().expect("a name").to_owned(),
+    };
+    (answer.code, checks.map(name).collect())
+}
+
+/// Waits until /readyz answers with this code and these failing checks.
+fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
+    poll(&format!("{code} with {names:?}"), || {
+        let (found_code, found) = checks_at(daemon, "fail");
+        (found_code == code && found == names).then_some(())
+    });
+}
+
+#[track_caller]
+fn errs(reply: &Reply, code: u16) {
+    assert!(matches!(reply, Reply::Error { code: found, .. } if *found == code), "{reply:?}");
+}
+
+#[test]
+fn every_request_is_counted_once() {
+    let daemon = with_admin(&format!("limits.max_count = 5000\n{TWO_SOURCES}"));
+    let mut wire = daemon.connect();
+    for _ in 0..10 {
+        wire.next(Ask::of(7));
+    }
+    wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
+    wire.next(Ask::of(3).source(1));
+    // More than the source ever has within the wait.
+    errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
+    errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
+    errs(&wire.call(&Ask::of(0).bytes()), wire::BAD_COUNT);
+    errs(&wire.call(&Ask::of(5_001).bytes()), wire::BAD_COUNT);
+    errs(&wire.call(&Ask::of(1).source(9).bytes()), wire::UNKNOWN_SOURCE);
+    errs(&wire.call(&wire::frame(0x01, 0, 1, &[1, 2, 3])), wire::MALFORMED);
+    errs(&wire.call(&wire::frame(0x55, 0, 1, &[])), wire::UNSUPPORTED);
+    wire.call(&wire::ping(1, b"a"));
+    wire.call(&wire::info(1));
+    // A frame length that ends the connection.
+    errs(&wire.call(&[0, 0, 0, 0]), wire::MALFORMED);
+
+    let samples = scrape(&daemon);
+    for (name, expected) in [
+        ("snowbank_requests_total{source=\"fast\"}", 11.0),
+        ("snowbank_ids_issued_total{source=\"fast\"}", 4_070.0),
+        ("snowbank_exhausted_total{source=\"fast\"}", 0.0),
+        ("snowbank_requests_total{source=\"slow\"}", 3.0),
+        ("snowbank_ids_issued_total{source=\"slow\"}", 3.0),
+        ("snowbank_exhausted_total{source=\"slow\"}", 2.0),
+        ("snowbank_errors_total{code=\"exhausted\"}", 2.0),
+        ("snowbank_errors_total{code=\"bad_count\"}", 2.0),
+        ("snowbank_errors_total{code=\"unknown_source\"}", 1.0),
+        ("snowbank_errors_total{code=\"malformed\"}", 2.0),
+        ("snowbank_errors_total{code=\"unsupported\"}", 1.0),
+        ("snowbank_errors_total{code=\"unauthorized\"}", 0.0),
+        ("snowbank_errors_total{code=\"clock_behind\"}", 0.0),
+        ("snowbank_errors_total{code=\"no_ceiling\"}", 0.0),
+        ("snowbank_errors_total{code=\"shutting_down\"}", 0.0),
+        ("snowbank_errors_total{code=\"too_busy\"}", 0.0),
+        ("snowbank_other_requests_total", 2.0),
+        ("snowbank_request_duration_seconds_count", 14.0),
+        ("snowbank_request_duration_seconds_bucket{le=\"+Inf\"}", 14.0),
+        ("snowbank_connections_accepted_total", 1.0),
+        ("snowbank_connections_refused_total", 0.0),
+        ("snowbank_ready", 1.0),
+    ] {
+        assert_eq!(sample(&samples, name), expected, "{name}");
+    }
+}
+
+#[test]
+fn counts_of_all_shards_add_up_under_load() {
+    const CONNECTIONS: u32 = 8;
+    const ROUNDS: u32 = 50;
+    const DEEP: u32 = 40;
+    let setup = Setup::new().option("--shards", "4").option("--worker-id", "0-15").admin();
+    let daemon = setup.start();
+    let before = scrape(&daemon);
+    thread::scope(|threads| {
+        for connection in 0..CONNECTIONS {
+            let mut wire = daemon.connect();
+            threads.spawn(move || {
+                let pipelined: Vec<u8> = (0..DEEP).flat_map(|_| Ask::of(1 + connection).bytes()).collect();
+                for _ in 0..ROUNDS {
+                    wire.send(&pipelined);
+                    for _ in 0..DEEP {
+                        assert_eq!(wire.reply().id_count(), Some(u64::from(1 + connection)));
+                    }
+                }
+            });
+        }
+    });
+    let samples = scrape(&daemon);
+    let requests = f64::from(CONNECTIONS * ROUNDS * DEEP);
+    let ids = f64::from((1..=CONNECTIONS).map(|count| count * ROUNDS * DEEP).sum::<u32>());
+    assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), requests);
+    assert_eq!(sample(&samples, "snowbank_ids_issued_total{source=\"default\"}"), ids);
+    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), requests);
+    assert_eq!(sample(&samples, "snowbank_received_bytes_total"), 16.0 * requests);
+    assert!(sample(&samples, "snowbank_sent_bytes_total") >= 24.0 * requests);
+    assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), f64::from(CONNECTIONS));
+    let sum = "snowbank_request_duration_seconds_sum";
+    assert!(sample(&samples, sum) > sample(&before, sum));
+}
+
+#[test]
+fn a_request_that_waits_is_counted_and_timed() {
+    let daemon = with_admin(TWO_SOURCES);
+    let mut wire = daemon.connect();
+    // More than one tick of a second has.
+    wire.next(Ask::of(16).source(1));
+    wire.send(&Ask::of(16).source(1).wait_ms(5_000).bytes());
+    poll("a request that waits", || {
+        let samples = scrape(&daemon);
+        let waiting = sample(&samples, "snowbank_waiting_requests{source=\"slow\"}");
+        (waiting == 1.0).then_some(())
+    });
+    assert_eq!(wire.reply().id_count(), Some(16));
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
+    assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
+    assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 2.0);
+    // A client that goes while it waits waits no more, and was not answered.
+    wire.next(Ask::of(16).source(1).wait_ms(5_000));
+    let mut gone = daemon.connect();
+    gone.send(&Ask::of(16).source(1).wait_ms(10_000).bytes());
+    poll("it waits", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
+    });
+    drop(gone);
+    poll("nobody waits", || {
+        let samples = scrape(&daemon);
+        (sample(&samples, "snowbank_waiting_requests{source=\"slow\"}") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn connections_and_those_turned_away_are_counted() {
+    let daemon = with_admin("limits.max_connections = 2");
+    let mut kept: Vec<Wire> = (0..2).map(|_| daemon.connect()).collect();
+    kept.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..3 {
+        errs(&daemon.connect().reply(), wire::TOO_BUSY);
+    }
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_connections"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_max"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_accepted_total"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 3.0);
+    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"too_busy\"}"), 3.0);
+    drop(kept);
+    poll("closed connections count no more", || {
+        (sample(&scrape(&daemon), "snowbank_connections") == 0.0).then_some(())
+    });
+}
+
+#[test]
+fn what_has_no_token_is_counted_as_unauthorized() {
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), "let me in\n").expect("a token file");
+    let daemon = setup.config("auth.token_file = \"tokens\"").admin().start();
+    errs(&daemon.connect().call(&Ask::of(1).bytes()), wire::UNAUTHORIZED);
+    errs(&daemon.connect().call(&wire::auth(1, b"open")), wire::UNAUTHORIZED);
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, b"let me in")), Reply::Ok(1));
+    wire.next(Ask::of(1));
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_errors_total{code=\"unauthorized\"}"), 2.0);
+    assert_eq!(sample(&samples, "snowbank_other_requests_total"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), 1.0);
+}
+
+#[test]
+fn paths_methods_and_formats() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    for (path, content_type) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/page.css", "text/css; charset=utf-8"),
+        ("/page.js", "text/javascript; charset=utf-8"),
+        ("/icon.svg", "image/svg+xml"),
+        ("/healthz", "text/plain; charset=utf-8"),
+        ("/readyz?verbose", "application/json"),
+        ("/status", "application/json"),
+        ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    ] {
+        let answer = ask(&admin, "GET", path, "");
+        assert_eq!((answer.code, answer.header("content-type")), (200, Some(content_type)), "{path}");
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert!(!answer.body.is_empty());
+        let head = ask(&admin, "HEAD", path, "");
+        assert_eq!((head.code, head.body.as_str()), (200, ""), "{path}");
+        assert_eq!(head.header("content-type"), Some(content_type));
+        let post = ask(&admin, "POST", path, "Content-Length: 0\r\n");
+        assert_eq!((post.code, post.header("allow")), (405, Some("GET, HEAD")), "{path}");
+    }
+    let page = ask(&admin, "GET", "/", "").body;
+    assert!(!page.contains("://") && !page.contains("<style") && !page.contains("style="), "{page}");
+    for path in ["/nothing", "/metrics/", "//", "/../etc/passwd"] {
+        let answer = ask(&admin, "GET", path, "");
+        assert_eq!(answer.code, 404, "{path}");
+        assert!(answer.body.contains("/metrics"), "{answer:?}");
+    }
+    let text = ask(&admin, "GET", "/metrics", "Accept: text/plain\r\n");
+    assert_eq!(text.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert!(text.body.contains("# TYPE snowbank_ids_issued_total counter"), "{}", text.body);
+    assert!(!text.body.contains("# EOF"));
+}
+
+#[test]
+fn a_page_of_the_web_whose_name_points_here_reads_nothing() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    for host in ["127.0.0.1:9660", "localhost", "[::1]:9660"] {
+        assert_eq!(ask(&admin, "GET", "/status", &format!("Host: {host}\r\n")).code, 200, "{host}");
+    }
+    for path in ["/", "/status", "/metrics", "/healthz"] {
+        let answer = ask(&admin, "GET", path, "Host: rebound.example:9660\r\n");
+        assert_eq!(answer.code, 421);
+        assert!(answer.body.contains("localhost"), "{answer:?}");
+    }
+}
+
+#[test]
+fn unix_sockets_serve_it_too_and_nothing_does_by_default() {
+    let setup = Setup::new();
+    let path = setup.path("admin.sock");
+    let daemon = setup.option("--admin", format!("unix:{}", path.display())).listeners(2).start();
+    assert_eq!(daemon.addresses[1], Address::Unix(path.clone()));
+    assert_eq!(get(&daemon, "/healthz").body, "ok\n");
+    let answer = status(&["--admin", &format!("unix:{}", path.display())]);
+    assert_eq!(answer.status.code(), Some(0), "{answer:?}");
+    daemon.stop();
+    assert!(!path.exists());
+    assert!(!Setup::new().start().said().contains("admin"));
+}
+
+#[test]
+fn nobody_who_is_slow_or_rude_holds_anything_up() {
+    let daemon = with_admin("");
+    let admin = admin_of(&daemon);
+    let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");
+    // Half a request, an endless one, and answers that nobody takes.
+    let mut held: Vec<TcpStream> = Vec::new();
+    for number in 0..40 {
+        let mut stream = connect();
+        let request =
+            if number % 2 == 0 { "GET /metr" } else { "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" };
+        stream.write_all(request.as_bytes()).expect("it leaves");
+        held.push(stream);
+    }
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+    daemon.connect().next(Ask::of(1_000));
+    for garbage in [
+        &b"\0\0\0\0\0\0\0\0\r\n\r\n"[..],
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+    ] {
+        let mut stream = connect();
+        stream.write_all(garbage).expect("it leaves");
+    }
+    let long = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let refused = exchange(&admin, long.as_bytes());
+    assert!(refused.is_empty() || parse(&refused).code == 431, "{}", String::from_utf8_lossy(&refused));
+    let many = format!("GET /healthz HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(200));
+    assert_eq!(parse(&exchange(&admin, many.as_bytes())).code, 431);
+    // A body that is never read.
+    let body =
+        "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nConnection: close\r\n\r\nx";
+    assert_eq!(parse(&exchange(&admin, body.as_bytes())).code, 200);
+    // All places are taken: clients are served all the same.
+    held.extend((0..60).map(|_| connect()));
+    daemon.connect().next(Ask::of(1_000));
+    drop(held);
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+}
+
+#[test]
+fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
+    let setup = Setup::new();
+    let state = setup.path("state");
+    let disk = FailingDisk::new(&state, setup.path("disk"));
+    let mut daemon = disk.under(setup).admin().start();
+    assert_eq!(checks_at(&daemon, "fail"), (200, vec![]));
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(1));
+
+    disk.order(&format!("any fail {EIO}"));
+    poll("a warning before it refuses", || {
+        let (code, warnings) = checks_at(&daemon, "warn");
+        (code == 200 && warnings == ["ceiling of default"]).then_some(())
+    });
+    wire.next(Ask::of(1));
+    await_failing(&daemon, 503, &["ceiling of default"]);
+    // What was not used just below the ceiling may be had for the length of the burst window yet.
+    poll("a refusal", || {
+        let reply = wire.call(&Ask::of(1).wait_ms(100).bytes());
+        matches!(reply, Reply::Error { code: wire::NO_CEILING, .. }).then_some(())
+    });
+    let samples = scrape(&daemon);
+    assert_eq!(sample(&samples, "snowbank_ready"), 0.0);
+    assert_eq!(sample(&samples, "snowbank_ceiling_raise_failing"), 1.0);
+    assert_eq!(sample(&samples, "snowbank_ceiling_headroom_seconds{source=\"default\"}"), 0.0);
+    assert!(sample(&samples, "snowbank_ceiling_raise_failures_total") >= 1.0);
+    let admin = admin_of(&daemon).to_string();
+    let said = status(&["--admin", &admin]);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    assert!(String::from_utf8_lossy(&said.stdout).starts_with("NOT READY"), "{said:?}");
+    assert_eq!(String::from_utf8_lossy(&said.stderr), "snowbank: not ready: ceiling of default\n");
+    assert_eq!(get(&daemon, "/healthz").code, 200, "it makes progress");
+
+    disk.works();
+    await_failing(&daemon, 200, &[]);
+    wire.next(Ask::of(1).wait_ms(10_000));
+    // Somebody else's file in the place of the state.
+    std::fs::remove_dir_all(&state).expect("it can be removed");
+    await_failing(&daemon, 503, &["worker_ids", "ceiling of default"]);
+    assert_eq!(sample(&scrape(&daemon), "snowbank_worker_ids_held"), 0.0);
+    daemon.kill();
+    let unasked = status(&["--admin", &admin, "--timeout", "2s"]);
+    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
+    assert!(String::from_utf8_lossy(&unasked.stderr).contains(&admin), "{unasked:?}");
+}
+
+#[test]
+fn health_is_that_every_thread_makes_progress() {
+    let daemon = with_admin("");
+    assert_eq!(get(&daemon, "/healthz").body, "ok\n");
+    for thread in ["shard-0", "keeper"] {
+        let frozen = FrozenThread::of(daemon.id(), thread);
+        // Several may ask at once.
+        thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(|| assert_eq!(get(&daemon, "/healthz").code, 503));
+            }
+        });
+        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator sees it all the same");
+        drop(frozen);
+        assert_eq!(get(&daemon, "/healthz").code, 200, "{thread} goes on");
+    }
+}
+
+#[test]
+fn a_source_at_its_limit_warns_and_stays_ready() {
+    let daemon = with_admin(TWO_SOURCES);
+    let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
+    poll("a line as long as the wait", || {
+        for wire in &mut wires {
+            wire.send(&Ask::of(16).source(1).wait_ms(9_000).bytes());
+        }
+        let (code, warnings) = checks_at(&daemon, "warn");
+        assert_eq!(code, 200);
+        (warnings == ["saturation of slow"]).then_some(())
+    });
+}
+
+#[test]
+fn it_says_that_it_stops_until_it_has() {
+    let mut daemon = with_admin(TWO_SOURCES);
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(16).source(1));
+    // Is answered while the daemon stops, which therefore lasts.
+    wire.send(&Ask::of(48).source(1).wait_ms(10_000).bytes());
+    poll("it waits", || {
+        (sample(&scrape(&daemon), "snowbank_waiting_requests{source=\"slow\"}") == 1.0).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    await_failing(&daemon, 503, &["stop"]);
+    wire.reply();
+    drop(wire);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn status_finds_the_daemon_by_option_variable_and_configuration() {
+    let daemon = with_admin(TWO_SOURCES);
+    daemon.connect().next(Ask::of(5));
+    let admin = admin_of(&daemon).to_string();
+    let said = status(&["--admin", &admin]);
+    let text = String::from_utf8(said.stdout).expect("UTF-8");
+    assert_eq!(said.status.code(), Some(0), "{text}");
+    for part in ["Serving, all is as it should be", "source fast: 5 IDs in 1 requests", "99 % within"] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
+    }
+    let json = status(&["--admin", &admin, "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!((&json["ready"], &json["sources"][0]["ids"]), (&true.into(), &5.into()));
+
+    let path = daemon.path("other.toml");
+    std::fs::write(&path, format!("admin.listen = \"{admin}\"")).expect("it is written");
+    let by_file = status(&["--config", path.to_str().expect("UTF-8")]);
+    assert_eq!(by_file.status.code(), Some(0), "{by_file:?}");
+    std::fs::write(&path, "shards = 1").expect("it is written");
+    let without = status(&["--config", path.to_str().expect("UTF-8")]);
+    assert_eq!(without.status.code(), Some(2), "{without:?}");
+    let refused = status(&["--admin", "nowhere"]);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    // What answers is no admin listener.
+    let wrong = status(&["--admin", &daemon.addresses[0].to_string(), "--timeout", "2s"]);
+    assert_eq!(wrong.status.code(), Some(2), "{wrong:?}");
+}

@@ -1,0 +1,222 @@
+//! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard belong together: real parsers read
+//! them, and what one names the others have.
+
+#![cfg(feature = "daemon")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use support::http::{ask, get};
+use support::{Ask, Daemon, Setup, TWO_SOURCES};
+
+const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/");
+
+fn doc(name: &str) -> String {
+    std::fs::read_to_string(Path::new(DOCS).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A daemon that has answered something.
+fn daemon() -> Daemon {
+    let daemon = Setup::configured(TWO_SOURCES).admin().start();
+    let mut wire = daemon.connect();
+    wire.next(Ask::of(7));
+    wire.next(Ask::of(1).source(1));
+    daemon
+}
+
+/// Runs a tool of another package on this input. `None`, said, if it is not there; with `CI` set that fails.
+fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
+    let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let Ok(mut child) = spawned else {
+        assert!(std::env::var_os("CI").is_none(), "{command:?} is missing: install {package}");
+        eprintln!("skipped: {command:?} is missing; tests/run installs {package}");
+        return None;
+    };
+    // A tool that refuses early may leave some of it.
+    let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("it ends");
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if complained.contains("No module named") && std::env::var_os("CI").is_none() {
+        eprintln!("skipped: {complained}; tests/run installs {package}");
+        return None;
+    }
+    assert!(output.status.success(), "{command:?}: {said}{complained}");
+    Some(said.into_owned())
+}
+
+/// Debian's Python, for which tests/run installs the library.
+fn python() -> Command {
+    let system = Path::new("/usr/bin/python3");
+    Command::new(if system.exists() { system } else { Path::new("python3") })
+}
+
+/// The families of a scrape, as the official parser understands them.
+fn parsed(text: &str) -> Option<BTreeMap<String, Value>> {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/openmetrics.py");
+    let json = tool("python3-prometheus-client", python().arg(script), text)?;
+    Some(serde_json::from_str(&json).expect("JSON"))
+}
+
+/// The rows of the table in docs/monitoring.md: name, type, labels.
+fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
+    let page = doc("monitoring.md");
+    let rows = page.lines().skip_while(|line| !line.starts_with("| metric |")).skip(2);
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let labels = cells[2].split(',').map(|label| label.trim().trim_matches('`').to_owned());
+        let labels = labels.filter(|label| !label.is_empty()).collect();
+        (cells[0].trim_matches('`').to_owned(), (cells[1].to_owned(), labels))
+    };
+    rows.take_while(|line| line.starts_with('|')).map(row).collect()
+}
+
+#[test]
+fn the_scrape_is_openmetrics_and_the_table_has_all_of_it() {
+    let daemon = daemon();
+    let text = get(&daemon, "/metrics").body;
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    let Some(families) = parsed(&text) else { return };
+    let mut scraped = BTreeMap::new();
+    for (family, about) in &families {
+        let kind = about["type"].as_str().expect("a type");
+        assert!(!about["help"].as_str().expect("help").is_empty(), "{family}");
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        let samples = about["samples"].as_array().expect("samples");
+        assert!(!samples.is_empty(), "{family}");
+        let labels = samples.iter().flat_map(|sample| sample[1].as_array().expect("labels"));
+        let labels = labels.map(|label| label.as_str().expect("a name").to_owned());
+        let labels: BTreeSet<String> = labels.filter(|label| label != "le").collect();
+        scraped.insert(format!("{family}{suffix}"), (kind.to_owned(), labels));
+    }
+    assert_eq!(documented(), scraped, "left: docs/monitoring.md; right: the scrape");
+    let ids = &families["snowbank_ids_issued"]["samples"];
+    assert_eq!(ids[0], serde_json::json!(["snowbank_ids_issued_total", ["source"], 7]));
+    assert_eq!(families["snowbank_request_duration_seconds"]["unit"], "seconds");
+}
+
+#[test]
+fn promtool_finds_no_fault_with_the_older_text() {
+    let daemon = daemon();
+    let admin = daemon.addresses.last().expect("an admin listener");
+    let text = ask(admin, "GET", "/metrics", "Accept: text/plain\r\n").body;
+    tool("prometheus", Command::new("promtool").args(["check", "metrics"]), &text);
+}
+
+#[test]
+fn the_alerts_are_rules_and_go_off_when_they_should() {
+    let rules = format!("{DOCS}monitoring/snowbank.rules.yml");
+    tool("prometheus", Command::new("promtool").args(["check", "rules", &rules]), "");
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/monitoring/rules_test.yml");
+    tool("prometheus", Command::new("promtool").args(["test", "rules", tests]), "");
+}
+
+/// What looks like a metric of the daemon in a text.
+fn metrics_named(text: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text.split(|c| !is_part(c)).filter(|word| {
+        word.starts_with("snowbank_") || (word.starts_with("process_") && word.len() > "process_".len())
+    });
+    let whole = |word: &str| {
+        let histogram = ["_bucket", "_sum", "_count"].iter().find_map(|suffix| word.strip_suffix(suffix));
+        histogram.unwrap_or(word).to_owned()
+    };
+    words.map(whole).collect()
+}
+
+#[test]
+fn alerts_and_dashboard_name_metrics_that_there_are() {
+    let documented = documented();
+    assert!(documented.len() > 20, "{documented:?}");
+    for file in ["monitoring/snowbank.rules.yml", "monitoring/snowbank-dashboard.json"] {
+        let named = metrics_named(&doc(file));
+        assert!(named.len() > 8, "{named:?}");
+        let unknown: Vec<_> = named.iter().filter(|name| !documented.contains_key(*name)).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}
+
+#[test]
+fn the_dashboard_is_one_that_grafana_imports() {
+    let dashboard: Value =
+        serde_json::from_str(&doc("monitoring/snowbank-dashboard.json")).expect("the dashboard is JSON");
+    assert_eq!((&dashboard["title"], &dashboard["uid"]), (&"Snowbank".into(), &"snowbank".into()));
+    let panels = dashboard["panels"].as_array().expect("panels");
+    let (mut ids, mut rules) = (BTreeSet::new(), Vec::new());
+    for panel in panels {
+        assert!(ids.insert(panel["id"].as_u64()), "each panel has an ID of its own: {panel}");
+        assert!(panel["gridPos"]["w"].as_u64().is_some_and(|width| width <= 24), "{panel}");
+        for target in panel["targets"].as_array().expect("targets") {
+            let expression = target["expr"].as_str().expect("an expression");
+            // As Grafana fills it in.
+            let filled = expression.replace("$__rate_interval", "1m").replace("$instance", ".*");
+            assert!(!filled.contains('$'), "{filled}");
+            rules.push(serde_json::json!({ "record": format!("panel:{}", rules.len()), "expr": filled }));
+        }
+    }
+    // JSON is YAML, and an expression that Prometheus cannot read is no rule.
+    let file = tempfile::NamedTempFile::with_suffix(".yml").expect("a temporary file");
+    let groups = serde_json::json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    std::fs::write(file.path(), groups.to_string()).expect("it is written");
+    tool("prometheus", Command::new("promtool").args(["check", "rules"]).arg(file.path()), "");
+}
+
+#[test]
+fn the_page_draws_itself_in_a_browser() {
+    let daemon = daemon();
+    let page = format!("http://{}/", daemon.addresses.last().expect("an admin listener"));
+    let profile = tempfile::tempdir().expect("a temporary directory");
+    let mut chromium = Command::new("timeout");
+    // A few seconds of the browser's own time, which runs as fast as answers come.
+    chromium.args([
+        "60",
+        "chromium",
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+    ]);
+    chromium.args(["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]);
+    chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(&page);
+    if !is_there("chromium") {
+        return;
+    }
+    let output = chromium.stdin(Stdio::null()).output().expect("it runs");
+    let (page, log) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{log}");
+    for part in [
+        "Serving, all is as it should be",
+        "<h4>fast</h4>",
+        "<h4>slow</h4>",
+        "Clock: follows the wall clock",
+        "Ceiling: durable for",
+        "<polyline",
+        concat!("version ", env!("CARGO_PKG_VERSION")),
+    ] {
+        assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
+    }
+    // What the page's own policy forbids, and what its script fails at, is said there.
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(complaints.is_empty(), "{complaints:?}");
+}
+
+/// Whether a program is installed; said if not, and with `CI` set a failure.
+fn is_there(program: &str) -> bool {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).exists()));
+    if !found {
+        assert!(std::env::var_os("CI").is_none(), "{program} is missing: tests/run installs it");
+        eprintln!("skipped: {program} is missing; tests/run installs it");
+    }
+    found
+}

@@ -1,0 +1,18 @@
+"""Reads a scrape from standard input with the official OpenMetrics parser, and writes its families as JSON: for each its
+type, unit, and samples with their labels. Fails if it is no OpenMetrics text."""
+
+import json
+import sys
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+families = {
+    family.name: {
+        "type": family.type,
+        "unit": family.unit,
+        "help": family.documentation,
+        "samples": [[sample.name, sorted(sample.labels), sample.value] for sample in family.samples],
+    }
+    for family in text_string_to_metric_families(sys.stdin.read())
+}
+json.dump(families, sys.stdout)

@@ -1,0 +1,94 @@
+//! A client of HTTP/1.1, as small as the tests of the admin listener want it: one request a connection.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use super::DEADLINE;
+use super::daemon::{Address, Daemon};
+
+/// A whole answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: u16,
+    /// Names in lower case.
+    headers: Vec<(String, String)>,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {:?}", self.body))
+    }
+}
+
+/// Sends these bytes and reads to the end of the connection.
+pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
+    fn talk(mut stream: impl Read + Write, request: &[u8]) -> Vec<u8> {
+        stream.write_all(request).expect("the request leaves");
+        let mut answer = Vec::new();
+        // A reset after the answer is an end too.
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    }
+    match address {
+        Address::Tcp(address) => {
+            let stream = TcpStream::connect_timeout(address, DEADLINE).expect("the admin listener is there");
+            stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+            talk(stream, request)
+        }
+        Address::Unix(path) => {
+            let stream = UnixStream::connect(path).expect("the admin listener is there");
+            stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+            talk(stream, request)
+        }
+    }
+}
+
+/// Asks with this method and these headers (each with its line's end).
+pub(crate) fn ask(address: &Address, method: &str, path: &str, headers: &str) -> Answer {
+    let host = if headers.to_ascii_lowercase().contains("host:") { "" } else { "Host: localhost\r\n" };
+    let request = format!("{method} {path} HTTP/1.1\r\n{host}{headers}Connection: close\r\n\r\n");
+    parse(&exchange(address, request.as_bytes()))
+}
+
+pub(crate) fn get(daemon: &Daemon, path: &str) -> Answer {
+    ask(daemon.addresses.last().expect("an admin listener"), "GET", path, "")
+}
+
+/// Understands an answer whose length was said.
+pub(crate) fn parse(bytes: &[u8]) -> Answer {
+    let text = std::str::from_utf8(bytes).expect("UTF-8");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
+    let mut lines = head.lines();
+    let code = lines.next().and_then(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok());
+    let headers = lines.map(|line| {
+        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no header: {line:?}"));
+        (name.to_ascii_lowercase(), value.trim().to_owned())
+    });
+    let code = code.unwrap_or_else(|| panic!("no answer: {text:?}"));
+    Answer { code, headers: headers.collect(), body: body.to_owned() }
+}
+
+/// What a scrape holds: each sample by its name and labels, as they stand in the text.
+pub(crate) fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
+    let answer = get(daemon, "/metrics");
+    assert_eq!(answer.code, 200, "{answer:?}");
+    let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
+    let sample = |line: &str| {
+        let (name, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("no sample: {line:?}"));
+        (name.to_owned(), value.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
+    };
+    samples.map(sample).collect()
+}
+
+/// One sample.
+#[track_caller]
+pub(crate) fn sample(samples: &[(String, f64)], name: &str) -> f64 {
+    let found = samples.iter().find(|(other, _)| other == name);
+    found.unwrap_or_else(|| panic!("no {name} in {samples:#?}")).1
+}
