@@ -97,6 +97,9 @@ impl Stream {
         let (host, port) = match endpoint {
             Endpoint::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
             Endpoint::Tcp { host, port } => (host, *port),
+            Endpoint::Tls { .. } => {
+                return Err(io::Error::new(ErrorKind::Unsupported, "the load generator speaks no TLS"));
+            }
         };
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in (host.as_str(), port).to_socket_addrs()? {

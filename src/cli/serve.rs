@@ -54,22 +54,28 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let logs =
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
-    let (mut settings, tokens) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
-    let (server, reloader) = Server::start(&settings, tokens, state, inherited).map_err(refusal)?;
+    let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
     drop(starting);
     let vitals = server.vitals();
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
-    server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
+    server
+        .notes()
+        .iter()
+        .chain(&warnings_of_secrets)
+        .chain(&too_few_files)
+        .for_each(|note| tracing::warn!("{note}"));
     let mut addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     addresses.extend(server.admin_addresses().map(|address| format!("admin on {address}")));
-    let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())

@@ -12,11 +12,22 @@ use crate::schedule::Arrivals;
 use crate::value::{Mix, Time};
 use crate::verdict::Latency;
 
+/// An address that the generator's own sockets can be connected to.
+fn parse_address(text: &str) -> Result<Endpoint, String> {
+    match Endpoint::parse_remote(text) {
+        Ok(address) if address.is_tls() => {
+            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
+        }
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
     /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(super) address: Option<Endpoint>,
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]

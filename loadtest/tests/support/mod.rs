@@ -41,16 +41,6 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
-/// The daemon is built by this workspace's tests, but not where only this package is tested.
-pub(crate) fn has_daemon() -> bool {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let found = program.with_file_name("snowbank").is_file();
-    if !found {
-        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
-    }
-    found
-}
-
 /// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
     start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
