@@ -4,6 +4,7 @@
 //! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`; the test below feeds every kept input to the same
 //! bodies, so that `cargo test` replays it without any fuzzer.
 
+pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
 pub use crate::front::fuzzing::request_frames;
 pub use crate::layout::fuzzing::layout_text;
@@ -23,6 +24,8 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("reply_frames", reply_frames),
     ("request_frames", request_frames),
     ("shards", shards),
+    ("state_file", state_file),
+    ("state_import", state_import),
 ];
 
 /// A fuzzer's bytes as choices. At their end every choice is the first one, so that short inputs mean something too.

@@ -71,13 +71,17 @@ impl Kept {
             self.used_at = now.boot;
         }
         let grant = self.source.grant();
-        let is_wanted =
-            grant.is_wanted() || self.source.line().admitted_ids() > 0 || grant.ceiling() < self.durable;
+        let is_wanted = grant.is_wanted() || self.source.line().admitted_ids() > 0 || self.is_revoked();
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }
         let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
         (ceiling > grant.ceiling()).then_some(ceiling)
+    }
+
+    /// Whether its grant was taken away and is not back.
+    fn is_revoked(&self) -> bool {
+        self.source.grant().ceiling() < self.durable
     }
 
     /// After how long to look again.
@@ -106,6 +110,8 @@ pub struct Looked {
     pub failure: Option<StoreError>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
+    /// Whether grants that were taken away are back, under ceilings made durable since.
+    pub is_renewed: bool,
     /// Whether ceilings were raised.
     pub raised: bool,
     /// Whether requests wait that may have their turn now.
@@ -201,13 +207,15 @@ impl Keeper {
         let looks = self.sources.iter_mut().enumerate();
         let raises: Vec<_> =
             looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
+        let were_revoked = self.sources.iter().any(Kept::is_revoked);
         let failure = self.raise(&raises).err();
+        let is_renewed = were_revoked && !self.sources.iter().any(Kept::is_revoked);
         let raised = !raises.is_empty() && failure.is_none() && self.taken_over.is_none();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
         let is_held = self.taken_over.is_none() && failure.is_none();
         let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
         let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
-        Looked { clock, failure, taken_over: self.taken_over.clone(), raised, some_wait, next_in }
+        Looked { clock, failure, taken_over: self.taken_over.clone(), raised, is_renewed, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.

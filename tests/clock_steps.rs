@@ -13,7 +13,7 @@ use support::ids::twitter_unix_ms;
 use support::machine::Machine;
 use support::wire::CLOCK_BEHIND;
 use support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Testimony, Witness};
-use support::{Ask, Daemon};
+use support::{Ask, Daemon, records};
 
 /// How far the IDs may lag behind the ID clock: `burst_window`'s default.
 const BURST_WINDOW_MS: f64 = 10.0;
@@ -145,11 +145,39 @@ fn watch(machine: &Machine, toml: &str, loads: &[Load]) -> (Daemon, Witness) {
     (daemon, witness)
 }
 
+/// A daemon on a machine whose clock can be set, and connections that ask it.
+struct Scene {
+    machine: Machine,
+    daemon: Daemon,
+    witness: Witness,
+}
+
+impl Scene {
+    /// `None` where no clock can be set, which has been said.
+    fn begin(toml: &str, loads: &[Load]) -> Option<Scene> {
+        let machine = Machine::with_clock()?;
+        let (daemon, witness) = watch(&machine, toml, loads);
+        Some(Scene { machine, daemon, witness })
+    }
+
+    fn clock(&self) -> &FakeClock {
+        self.machine.clock()
+    }
+
+    /// Ends the asking, and stops the daemon: what came, none of it twice and all of it in order, and until when.
+    fn end(self) -> (Testimony, Instant) {
+        let testimony = self.witness.stop();
+        let end = Instant::now();
+        self.daemon.stop();
+        testimony.assert_unique_and_ordered();
+        (testimony, end)
+    }
+}
+
 /// The clock goes back by little, by much, and by as much as IDs may be ahead; then it comes back.
 fn steps_back_are_ridden_out(toml: &str, loads: &[Load]) -> Option<Testimony> {
-    let machine = Machine::with_clock()?;
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, toml, loads);
+    let scene = Scene::begin(toml, loads)?;
+    let (clock, witness) = (scene.clock(), &scene.witness);
     // Long enough that the ride of the start lies far behind: nothing but the step's own is to serve.
     witness.await_time(Duration::from_millis(1_500));
     let most = clock.step(-10_000);
@@ -158,14 +186,11 @@ fn steps_back_are_ridden_out(toml: &str, loads: &[Load]) -> Option<Testimony> {
     witness.await_ids();
     witness.await_time(Duration::from_millis(100));
     let little = clock.step(-5);
-    await_caught_up(&witness, clock, little.after);
+    await_caught_up(witness, clock, little.after);
     let second = clock.step(-1_000);
-    await_caught_up(&witness, clock, second.after);
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    await_caught_up(witness, clock, second.after);
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     testimony.assert_no_refusal();
     let rides = [
         ("10 s", most, 0, -10_000, back.before),
@@ -197,18 +222,16 @@ fn steps_back_keep_strict_order() {
 
 #[test]
 fn beyond_max_ahead_the_clock_is_waited_for() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, "max_ahead = \"1s\"\nhorizon = \"500ms\"", &[MIXED, SPARSE]);
+    let Some(scene) = Scene::begin("max_ahead = \"1s\"\nhorizon = \"500ms\"", &[MIXED, SPARSE]) else {
+        return;
+    };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let step = clock.step(-1_600);
     witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
     witness.await_ids();
     witness.await_time(Duration::from_millis(300));
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     let base = Base::of_step(&testimony, step, 0);
     testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -1_600, 1_000.0));
     let samples = testimony.between(step.after, end);
@@ -218,20 +241,16 @@ fn beyond_max_ahead_the_clock_is_waited_for() {
 
 #[test]
 fn an_hour_back_is_refused_until_the_clock_returns() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, "", &[MIXED, SPARSE]);
+    let Some(scene) = Scene::begin("", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let away = clock.step(-HOUR_MS);
     witness.await_each("a refusal", away.after, |sample| sample.refusal().is_some());
     witness.await_time(Duration::from_millis(1_200));
     let back = clock.step(HOUR_MS);
     witness.await_each("IDs", back.after, |sample| sample.ids().is_some());
     witness.await_time(Duration::from_millis(100));
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     let base = Base::of_step(&testimony, away, 0);
     testimony.assert_refusals(|sample, code, wait_ms| {
         sample.asked < back.after && base.allows(sample, code, wait_ms, -HOUR_MS, MAX_AHEAD_MS)
@@ -243,9 +262,8 @@ fn an_hour_back_is_refused_until_the_clock_returns() {
 
 #[test]
 fn a_far_step_forward_that_is_taken_back_is_never_followed() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, "", &[MIXED, SPARSE]);
+    let Some(scene) = Scene::begin("", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let start = Instant::now();
     for by_ms in [HOUR_MS, 61_000] {
         clock.step(by_ms);
@@ -253,11 +271,8 @@ fn a_far_step_forward_that_is_taken_back_is_never_followed() {
         clock.step(-by_ms);
         witness.await_time(Duration::from_millis(300));
     }
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     testimony.assert_no_refusal();
     assert_follows("the old time", testimony.between(start, end), 0);
 }
@@ -267,9 +282,8 @@ const HOLD: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_far_step_forward_that_lasts_is_followed() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, QUICK_HOLD, &[MIXED, SPARSE]);
+    let Some(scene) = Scene::begin(QUICK_HOLD, &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let away = clock.step(HOUR_MS);
     let is_followed = |sample: &Sample| {
         sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))
@@ -281,11 +295,8 @@ fn a_far_step_forward_that_lasts_is_followed() {
     witness.await_each("a refusal", back.after, |sample| sample.refusal().is_some());
     let again = clock.step(HOUR_MS);
     witness.await_each("IDs", again.after, |sample| sample.ids().is_some());
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     assert_follows("held", testimony.between(away.after, away.before + HOLD), 0);
     assert_follows("followed", testimony.between(followed, back.before), HOUR_MS);
     let base = Base::of_step(&testimony, back, HOUR_MS);
@@ -299,21 +310,18 @@ fn a_far_step_forward_that_lasts_is_followed() {
 /// Requests wait for that, and none is refused.
 #[test]
 fn steps_forward_are_followed_at_once() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, "", &[MIXED, MIXED, SPARSE]);
+    let Some(scene) = Scene::begin("", &[MIXED, MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let mut steps = Vec::new();
     for by_ms in [5, 1_900, 2_500, 30_000, 59_000] {
         steps.push((clock.step(by_ms), clock.offset_ms()));
         witness.await_ids();
         witness.await_time(Duration::from_millis(400));
     }
-    let testimony = witness.stop();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     testimony.assert_no_refusal();
-    let ends = steps.iter().skip(1).map(|(step, _)| step.before).chain([Instant::now()]);
+    let ends = steps.iter().skip(1).map(|(step, _)| step.before).chain([end]);
     for ((step, offset_ms), end) in steps.iter().zip(ends) {
         assert_follows(&format!("{offset_ms} ms"), testimony.between(step.after, end), *offset_ms);
     }
@@ -351,20 +359,16 @@ fn a_clock_that_stands_is_ridden_past() {
 #[test]
 fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
     const BACK_MS: i64 = 2_500;
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
-    let (daemon, witness) = watch(&machine, "on_step_back = \"wait\"", &[MIXED, SPARSE]);
+    let Some(scene) = Scene::begin("on_step_back = \"wait\"", &[MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     // A start may ride. The keeper has seen that this is over; the line that it left would reach the IDs before the clock.
     witness.await_time(Duration::from_millis(1_200));
     let step = clock.step(-BACK_MS);
     witness.await_each("a refusal", step.after, |sample| sample.refusal().is_some());
     witness.await_ids();
     witness.await_time(Duration::from_millis(200));
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     let base = Base::of_step(&testimony, step, 0);
     testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -BACK_MS, 0.0));
     assert_follows("never ahead", testimony.between(step.after, end), -BACK_MS);
@@ -372,10 +376,9 @@ fn on_step_back_wait_refuses_until_the_clock_has_caught_up() {
 
 #[test]
 fn steps_at_the_ceiling_of_the_layout_refuse_nothing() {
-    let Some(machine) = Machine::with_clock() else { return };
-    let clock = machine.clock();
     let toml = "shards = 2";
-    let (daemon, witness) = watch(&machine, toml, &[FLOOD, FLOOD, FLOOD, FLOOD, MIXED, SPARSE]);
+    let Some(scene) = Scene::begin(toml, &[FLOOD, FLOOD, FLOOD, FLOOD, MIXED, SPARSE]) else { return };
+    let (clock, witness) = (scene.clock(), &scene.witness);
     let mut steps = Vec::new();
     for by_ms in [-5, 5, -300, 300, 3_000, -3_000, -5_000, 5_000, -50, -50, -50, -50] {
         let offset_ms = clock.offset_ms();
@@ -383,11 +386,8 @@ fn steps_at_the_ceiling_of_the_layout_refuse_nothing() {
         witness.await_ids();
         witness.await_time(Duration::from_millis(200));
     }
-    let testimony = witness.stop();
-    let end = Instant::now();
-    daemon.stop();
+    let (testimony, end) = scene.end();
 
-    testimony.assert_unique_and_ordered();
     testimony.assert_no_refusal();
     let highest_offset_ms = steps.iter().map(|(_, offset_ms)| *offset_ms).max().unwrap_or(0);
     let start = steps[0].0.before;
@@ -399,9 +399,14 @@ fn steps_at_the_ceiling_of_the_layout_refuse_nothing() {
     );
 }
 
-/// One daemon after another on one machine, whose clock is set between them. Gives the highest ID of the first one, and
+/// One daemon after another on one machine, to which something happens between them. Gives what came of the first one, and
 /// the moments between which it ended and the second one began.
-fn restart(machine: &Machine, toml: &str, by_ms: i64, clean: bool) -> (Daemon, Testimony, Step) {
+fn restart(
+    machine: &Machine,
+    toml: &str,
+    between: impl Fn(&Machine),
+    clean: bool,
+) -> (Daemon, Testimony, Step) {
     let (mut daemon, witness) = watch(machine, toml, &[MIXED, SPARSE]);
     // A clean stop refuses what comes later, which is not the matter here.
     let (testimony, ended) = if clean {
@@ -414,7 +419,7 @@ fn restart(machine: &Machine, toml: &str, by_ms: i64, clean: bool) -> (Daemon, T
         (witness.after_death(), ended)
     };
     testimony.assert_no_refusal();
-    machine.clock().step(by_ms);
+    between(machine);
     let daemon = machine.start(toml);
     (daemon, testimony, Step { before: ended, after: Instant::now() })
 }
@@ -424,7 +429,8 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
     const HORIZON_MS: f64 = 700.0;
     for (clean, by_ms) in [(true, -1_500), (false, -1_500), (false, -8_000)] {
         let Some(machine) = Machine::with_clock() else { return };
-        let (daemon, mut testimony, gap) = restart(&machine, "horizon = \"700ms\"", by_ms, clean);
+        let (daemon, mut testimony, gap) =
+            restart(&machine, "horizon = \"700ms\"", |machine| _ = machine.clock().step(by_ms), clean);
         // The first one at once, where catching up would take longer: it may wait for its ceiling to be raised, no more.
         let first = daemon.connect().next(Ask::of(1).wait_ms(300)).ids()[0];
         let answered = Instant::now();
@@ -449,10 +455,17 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
     }
 }
 
-#[test]
-fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
+/// Between two lives the clock is set back by an hour, and comes back while the second one runs: it is believed at once, for
+/// so far time had come before. After a boot of the machine, too, whose own clock was slow until its time server set it right.
+fn an_hour_back_between_two_lives_is_waited_for(is_booted: bool) {
     let Some(machine) = Machine::with_clock() else { return };
-    let (daemon, mut testimony, gap) = restart(&machine, "", -HOUR_MS, true);
+    let between = |machine: &Machine| {
+        machine.clock().step(-HOUR_MS);
+        if is_booted {
+            records::edit(&machine.path("state"), |record| record["boot"] = "an earlier boot".into());
+        }
+    };
+    let (daemon, mut testimony, gap) = restart(&machine, "", between, true);
     let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
     witness.await_each("a refusal", gap.after, |sample| sample.refusal().is_some());
     witness.await_time(Duration::from_millis(500));
@@ -474,10 +487,21 @@ fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
 }
 
 #[test]
+fn a_clock_set_back_by_an_hour_between_two_lives_is_waited_for() {
+    an_hour_back_between_two_lives_is_waited_for(false);
+}
+
+#[test]
+fn a_clock_that_was_slow_after_a_boot_is_believed_at_once_when_it_is_set_right() {
+    an_hour_back_between_two_lives_is_waited_for(true);
+}
+
+#[test]
 fn a_clock_set_forward_between_two_lives_is_held() {
     for clean in [true, false] {
         let Some(machine) = Machine::with_clock() else { return };
-        let (daemon, mut testimony, gap) = restart(&machine, QUICK_HOLD, HOUR_MS, clean);
+        let (daemon, mut testimony, gap) =
+            restart(&machine, QUICK_HOLD, |machine| _ = machine.clock().step(HOUR_MS), clean);
         let witness = Witness::of(&daemon, &[MIXED, SPARSE]);
         let is_followed = |sample: &Sample| {
             sample.ids().is_some_and(|(first, _)| tick(first) > wall(HOUR_MS / 2, sample.answered))

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use support::failing_disk::{EAFNOSUPPORT, FailingDisk};
 use support::faketime::true_unix_ms;
 use support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms};
 use support::machine::Machine;
@@ -243,4 +244,22 @@ fn a_lock_that_is_replaced_stops_its_daemon() {
         std::fs::write(&other, "").expect("written");
         std::fs::rename(&other, path).expect("replaced");
     });
+}
+
+/// A service manager may keep the daemon from the kernel's events (`RestrictAddressFamilies`) and from its log
+/// (`ProtectKernelLogs`): said in a line, and no more.
+#[test]
+fn what_the_kernel_says_of_a_restored_machine_may_be_refused() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    disk.order(&format!("kernel fail {EAFNOSUPPORT}"));
+    let daemon = disk.under(machine.setup("")).start();
+    daemon.connect().next(Ask::of(1)).ids();
+    let said = daemon.said();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
+    assert!(
+        matches!(lines[..], [line] if line.contains("its clocks") && line.contains("nor its events")),
+        "{said}"
+    );
+    daemon.stop();
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::store::{Claimant, PlanError};
 use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, Newcomer, StoreError, TakenOver};
-use snowbank::clock::{BootMicros, Now, Reading, StepRule, Wall};
+use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
@@ -197,11 +197,17 @@ impl World {
     /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let (stored, remembered_us) = {
+        let (stored, remembered) = {
             let disk = self.disk.lock().expect("no panic while locked");
-            (disk.ceiling, disk.wall_minus_boot_us)
+            let granted = disk.ceiling.map(|ceiling| self.instant(ceiling));
+            let remembered = match (disk.wall_minus_boot_us, granted) {
+                (Some(offset_us), _) => Remembered::Offset(offset_us),
+                (None, Some(granted)) => Remembered::Granted(granted),
+                (None, None) => Remembered::Nothing,
+            };
+            (disk.ceiling, remembered)
         };
-        let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered_us));
+        let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
         let now = wall.believe(reading);
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
         let start = stored.unwrap_or(above_now);
@@ -233,6 +239,10 @@ impl World {
             waiting: (0..SHARDS).map(|_| None).collect(),
             paused: None,
         });
+    }
+
+    fn instant(&self, position: Position) -> UnixMicros {
+        self.numbering.start_of(self.numbering.tick_of(position))
     }
 
     fn sleep(&mut self) {
@@ -565,6 +575,42 @@ fn crash_again_and_again(seed: u64) {
     let most_us = HORIZON.as_micros() as i64 + SECOND;
     assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
     world.recover();
+}
+
+/// A machine whose own clock is slow starts anew, and its time server sets it right later: IDs flow from then on, for what
+/// was granted in the boot before shows that this is no wrong step.
+fn boot_with_a_slow_clock(seed: u64) {
+    let mut world = World::new(seed);
+    world.disk.lock().expect("no panic while locked").fails_one_in = 0;
+    world.start();
+    let serve = |world: &mut World| {
+        for _ in 0..20 {
+            world.machine.true_us += 100 * MS;
+            world.note_wall();
+            world.keep();
+            world.advance();
+            world.take();
+        }
+        world.granted
+    };
+    let before = serve(&mut world);
+    assert!(before > 0, "seed {seed}: no IDs");
+    if seed.is_multiple_of(2) {
+        world.stop();
+    }
+    world.reboot();
+    // As long as `max_step` the machine may have been off.
+    world.machine.true_us += world.rng.i64(0..55 * SECOND);
+    world.machine.wall_offset_us = -3_600 * SECOND;
+    world.start();
+    assert_eq!(serve(&mut world), before, "seed {seed}: an hour ahead of the clock");
+    world.machine.wall_offset_us = 0;
+    assert!(serve(&mut world) > before, "seed {seed}: refused though the clock is right");
+}
+
+#[test]
+fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
+    (0..100).for_each(boot_with_a_slow_clock);
 }
 
 #[test]

@@ -12,15 +12,14 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+use redb::{Database, TableDefinition};
 use support::daemon::{Ended, mode};
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
-use support::{Ask, DEADLINE, Daemon, Setup, Wire, poll};
+use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, poll, records};
 use tempfile::TempDir;
 
-const RECORDS: TableDefinition<'_, &str, &str> = TableDefinition::new("records");
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 
 /// A machine whose daemons come and go: its state and locks stay.
@@ -82,32 +81,9 @@ impl Machine {
         }
     }
 
-    /// Changes the text of every record, as another hand would.
+    /// Changes every record, as another hand would.
     fn edit(&self, change: impl Fn(&mut serde_json::Value)) {
-        let database = Database::open(self.file()).expect("the file is a redb database");
-        let read = database.begin_read().expect("it can be read");
-        let table = read.open_table(RECORDS).expect("it has records");
-        let records: Vec<(String, String)> =
-            table.iter().expect("they can be read").map(|entry| entry.expect("whole").clone_pair()).collect();
-        drop((table, read));
-        let write = database.begin_write().expect("it can be written");
-        for (key, text) in records {
-            let mut record = serde_json::from_str(&text).expect("records are JSON");
-            change(&mut record);
-            let mut table = write.open_table(RECORDS).expect("it has records");
-            table.insert(key.as_str(), record.to_string().as_str()).expect("written");
-        }
-        write.commit().expect("committed");
-    }
-}
-
-trait ClonePair {
-    fn clone_pair(self) -> (String, String);
-}
-
-impl ClonePair for (redb::AccessGuard<'_, &'static str>, redb::AccessGuard<'_, &'static str>) {
-    fn clone_pair(self) -> (String, String) {
-        (self.0.value().to_owned(), self.1.value().to_owned())
+        records::edit(&self.state(), change);
     }
 }
 
@@ -288,6 +264,56 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
     }
 }
 
+/// What a power failure leaves is what was synced: a file is written, synced, given its name, and then the name is synced.
+/// So is the name of each directory that was made for it.
+#[test]
+fn a_new_state_file_is_on_the_disk_before_it_counts() {
+    const NEW: &str = "in/here/ceilings.redb.new";
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
+    let setup = || {
+        let setup = machine.setup().config("horizon = \"300ms\"");
+        disk.under(setup.env("SNOWBANK_STATE_DIR", machine.path("disk/in/here")))
+    };
+    let assert_order = |calls: &[String], what: &str| {
+        let at =
+            |call: &str, from: usize| calls[from..].iter().position(|made| made == call).map(|at| from + at);
+        let renamed =
+            at("rename in/here/ceilings.redb", 0).unwrap_or_else(|| panic!("{what}: no name: {calls:?}"));
+        let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
+        let written = written.unwrap_or_else(|| panic!("{what}: nothing is written: {calls:?}"));
+        let synced = at(&format!("sync {NEW}"), written);
+        assert!(
+            synced.is_some_and(|synced| synced < renamed),
+            "{what}: named before it is synced: {calls:?}"
+        );
+        let next = calls.get(renamed + 1).map(String::as_str);
+        assert_eq!(next, Some("sync in/here"), "{what}: the name is not synced: {calls:?}");
+    };
+    let daemon = setup().start();
+    let calls = disk.calls();
+    assert_order(&calls, "the first start");
+    for made in ["sync .", "sync in"] {
+        let synced = calls.iter().position(|call| call == made);
+        let named = calls.iter().position(|call| call.starts_with("rename"));
+        assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
+    }
+    // And so it is when the file is made anew because a write has failed.
+    let mut wire = daemon.connect();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());
+    let before = disk.calls().len();
+    disk.works();
+    draw_until_served(&mut wire, &mut BTreeSet::new());
+    let calls = disk.calls()[before..].to_vec();
+    let last_new = calls.iter().rposition(|call| call.starts_with("open") && call.ends_with("redb.new"));
+    assert_order(&calls[last_new.expect("a new file")..], "after a failure");
+    daemon.stop();
+    let before = disk.calls().len();
+    setup().start().stop();
+    assert_order(&disk.calls()[before..], "the next start");
+}
+
 #[test]
 fn a_rename_that_fails_is_tried_again() {
     let machine = Machine::new();
@@ -384,6 +410,54 @@ fn damaged_files_are_refused_and_left_alone() {
     }
     fs::write(machine.file(), &whole).expect("written");
     machine.start().stop();
+}
+
+/// The file holds the commit before the last as well, whole. It is never gone back to.
+#[test]
+fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
+    const PAGE_BYTES: usize = 4096;
+    let machine = Machine::new();
+    let mut daemon = machine.start();
+    let first = machine.shown().bound;
+    let mut wire = daemon.connect();
+    poll("two raises", || {
+        one(&mut wire);
+        (twitter_unix_ms(machine.shown().bound) > twitter_unix_ms(first) + 1_500).then_some(())
+    });
+    daemon.kill();
+    let bound = machine.shown().bound;
+    let whole = fs::read(machine.file()).expect("read");
+    let mut random = Random::seeded(1);
+    let (mut refused, mut without_effect) = (0, 0);
+    for (page, bytes) in whole.chunks(PAGE_BYTES).enumerate() {
+        if bytes.iter().all(|&byte| byte == 0) {
+            continue;
+        }
+        for noise in [true, false] {
+            let mut damaged = whole.clone();
+            // Of the first page the two commits alone: what is before them says what the file is.
+            let from = page * PAGE_BYTES + if page == 0 { 64 + 128 * usize::from(noise) } else { 0 };
+            let size = if page == 0 { 128 } else { bytes.len() };
+            damaged[from..from + size].copy_from_slice(&if noise {
+                random.bytes(size)
+            } else {
+                vec![0; size]
+            });
+            fs::write(machine.file(), &damaged).expect("written");
+            let output = machine.command(&["show", "--json"]);
+            match output.status.success() {
+                true => {
+                    assert_eq!(machine.shown().bound, bound, "page {page} was damaged");
+                    without_effect += 1;
+                }
+                false => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 0 && without_effect > 0, "{refused} refused, {without_effect} without effect");
+    fs::write(machine.file(), &whole).expect("written");
+    let daemon = machine.start();
+    assert!(one(&mut daemon.connect()) >= bound);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::serve;
 use crate::clock;
-use crate::config::{self, Address, Mistakes, Overrides, Settings, Tokens};
+use crate::config::{self, InheritedAddresses, Mistakes, Overrides, Settings, Tokens};
 use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{Logs, Notifier};
@@ -23,8 +23,8 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
     pub(super) cores: NonZeroUsize,
-    /// Where the sockets listen that take the place of configured ones; none: the configured ones are opened.
-    pub(super) inherited: Vec<Address>,
+    /// Where the sockets listen that take the place of configured ones.
+    pub(super) inherited: InheritedAddresses,
 }
 
 /// Why inputs are no settings.
@@ -56,9 +56,7 @@ impl Inputs {
         let file = self.config.as_deref().zip(text.as_deref());
         let loaded = config::load_with_tokens(file, &self.overrides, self.cores, now);
         let (mut settings, tokens) = loaded.map_err(Unread::Mistakes)?;
-        if !self.inherited.is_empty() {
-            settings.listen_at(self.inherited.clone()).map_err(Unread::Exposed)?;
-        }
+        settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
         Ok((settings, tokens))
     }
 }

@@ -8,9 +8,9 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::reload::{self, Inputs};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, parent};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
+use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
@@ -27,6 +27,10 @@ pub(super) struct Arguments {
     /// stopped for good. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
+    /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
+    /// the other end of a pipe, so that the daemon does not outlive it
+    #[arg(long)]
+    stop_at_stdin_eof: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -37,7 +41,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.as_ref().map_or_else(|_| Vec::new(), |of| of.addresses(Protocol::Native)),
+        inherited: inherited.as_ref().map_or_else(
+            |_| InheritedAddresses::default(),
+            |inherited| InheritedAddresses {
+                native: inherited.addresses(Protocol::Native),
+                admin: inherited.addresses(Protocol::Admin),
+            },
+        ),
     };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
@@ -83,6 +93,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = service::attend(&notifier, &vitals) => {}
+            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
             () = reload_when_told => {}
         }
         notifier.stopping(settings.limits.drain_timeout);

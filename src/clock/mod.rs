@@ -70,6 +70,17 @@ impl Now {
     }
 }
 
+/// What is known of the time from before a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remembered {
+    /// Nothing.
+    Nothing,
+    /// Wall − boot as it was believed earlier in this boot of the machine, in microseconds.
+    Offset(i64),
+    /// In another boot ceilings were granted up to this instant, so time had come about as far then.
+    Granted(UnixMicros),
+}
+
 /// How far a forward step of the wall clock is believed, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepRule {
@@ -98,12 +109,17 @@ pub struct Wall {
 
 impl Wall {
     /// Starts from a first reading, which is believed, or from an offset remembered from the same boot of the machine.
-    pub fn new(rule: StepRule, first: Reading, remembered_offset_us: Option<i64>) -> Self {
-        Wall {
-            rule,
-            carried_us: AtomicI64::new(remembered_offset_us.unwrap_or(first.offset_us())),
-            seen_us: AtomicI64::new(first.offset_us()),
-        }
+    ///
+    /// In another boot the first reading is believed as well; but where ceilings were granted above it, ID time starts there,
+    /// and steps are measured against that: a clock that was slow after a boot and is set right is believed at once. That
+    /// burns nothing, for what lies below was granted already.
+    pub fn new(rule: StepRule, first: Reading, remembered: Remembered) -> Self {
+        let carried_us = match remembered {
+            Remembered::Nothing => first.offset_us(),
+            Remembered::Offset(offset_us) => offset_us,
+            Remembered::Granted(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
+        };
+        Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
     }
 
     /// Believed wall − boot, in microseconds: what a start in the same boot of the machine is to remember.

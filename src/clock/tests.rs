@@ -14,7 +14,7 @@ fn later(after_us: i64, step_us: i64) -> Reading {
 }
 
 fn watched() -> (Wall, StepWatch) {
-    let wall = Wall::new(RULE, START, None);
+    let wall = Wall::new(RULE, START, Remembered::Nothing);
     let watch = StepWatch::new(&wall, START);
     (wall, watch)
 }
@@ -72,7 +72,7 @@ fn a_wall_clock_that_went_back_and_comes_back_is_believed_at_once() {
 #[test]
 fn a_wall_clock_that_went_back_over_a_restart_and_comes_back_is_believed_at_once() {
     let back = |after_us| later(after_us, -3_600 * SECOND_US);
-    let wall = Wall::new(RULE, back(0), Some(START.offset_us()));
+    let wall = Wall::new(RULE, back(0), Remembered::Offset(START.offset_us()));
     let mut watch = StepWatch::new(&wall, back(0));
     for second in 1..=600 {
         assert!(matches!(watch.observe(&wall, back(second * SECOND_US)), Observed::Behind(_)));
@@ -80,6 +80,46 @@ fn a_wall_clock_that_went_back_over_a_restart_and_comes_back_is_believed_at_once
     let returned = later(601 * SECOND_US, 0);
     assert_eq!(wall.believe(returned).wall, returned.wall);
     assert_eq!(watch.observe(&wall, returned), Observed::Steady);
+}
+
+#[test]
+fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_granted() {
+    let hour_us = 3_600 * SECOND_US;
+    let slow = |after_us| later(after_us, -hour_us);
+    let started = || {
+        let wall = Wall::new(RULE, slow(0), Remembered::Granted(START.wall));
+        let watch = StepWatch::new(&wall, slow(0));
+        (wall, watch)
+    };
+    let (wall, mut watch) = started();
+    for second in 1..=600 {
+        let slow = slow(second * SECOND_US);
+        assert_eq!(wall.believe(slow).wall, slow.wall, "what it shows is believed");
+        let behind = Observed::Behind(Duration::from_micros((hour_us - second * SECOND_US) as u64));
+        assert_eq!(watch.observe(&wall, slow), behind);
+    }
+    let right = later(601 * SECOND_US, 0);
+    assert_eq!(wall.believe(right).wall, right.wall);
+    assert_eq!(watch.observe(&wall, right), Observed::Steady);
+    assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
+
+    // What was granted proves no more than that: of a step far beyond it, it is believed meanwhile.
+    let (wall, mut watch) = started();
+    let beyond = later(SECOND_US, hour_us);
+    assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
+    assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
+    // The machine was off for longer than `max_step`, too: nothing proves the time.
+    let wall = Wall::new(RULE, slow(0), Remembered::Granted(slow(-61 * SECOND_US).wall));
+    assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
+    assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
+}
+
+#[test]
+fn after_a_boot_the_first_reading_is_believed_if_it_is_above_what_was_granted() {
+    let long_ago = UnixMicros(START.wall.0 - 86_400 * SECOND_US);
+    let wall = Wall::new(RULE, START, Remembered::Granted(long_ago));
+    assert_eq!(wall.believe(START).wall, START.wall);
+    assert_eq!(StepWatch::new(&wall, START).observe(&wall, later(SECOND_US, 0)), Observed::Steady);
 }
 
 #[test]
@@ -111,9 +151,9 @@ fn a_frozen_wall_clock_is_behind() {
 fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
     let hour_us = 3_600 * SECOND_US;
     let stepped = later(SECOND_US, hour_us);
-    let wall = Wall::new(RULE, stepped, Some(START.offset_us()));
+    let wall = Wall::new(RULE, stepped, Remembered::Offset(START.offset_us()));
     assert_eq!(wall.believe(stepped).wall, later(SECOND_US, 0).wall);
-    let wall = Wall::new(RULE, stepped, None);
+    let wall = Wall::new(RULE, stepped, Remembered::Nothing);
     assert_eq!(wall.believe(stepped).wall, stepped.wall, "without a record the first reading is believed");
 }
 

@@ -45,6 +45,7 @@ pub use log::{LogFormat, LogLevel, LogSettings};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
+pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};

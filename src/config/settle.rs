@@ -291,13 +291,28 @@ fn exposure<'s>(
     ))
 }
 
+/// Where sockets listen that a service manager has opened, by protocol.
+#[derive(Clone, Debug, Default)]
+pub struct InheritedAddresses {
+    /// For clients.
+    pub native: Vec<Address>,
+    /// For the operator.
+    pub admin: Vec<Address>,
+}
+
 impl Settings {
-    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits.
+    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits, for each protocol that has some.
     ///
     /// # Errors
     /// In one line: these addresses can be reached from other machines, and a source has worker 0 by default.
-    pub fn listen_at(&mut self, addresses: Vec<Address>) -> Result<(), String> {
-        self.listen = addresses;
+    pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
+        let replace = |configured: &mut Vec<Address>, inherited: &Vec<Address>| {
+            if !inherited.is_empty() {
+                configured.clone_from(inherited);
+            }
+        };
+        replace(&mut self.listen, &inherited.native);
+        replace(&mut self.admin, &inherited.admin);
         exposure(&self.listen, self.sources.iter().enumerate()).map_or(Ok(()), Err)
     }
 }

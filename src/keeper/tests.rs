@@ -2,7 +2,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::ceiling::Grant;
-use crate::clock::StepRule;
+use crate::clock::{Remembered, StepRule};
 use crate::layout::{Layout, Numbering, UnixMicros, WorkerSet};
 use crate::source::{OnStepBack, Rules, SequenceStart};
 
@@ -73,7 +73,7 @@ fn later(after_us: i64, step_us: i64) -> Reading {
 /// A source that starts `ahead_us` from the wall clock, before its first ceiling, and the wall clock.
 fn kept(ahead_us: i64) -> (Kept, Arc<Wall>, Now) {
     let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
-    let wall = Arc::new(Wall::new(step_rule, START, None));
+    let wall = Arc::new(Wall::new(step_rule, START, Remembered::Nothing));
     let now = wall.believe(START);
     let layout = Layout::resolve("twitter").expect("a preset");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");

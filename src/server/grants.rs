@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::StartError;
 use crate::ceiling::store::{self, Claimant, DiskStore, Record, StateDir};
 use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place, WorkerLocks};
-use crate::clock::{self, Now, Wall};
+use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
@@ -69,12 +69,19 @@ impl Found {
         Ok(Found { directory: Some(directory), records, owner, here, notes })
     }
 
-    /// Wall − boot as the last owner believed it, if it ran in this boot of the machine. Microseconds.
-    pub(super) fn wall_minus_boot_us(&self) -> Option<i64> {
+    /// What the last owner knew of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
+    /// granted.
+    pub(super) fn remembered(&self) -> Remembered {
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
-        let last = self.records.iter().filter(in_this_boot).max_by_key(|record| record.instant())?;
-        Some(last.wall_minus_boot_us)
+        let latest = |records: &mut dyn Iterator<Item = &Record>| {
+            records.max_by_key(|record| record.instant()).cloned()
+        };
+        if let Some(last) = latest(&mut self.records.iter().filter(in_this_boot)) {
+            return Remembered::Offset(last.wall_minus_boot_us);
+        }
+        latest(&mut self.records.iter())
+            .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
     }
 
     /// Starts every source under its first ceiling, all of which are durable when this returns.

@@ -22,12 +22,14 @@ const SOCKETS_MAX: usize = 256;
 pub enum Protocol {
     /// Snowbank's own.
     Native,
+    /// HTTP, for the operator.
+    Admin,
 }
 
 impl Protocol {
     /// Each protocol, by the name of its sockets. The first one also takes those whose name is none of these: systemd's
     /// own default is the name of the socket's unit.
-    const ALL: [(&'static str, Protocol); 1] = [("native", Protocol::Native)];
+    const ALL: [(&'static str, Protocol); 2] = [("native", Protocol::Native), ("admin", Protocol::Admin)];
 
     fn of(name: &str) -> Protocol {
         let known = Self::ALL.iter().find(|(known, _)| *known == name);
@@ -168,5 +170,6 @@ mod tests {
         for name in ["native", "", "unknown", "snowbank.socket"] {
             assert_eq!(Protocol::of(name), Protocol::Native);
         }
+        assert_eq!(Protocol::of("admin"), Protocol::Admin);
     }
 }

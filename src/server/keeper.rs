@@ -83,6 +83,11 @@ impl Said {
         {
             tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
         }
+        if looked.is_renewed {
+            tracing::info!(
+                "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
+            );
+        }
         if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {
             match &looked.failure {
                 Some(error) => {

@@ -53,4 +53,4 @@ pub use grants::State;
 pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
-pub use vitals::{VitalSigns, Vitals};
+pub use vitals::Vitals;

@@ -95,7 +95,7 @@ impl Server {
         let locks: Vec<WorkerLocks> = locks.collect::<Result<_, _>>()?;
         let reading = clock::os::read();
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
-        let wall = Arc::new(Wall::new(rule, reading, found.wall_minus_boot_us()));
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
         let Granted { mut kept, starts, mut store, notes } =
             found.grant(&settings.sources, &numberings, now, &wall)?;
@@ -281,7 +281,7 @@ fn open(
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
     let listeners = listen_all(settings, inherited)?;
-    Ok((info_json, shards, [listeners, listen_at(&settings.admin, settings.unix_mode)?]))
+    Ok((info_json, shards, listeners))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
@@ -302,15 +302,20 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
 }
 
 /// Inherited sockets take the place of the listeners of their protocol.
-fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
-    let listeners = inherited.listeners(Protocol::Native);
-    if !listeners.is_empty() {
-        return Ok(listeners);
-    }
-    listen_at(&settings.listen, settings.unix_mode)
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<[Vec<Listener>; 2], StartError> {
+    let mut open =
+        |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
+    Ok([open(Protocol::Native, &settings.listen)?, open(Protocol::Admin, &settings.admin)?])
 }
 
-fn listen_at(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+fn listen_at(
+    inherited: Vec<Listener>,
+    addresses: &[Address],
+    unix_mode: u32,
+) -> Result<Vec<Listener>, StartError> {
+    if !inherited.is_empty() {
+        return Ok(inherited);
+    }
     let mut listeners = Vec::new();
     for address in addresses {
         listeners.extend(listen::open(address, unix_mode)?);

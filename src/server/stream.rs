@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use socket2::{Domain, Socket};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 /// An accepted connection on its shard's reactor.
@@ -43,6 +43,16 @@ impl Stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
         }
+    }
+
+    /// Waits until the peer has reset the connection, or its machine says that it is gone. One that has only sent its last
+    /// byte may still read.
+    pub(super) async fn reset(&self) -> io::Error {
+        let ready = match self {
+            Stream::Tcp(stream) => stream.ready(Interest::ERROR).await,
+            Stream::Unix(stream) => stream.ready(Interest::ERROR).await,
+        };
+        ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
     /// Says that nothing more will be written; reading goes on.

@@ -98,6 +98,11 @@ impl Setup {
         self
     }
 
+    pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
+        self.command.stdin(stdin);
+        self
+    }
+
     /// The daemon's working directory is its own directory.
     pub(crate) fn in_own_directory(mut self) -> Setup {
         self.command.current_dir(self.directory.path());

@@ -14,6 +14,8 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
+#[cfg(feature = "daemon")]
+pub(crate) mod records;
 pub(crate) mod reply;
 pub(crate) mod wire;
 pub(crate) mod witness;

@@ -6,6 +6,7 @@ use clap::Args;
 use snowbank::client::Endpoint;
 
 use super::Failure;
+use super::approach::Approach;
 use crate::run::{Drive, Length, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{Mix, Time};
@@ -41,6 +42,8 @@ pub(super) struct Load {
     /// What random draws begin with; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) approach: Approach,
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -77,6 +80,7 @@ impl Load {
         }
         Ok(Scenario {
             address: self.address.clone(),
+            token: self.approach.token().map_err(Failure::usage)?,
             source: self.source.clone(),
             resp: self.resp,
             drive,
@@ -86,6 +90,8 @@ impl Load {
             warm_up: self.warm_up.0,
             length,
             outage: None,
+            client_stall: None,
+            real_time: self.approach.real_time(self.threads as usize),
             seed: self.seed,
         })
     }

@@ -3,7 +3,8 @@
 //! The database library takes the header of a file that was closed cleanly at its word, and ends the process where the
 //! header does not fit the file. A state file may be torn, truncated or from elsewhere, so it is never opened: its bytes
 //! are, with a header that leaves nothing to believe. All pages are then reached through checksums, from the commit that
-//! was made durable last; an older commit is not gone back to, for its ceilings are lower.
+//! was made durable last; an older commit is not gone back to, for its ceilings are lower. A newer one is taken if it is
+//! whole: either a crash came before it was marked as the last, or the mark, which no checksum covers, is damaged.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,6 +46,8 @@ const PAGES_MIN: usize = 320;
 const SLOT_BYTES: usize = 128;
 /// Where the two commit slots are.
 const SLOTS_AT: [usize; 2] = [64, 64 + SLOT_BYTES];
+/// Where in a slot the number of its commit is, 64 bits, which its checksum covers.
+const COMMIT_NUMBER_AT: usize = 104;
 
 /// Why the bytes are no state file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -72,8 +75,19 @@ fn corrupt(reason: impl std::fmt::Display) -> ImageError {
 ///
 /// # Errors
 /// The bytes are not those of a whole state file that this program can read.
-pub(super) fn records(mut bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
-    distrust_header(&mut bytes)?;
+pub(super) fn records(bytes: Vec<u8>) -> Result<Vec<Record>, ImageError> {
+    let marked = check_header(&bytes)?;
+    let other = other_slot(marked);
+    let is_other_newer = commit_number(&bytes, other) > commit_number(&bytes, marked);
+    let newer = is_other_newer.then(|| records_of(bytes.clone(), other));
+    // First of all the one that is marked has to be whole: of a damaged one the number says nothing.
+    let records = records_of(bytes, marked)?;
+    Ok(newer.and_then(Result::ok).unwrap_or(records))
+}
+
+/// The records as of the commit of one slot.
+fn records_of(mut bytes: Vec<u8>, slot: usize) -> Result<Vec<Record>, ImageError> {
+    distrust_header(&mut bytes, slot)?;
     let len = (2 * bytes.len()).max(PAGES_MIN * PAGE_BYTES) as u64;
     let is_read = Arc::new(AtomicBool::new(false));
     let image = Image { bytes: RwLock::new(bytes), len: AtomicU64::new(len), is_read: Arc::clone(&is_read) };
@@ -170,9 +184,8 @@ fn check_format(read: &redb::ReadTransaction) -> Result<(), ImageError> {
     }
 }
 
-/// Rewrites the header so that nothing in it is believed: the geometry is this program's, every checksum is checked, and
-/// only the last durable commit is there.
-fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
+/// Checks what a header can be held to, and gives the slot that it marks as the last commit's.
+fn check_header(bytes: &[u8]) -> Result<usize, ImageError> {
     if bytes.get(..MAGIC.len()) != Some(MAGIC) {
         return Err(corrupt(if bytes.is_empty() { "it is empty" } else { "it is not a state file" }));
     }
@@ -184,15 +197,6 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
     let flags = bytes[FLAGS_AT];
     if flags & TWO_PHASE_COMMIT == 0 {
         return Err(corrupt("its last commit was not made by this program"));
-    }
-    let (primary, other) = match flags & SECOND_SLOT_IS_PRIMARY {
-        0 => (SLOTS_AT[0], SLOTS_AT[1]),
-        _ => (SLOTS_AT[1], SLOTS_AT[0]),
-    };
-    let library_format = bytes[primary];
-    if library_format > LIBRARY_FORMAT {
-        // Damage that looks like this is told apart by nothing; the message is right for the likelier cause.
-        return Err(ImageError::Newer { found: format!("redb {library_format}"), known: FORMAT });
     }
     let geometry: [u32; 5] = std::array::from_fn(|index| {
         let at = GEOMETRY_AT + index * size_of::<u32>();
@@ -207,14 +211,36 @@ fn distrust_header(bytes: &mut Vec<u8>) -> Result<(), ImageError> {
         let (has, had) = (bytes.len(), pages_written * PAGE_BYTES as u64);
         return Err(corrupt(format_args!("it has {has} bytes of {had}: the rest was cut off")));
     }
+    Ok(SLOTS_AT[usize::from(flags & SECOND_SLOT_IS_PRIMARY)])
+}
+
+fn other_slot(slot: usize) -> usize {
+    if slot == SLOTS_AT[0] { SLOTS_AT[1] } else { SLOTS_AT[0] }
+}
+
+/// Later commits have higher numbers.
+fn commit_number(bytes: &[u8], slot: usize) -> u64 {
+    let mut number = [0; size_of::<u64>()];
+    number.copy_from_slice(&bytes[slot + COMMIT_NUMBER_AT..][..size_of::<u64>()]);
+    u64::from_le_bytes(number)
+}
+
+/// Rewrites the header so that nothing in it is believed: the geometry is this program's, every checksum is checked, and
+/// only the commit of this slot is there.
+fn distrust_header(bytes: &mut Vec<u8>, slot: usize) -> Result<(), ImageError> {
+    let library_format = bytes[slot];
+    if library_format > LIBRARY_FORMAT {
+        // Damage that looks like this is told apart by nothing; the message is right for the likelier cause.
+        return Err(ImageError::Newer { found: format!("redb {library_format}"), known: FORMAT });
+    }
     bytes[FLAGS_AT] = RECOVERY_REQUIRED;
     for (index, value) in GEOMETRY.iter().enumerate() {
         let at = GEOMETRY_AT + index * size_of::<u32>();
         bytes[at..at + size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
     }
     // A file of which a piece of a page is left was being made longer; what counts was whole before.
-    bytes.truncate(pages * PAGE_BYTES);
-    bytes.copy_within(primary..primary + SLOT_BYTES, other);
+    bytes.truncate(bytes.len() / PAGE_BYTES * PAGE_BYTES);
+    bytes.copy_within(slot..slot + SLOT_BYTES, other_slot(slot));
     Ok(())
 }
 
@@ -389,6 +415,22 @@ mod tests {
             refused += usize::from(check_damaged(damaged, &written, &format!("a changed bit at {at}")));
         }
         assert!(refused > 100, "{refused} refused");
+    }
+
+    /// No checksum covers which of the two commits is the last.
+    #[test]
+    fn a_damaged_mark_of_the_last_commit_brings_back_none_before_it() {
+        let (mut bytes, written) = state_file();
+        bytes[FLAGS_AT] ^= SECOND_SLOT_IS_PRIMARY;
+        assert_eq!(records(bytes.clone()).unwrap(), written);
+        // One that was under way counts only if it is whole.
+        let torn = other_slot(check_header(&bytes).unwrap());
+        bytes[torn + COMMIT_NUMBER_AT + 7] ^= 1;
+        assert_ne!(records(bytes.clone()).unwrap(), written);
+        // The number of a damaged one says nothing.
+        bytes[other_slot(torn) + COMMIT_NUMBER_AT..][..size_of::<u64>()].fill(0);
+        bytes[torn + COMMIT_NUMBER_AT + 7] ^= 1;
+        assert!(records(bytes).is_err());
     }
 
     #[test]

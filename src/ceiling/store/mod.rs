@@ -9,6 +9,8 @@
 
 mod directory;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod image;
 mod moved;
 mod plan;

@@ -252,6 +252,20 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    /// As the fuzzer does, on a real file; its own bytes alone seldom reach one.
+    #[test]
+    fn damage_to_any_part_is_noticed_or_without_effect(part in 0_u8..140, at: u16, cut: bool, changes: Vec<u8>) {
+        let mut input = vec![0, part];
+        input.extend_from_slice(&at.to_le_bytes()[..if part < 3 { 1 } else { 2 }]);
+        input.push(u8::from(cut));
+        input.extend_from_slice(&changes);
+        super::fuzzing::state_file(&input);
+    }
+}
+
+proptest! {
     /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
     /// granted to one of its worker IDs in its ID space, or under its name just before.
     #[test]

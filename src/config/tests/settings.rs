@@ -62,14 +62,29 @@ fn nothing_given_is_a_daemon_for_this_machine() {
 
 #[test]
 fn docs_snowbank_toml_is_the_reference() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/snowbank.toml");
+    expect_file("docs/snowbank.toml", &reference());
+}
+
+#[test]
+fn the_packaged_configuration_is_the_reference_with_an_admin_listener() {
+    let reference = reference();
+    let (before, admin) = reference.split_once("#[admin]").unwrap();
+    let packaged = format!("{before}[admin]{}", admin.replacen("#listen = \"\"", "listen = 9660", 1));
+    expect_file("packaging/snowbank.toml", &packaged);
+    let admin = settings(&packaged).admin;
+    assert_eq!(admin.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:9660"]);
+}
+
+/// Compares a file of the repository with what the code says it is; writes it first if told so.
+fn expect_file(name: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
-        std::fs::write(&path, reference()).unwrap();
+        std::fs::write(&path, expected).unwrap();
     }
     assert_eq!(
-        std::fs::read_to_string(&path).unwrap(),
-        reference(),
-        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test docs_snowbank_toml"
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        expected,
+        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml packaged"
     );
 }
 

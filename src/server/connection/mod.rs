@@ -96,7 +96,7 @@ impl<F: Front> Connection<F> {
                     tokio::task::yield_now().await;
                 }
                 Turn::Waits(waiting) => {
-                    Box::pin(self.wait(waiting)).await;
+                    Box::pin(self.wait(waiting)).await?;
                     read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
                 }
                 Turn::Close => return Box::pin(self.linger()).await,

@@ -1,5 +1,6 @@
 //! A request that has to wait for its IDs: from lining up to its reply.
 
+use std::io;
 use std::sync::Arc;
 
 use crossbeam::utils::CachePadded;
@@ -86,11 +87,18 @@ impl<F: Front> Connection<F> {
     }
 
     /// Waits until a request's wait is over, and encodes its reply.
-    pub(super) async fn wait(&mut self, waiting: Box<Waiting>) {
+    ///
+    /// # Errors
+    /// When the connection was reset meanwhile: the request has left the line.
+    pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
         let Waiting { ask, ticket, finished, runs, _counted } = *waiting;
         let worker = std::rc::Rc::clone(&self.member.worker);
         let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
-        let finished = finished.await;
+        let finished = tokio::select! {
+            biased;
+            finished = finished => finished,
+            reset = self.stream.reset() => return Err(reset),
+        };
         cancel.armed = false;
         drop(cancel);
         let in_force = &worker.in_force.borrow();
@@ -112,6 +120,7 @@ impl<F: Front> Connection<F> {
         let took = clock::os::boot().since(self.read_at);
         worker.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
         self.unwritten.append(&mut state.output);
+        Ok(())
     }
 }
 

@@ -55,6 +55,19 @@ fn an_offset_of_another_boot_is_not_remembered() {
         record("this boot", 2_000_000, 2),
         record("an earlier boot", 3_000_000, 3),
     ]);
-    assert_eq!(remembered.wall_minus_boot_us(), Some(2), "what was believed last");
-    assert_eq!(found(vec![record("an earlier boot", 1, 3)]).wall_minus_boot_us(), None);
+    assert_eq!(remembered.remembered(), Remembered::Offset(2), "what was believed last");
+    assert_eq!(found(vec![]).remembered(), Remembered::Nothing);
+}
+
+#[test]
+fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
+    let (_, numbering) = source("");
+    let place = |boot: &str| Place { machine: None, boot: Some(boot.to_owned()) };
+    let record =
+        |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &place("an earlier boot"));
+    let at = |seconds| numbering.first_of(Tick(seconds));
+    let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
+    let found =
+        Found { directory: None, records, owner: Owner::new(), here: place("this boot"), notes: Vec::new() };
+    assert_eq!(found.remembered(), Remembered::Granted(numbering.start_of(Tick(3_000))));
 }

@@ -7,13 +7,17 @@
  *     CALL  WHAT  NUMBER
  *
  * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), truncate (ftruncate), rename, open (of files to
- * write), read (read, pread), or any. WHAT is
+ * write), read (read, pread), or any. Wherever these are, kernel is the socket of the kernel's events and the opening of its
+ * log, which a service manager may refuse. WHAT is
  *     fail    with this errno, and do nothing
  *     lie     do it, and fail with this errno all the same
  *     short   write at most this many bytes (other calls: do nothing special)
  *     stall   wait this many milliseconds, then do it
  *
  * A control file that is missing or empty: everything works.
+ *
+ * FAILING_DISK_RECORD names a file to which each call is added as it is made: its CALL and the path within the directory, "."
+ * for the directory itself; of a rename the new name.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -55,15 +60,31 @@ static int is_ours(const char *path) {
     return strncmp(path, directory, length) == 0 && (path[length] == '/' || path[length] == '\0');
 }
 
-static int fd_is_ours(int fd) {
-    char link[64], path[PATH_MAX];
+/* The path of an open file, if it is ours. */
+static int find_ours(int fd, char path[PATH_MAX]) {
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
+    ssize_t length = readlink(link, path, PATH_MAX - 1);
     if (length < 0) {
         return 0;
     }
     path[length] = '\0';
     return is_ours(path);
+}
+
+static void record(const char *call, const char *path) {
+    const char *file = getenv("FAILING_DISK_RECORD");
+    int fd = file == NULL ? -1 : REAL(open)(file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return;
+    }
+    const char *name = path + strlen(getenv("FAILING_DISK_DIR"));
+    char line[PATH_MAX + 32];
+    int length = snprintf(line, sizeof line, "%s %s\n", call, *name == '/' ? name + 1 : ".");
+    if (REAL(write)(fd, line, (size_t)length) != length) {
+        abort();
+    }
+    REAL(close)(fd);
 }
 
 /* What the control file orders for a call. */
@@ -123,7 +144,9 @@ static void stall(long ms) {
 static struct order for_fd(int fd, const char *call) {
     struct order order = {WORK, 0};
     int before = errno;
-    if (fd_is_ours(fd)) {
+    char path[PATH_MAX];
+    if (find_ours(fd, path)) {
+        record(call, path);
         order = ordered(call);
     }
     errno = before;
@@ -132,7 +155,11 @@ static struct order for_fd(int fd, const char *call) {
 
 static struct order for_path(const char *path, const char *call) {
     struct order order = {WORK, 0};
-    return is_ours(path) ? ordered(call) : order;
+    if (is_ours(path)) {
+        record(call, path);
+        order = ordered(call);
+    }
+    return order;
 }
 
 static size_t shortened(struct order order, size_t size) {
@@ -203,8 +230,18 @@ int open64(const char *path, int flags, ...) {
         va_end(rest);
     }
     struct order order = {WORK, 0};
-    if ((flags & O_ACCMODE) != O_RDONLY) {
+    if (strcmp(path, "/dev/kmsg") == 0) {
+        order = ordered("kernel");
+    } else if ((flags & O_ACCMODE) != O_RDONLY) {
         order = for_path(path, "open");
     }
     CARRY_OUT(order, int, REAL(open64)(path, flags, mode));
+}
+
+int socket(int family, int type, int protocol) {
+    struct order order = {WORK, 0};
+    if (family == AF_NETLINK) {
+        order = ordered("kernel");
+    }
+    CARRY_OUT(order, int, REAL(socket)(family, type, protocol));
 }

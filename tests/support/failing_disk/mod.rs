@@ -14,6 +14,9 @@ pub(crate) const EROFS: i32 = 30;
 /// Input/output error.
 pub(crate) const EIO: i32 = 5;
 
+/// Address family not supported: what a service manager's restriction looks like.
+pub(crate) const EAFNOSUPPORT: i32 = 97;
+
 /// The disk under one directory.
 pub(crate) struct FailingDisk {
     directory: PathBuf,
@@ -36,6 +39,17 @@ impl FailingDisk {
             .env("LD_PRELOAD", library())
             .env("FAILING_DISK_DIR", &self.directory)
             .env("FAILING_DISK_CONTROL", &self.control)
+            .env("FAILING_DISK_RECORD", self.record())
+    }
+
+    fn record(&self) -> PathBuf {
+        self.control.with_extension("record")
+    }
+
+    /// The calls so far in their order, each with the path within the directory.
+    pub(crate) fn calls(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.record()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// Orders what the calls do from now on.
@@ -52,7 +66,7 @@ impl FailingDisk {
 }
 
 /// The library, compiled once for each test program.
-fn library() -> &'static Path {
+pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/failing_disk/failing_disk.c");

@@ -1,0 +1,166 @@
+//! What is in the machine: the daemon, a client, a shell that starts them, and a disk whose syncs take long.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::support::daemon::Address;
+use crate::support::failing_disk;
+use crate::support::wire::{Ask, Reply as Came, Wire};
+
+/// How long each sync takes in the guest.
+pub(crate) const SYNC_US: i64 = 200_000;
+
+const INIT: &str = r#"#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+mount -t tmpfs tmp /tmp
+ip link set lo up
+mkdir /tmp/state /tmp/locks
+echo "sync stall SYNC_MS" > /tmp/orders
+export SNOWBANK_STATE_DIR=/tmp/state SNOWBANK_LOCK_DIR=/tmp/locks
+LD_PRELOAD=/bin/failing_disk.so FAILING_DISK_DIR=/tmp/state FAILING_DISK_CONTROL=/tmp/orders \
+    snowbank serve --listen 127.0.0.1:7660 2>&1 | cat &
+client client 127.0.0.1:7660
+echo "the client has ended"
+sleep 1000
+"#;
+
+/// Makes the file system from which the machine starts.
+pub(crate) fn make_initrd(busybox: &Path, root: &Path, initrd: &Path) -> Result<(), String> {
+    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    for directory in ["bin", "proc", "sys", "dev", "tmp"] {
+        let path = root.join(directory);
+        fs::create_dir_all(&path).map_err(|error| fault(&path, error))?;
+    }
+    let install = |from: &Path, to: &str| {
+        let to = root.join(to.trim_start_matches('/'));
+        to.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| fault(&to, error))?;
+        fs::copy(from, &to).map_err(|error| fault(from, error))?;
+        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&to, error))
+    };
+    let client = std::env::current_exe().map_err(|error| error.to_string())?;
+    let daemon = Path::new(env!("CARGO_BIN_EXE_snowbank"));
+    install(busybox, "bin/busybox")?;
+    install(daemon, "bin/snowbank")?;
+    install(&client, "bin/client")?;
+    install(failing_disk::library(), "bin/failing_disk.so")?;
+    // Where it can be had: what is for debuggers is most of their size.
+    let _ = Command::new("strip").args([root.join("bin/snowbank"), root.join("bin/client")]).status();
+    let libraries: BTreeSet<PathBuf> = [daemon, &client].into_iter().flat_map(libraries).collect();
+    for library in libraries {
+        install(&library, &library.to_string_lossy())?;
+    }
+    let init = root.join("init");
+    let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string());
+    fs::write(&init, text).map_err(|error| fault(&init, error))?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))?;
+    let archive = fs::File::create(initrd).map_err(|error| fault(initrd, error))?;
+    let mut cpio = Command::new("sh");
+    cpio.args(["-c", "find . | cpio --quiet -o -H newc"])
+        .current_dir(root)
+        .stdout(archive)
+        .stdin(Stdio::null());
+    match cpio.status() {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(format!("cpio: {other:?}")),
+    }
+}
+
+/// The shared libraries of a program, by their paths here.
+fn libraries(program: &Path) -> Vec<PathBuf> {
+    let output = Command::new("ldd").arg(program).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let paths = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    paths.map(PathBuf::from).collect()
+}
+
+/// In the guest: asks on one connection without an end, and writes down what comes.
+pub(crate) fn client(address: &str) {
+    let address = Address::Tcp(address.parse().expect("an address"));
+    let mut wire = loop {
+        match Wire::try_connect(&address) {
+            Ok(wire) => break wire,
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    loop {
+        let asked_us = wall_us();
+        // Enough that IDs are claimed ahead.
+        match wire.call(&Ask::of(200).wait_ms(10_000).bytes()) {
+            Came::Runs(_, runs) => {
+                for run in runs {
+                    assert_eq!(run.stride, 1, "one worker's IDs are consecutive");
+                    println!("CAME {asked_us} {} {} {}", wall_us(), run.first, run.last());
+                }
+            }
+            other => println!("REFUSED {asked_us} {} {other:?}", wall_us()),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn wall_us() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as i64)
+}
+
+/// A run of IDs, and the guest's wall clock when it was asked for and when it came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reply {
+    pub(crate) asked_us: i64,
+    pub(crate) answered_us: i64,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+}
+
+/// What a console shows.
+#[derive(Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) replies: Vec<Reply>,
+    /// When the daemon said that the machine was restored.
+    pub(crate) noticed_us: Option<i64>,
+    /// When it said that the ceilings were made durable anew.
+    pub(crate) renewed_us: Option<i64>,
+}
+
+impl Said {
+    /// Reads a console whose last line may be half.
+    pub(crate) fn read(console: &str) -> Result<Said, String> {
+        let mut said = Said::default();
+        let whole = console.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        // A console that begins within a line shows the end of one that a machine wrote before it was saved.
+        for line in whole.lines().map(str::trim_end) {
+            if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
+                return Err(line.to_owned());
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["CAME", numbers @ ..] = &words[..]
+                && let Ok([asked_us, answered_us, first, last]) = <[i64; 4]>::try_from(
+                    numbers.iter().filter_map(|number| number.parse().ok()).collect::<Vec<i64>>(),
+                )
+            {
+                said.replies.push(Reply { asked_us, answered_us, first: first as u64, last: last as u64 });
+            }
+            let at = || {
+                words
+                    .first()
+                    .and_then(|time| time.parse::<jiff::Timestamp>().ok())
+                    .map(|time| time.as_microsecond())
+            };
+            if line.contains("restored from a snapshot: what was claimed ahead is dropped") {
+                said.noticed_us = at();
+            }
+            if line.contains("the ceilings were made durable anew") {
+                said.renewed_us = at();
+            }
+        }
+        Ok(said)
+    }
+}

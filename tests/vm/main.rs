@@ -1,0 +1,166 @@
+//! A machine whose saved state is resumed twice: the shipped daemon in a virtual machine (qemu, emulated), a client beside it
+//! that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
+//!
+//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches a kernel and calls this.
+
+mod guest;
+mod qemu;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use guest::{Reply, Said};
+use qemu::Vm;
+
+/// Generations are any 128 bits.
+const FIRST: &str = "11111111-1111-1111-1111-111111111111";
+const SECOND: &str = "22222222-2222-2222-2222-222222222222";
+const THIRD: &str = "33333333-3333-3333-3333-333333333333";
+/// How long each copy is watched once IDs flow in it. It may take some times as long, for the machine is emulated.
+const WATCHED: Duration = Duration::from_secs(4);
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["client", address] => guest::client(address),
+        ["run", kernel, busybox] => match run(Path::new(kernel), Path::new(busybox)) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(reason) => {
+                eprintln!("vm: {reason}");
+                return ExitCode::FAILURE;
+            }
+        },
+        // Whatever else cargo passes on to every test.
+        _ => println!("a restored virtual machine takes minutes: tests/vm/run"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn run(kernel: &Path, busybox: &Path) -> Result<(), String> {
+    let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let at = |name: &str| -> PathBuf { directory.path().join(name) };
+    let initrd = at("initrd");
+    guest::make_initrd(busybox, &at("root"), &initrd)?;
+    let start = |name: &str, generation: &str, saved: Option<&Path>| {
+        Vm::start(kernel, &initrd, &at(name), generation, saved)
+    };
+
+    let mut original = start("original", FIRST, None)?;
+    watch(&mut original, "the original")?;
+    let saved = at("saved");
+    original.save(&saved)?;
+    let before = Said::read(&original.console()?)?;
+    check(before.noticed_us.is_none(), "the original was restored from nothing, and says that it was")?;
+    check_grows(&before.replies, "the original")?;
+    println!("the original: {} IDs; saved", ids(&before.replies).count());
+
+    let mut copies = Vec::new();
+    for (name, generation) in
+        [("resumed under its own generation", FIRST), ("copy 2", SECOND), ("copy 3", THIRD)]
+    {
+        let mut copy = start(name, generation, Some(&saved))?;
+        copy.resume()?;
+        watch(&mut copy, name)?;
+        let console = copy.console()?;
+        copy.quit();
+        let after = Said::read(&console).map_err(|reason| format!("{name}: {reason}\n{console}"))?;
+        let lived: Vec<Reply> = before.replies.iter().chain(&after.replies).copied().collect();
+        check_grows(&lived, name)?;
+        if generation == FIRST {
+            check(after.noticed_us.is_none(), "the same generation is taken for another one")?;
+            println!("{name}: {} IDs, nothing noticed, none twice in its life", ids(&after.replies).count());
+        } else {
+            check_notice(&after, name).map_err(|reason| format!("{reason}; its console:\n{console}"))?;
+            copies.push(after);
+        }
+    }
+    let [second, third] = &copies[..] else { return Err(String::from("two copies were to be made")) };
+    report_overlap(second, third);
+    Ok(())
+}
+
+fn check(holds: bool, reason: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(reason.to_owned()) }
+}
+
+/// Waits until the machine's client has had IDs for a while.
+fn watch(vm: &mut Vm, name: &str) -> Result<(), String> {
+    const LIMIT: Duration = Duration::from_secs(120);
+    let deadline = Instant::now() + LIMIT;
+    let mut flowing_since = None;
+    loop {
+        let console = vm.console()?;
+        let said = Said::read(&console)?;
+        if said.replies.len() > 10 {
+            let since = *flowing_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > WATCHED {
+                return Ok(());
+            }
+        }
+        if Instant::now() > deadline || !vm.is_running() {
+            return Err(format!("{name}: no IDs within {} s; its console:\n{console}", LIMIT.as_secs()));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn ids(replies: &[Reply]) -> impl Iterator<Item = u64> + '_ {
+    replies.iter().flat_map(|reply| reply.first..=reply.last)
+}
+
+/// One machine's life, saved and resumed as if nothing had been: no ID twice, and on its connection they increase.
+fn check_grows(replies: &[Reply], name: &str) -> Result<(), String> {
+    match replies.windows(2).find(|pair| pair[1].first <= pair[0].last) {
+        Some(pair) => Err(format!("{name}: {:?} after {:?}", pair[1], pair[0])),
+        None => Ok(()),
+    }
+}
+
+/// The daemon says that it was restored. What is asked for from then on comes only after two syncs, each of which the
+/// guest's disk makes long, and the daemon says that they are done.
+fn check_notice(said: &Said, name: &str) -> Result<(), String> {
+    let noticed_us = said.noticed_us.ok_or_else(|| format!("{name}: another generation is not noticed"))?;
+    let renewed_us = said.renewed_us.ok_or_else(|| format!("{name}: the ceilings are not renewed"))?;
+    let first = said
+        .replies
+        .iter()
+        .filter(|reply| reply.asked_us >= noticed_us)
+        .min_by_key(|reply| reply.answered_us);
+    let first = first.ok_or_else(|| format!("{name}: no IDs after the notice"))?;
+    // Said after it was done: less by what the guest takes to say a thing.
+    let silence_us = 2 * guest::SYNC_US - guest::SYNC_US / 4;
+    let waited_us = first.answered_us - noticed_us;
+    check(waited_us >= silence_us, &format!("{name}: an ID {waited_us} us after the notice: {first:?}"))?;
+    check(renewed_us - noticed_us >= silence_us, &format!("{name}: renewed without two syncs"))?;
+    let late = said.replies.iter().filter(|reply| reply.asked_us < noticed_us);
+    println!(
+        "{name}: noticed; {} IDs asked for before that; then none for {} ms, until the ceiling was durable anew; {} IDs in \
+         all, none twice in its life",
+        ids(&late.copied().collect::<Vec<_>>()).count(),
+        waited_us / 1_000,
+        ids(&said.replies).count()
+    );
+    Ok(())
+}
+
+/// What no local means can tell: both go on from one state.
+fn report_overlap(second: &Said, third: &Said) {
+    let of_second: HashSet<u64> = ids(&second.replies).collect();
+    let in_both = |replies: &[Reply]| ids(replies).filter(|id| of_second.contains(id)).count();
+    let noticed_us = third.noticed_us.unwrap_or_default();
+    let early: Vec<Reply> =
+        third.replies.iter().filter(|reply| reply.asked_us < noticed_us).copied().collect();
+    println!(
+        "copies 2 and 3 of one saved state: {} and {} IDs; {} of them were handed out by both, {} of these before copy 3 \
+         noticed",
+        of_second.len(),
+        ids(&third.replies).count(),
+        in_both(&third.replies),
+        in_both(&early)
+    );
+}

@@ -1,0 +1,139 @@
+//! A virtual machine, and its monitor.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A machine that runs, or waits to. Dropped, it is ended.
+pub(crate) struct Vm {
+    process: Child,
+    console: PathBuf,
+    monitor: BufReader<UnixStream>,
+}
+
+impl Vm {
+    /// Starts a machine that boots, or that waits to go on from a saved state.
+    pub(crate) fn start(
+        kernel: &Path,
+        initrd: &Path,
+        directory: &Path,
+        generation: &str,
+        saved: Option<&Path>,
+    ) -> Result<Vm, String> {
+        std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+        let (console, monitor) = (directory.join("console"), directory.join("monitor"));
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args([
+            "-accel",
+            "tcg,thread=multi",
+            "-cpu",
+            "max",
+            "-m",
+            "384",
+            "-display",
+            "none",
+            "-no-reboot",
+        ]);
+        command.args(["-nic", "none", "-append", "console=ttyS0 quiet panic=-1"]);
+        command.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
+        command.arg("-serial").arg(format!("file:{}", console.display()));
+        command.arg("-qmp").arg(format!("unix:{},server,nowait", monitor.display()));
+        command.arg("-device").arg(format!("vmgenid,guid={generation}"));
+        if let Some(saved) = saved {
+            command.arg("-incoming").arg(format!("exec:cat '{}'", saved.display()));
+        }
+        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let mut process = process.map_err(|error| format!("qemu-system-x86_64: {error}"))?;
+        let connected = await_until("qemu's monitor", || UnixStream::connect(&monitor).ok());
+        let stream = connected.inspect_err(|_| {
+            let _ = process.kill();
+            let _ = process.wait();
+        })?;
+        stream.set_read_timeout(Some(LIMIT)).map_err(|error| error.to_string())?;
+        let mut vm = Vm { process, console, monitor: BufReader::new(stream) };
+        vm.call("qmp_capabilities", json!({}))?;
+        Ok(vm)
+    }
+
+    /// What the machine has written to its console so far.
+    pub(crate) fn console(&self) -> Result<String, String> {
+        let bytes =
+            std::fs::read(&self.console).map_err(|error| format!("{}: {error}", self.console.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Stops the machine, saves its state, and ends it.
+    pub(crate) fn save(&mut self, to: &Path) -> Result<(), String> {
+        self.call("stop", json!({}))?;
+        self.call("migrate", json!({ "uri": format!("exec:cat > '{}'", to.display()) }))?;
+        await_until("the state to be saved", || {
+            let answer = self.call("query-migrate", json!({})).ok()?;
+            (answer["status"] == "completed").then_some(())
+        })?;
+        self.quit();
+        Ok(())
+    }
+
+    /// Lets a machine go on whose saved state has been read.
+    pub(crate) fn resume(&mut self) -> Result<(), String> {
+        await_until("the saved state to be read", || {
+            let answer = self.call("query-status", json!({})).ok()?;
+            (answer["status"] != "inmigrate").then_some(())
+        })?;
+        self.call("cont", json!({})).map(drop)
+    }
+
+    pub(crate) fn quit(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn call(&mut self, name: &str, arguments: Value) -> Result<Value, String> {
+        let fault = |error: std::io::Error| format!("qemu's monitor, {name}: {error}");
+        let request = json!({ "execute": name, "arguments": arguments });
+        writeln!(self.monitor.get_mut(), "{request}").map_err(fault)?;
+        loop {
+            let mut line = String::new();
+            if self.monitor.read_line(&mut line).map_err(fault)? == 0 {
+                return Err(format!("qemu's monitor, {name}: qemu has ended"));
+            }
+            // Events come in between, and a greeting first.
+            let mut answer: Value =
+                serde_json::from_str(&line).map_err(|error| format!("{line}: {error}"))?;
+            if answer.get("error").is_some() {
+                return Err(format!("qemu's monitor, {name}: {line}"));
+            }
+            if answer.get("return").is_some() {
+                return Ok(answer["return"].take());
+            }
+        }
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        self.quit();
+    }
+}
+
+fn await_until<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> Result<T, String> {
+    let deadline = Instant::now() + LIMIT;
+    while Instant::now() < deadline {
+        if let Some(answer) = probe() {
+            return Ok(answer);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    Err(format!("within {} s not: {what}", LIMIT.as_secs()))
+}
