@@ -345,6 +345,8 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
     });
     let samples = scrape(&daemon);
     assert_eq!(sample(&samples, "snowbank_ready"), 0.0);
+    assert!(sample(&samples, "snowbank_errors_total{code=\"no_ceiling\"}") >= 1.0);
+    assert_eq!(sample(&samples, "snowbank_exhausted_total{source=\"default\"}"), 0.0);
     assert_eq!(sample(&samples, "snowbank_ceiling_raise_failing"), 1.0);
     assert_eq!(sample(&samples, "snowbank_ceiling_headroom_seconds{source=\"default\"}"), 0.0);
     assert!(sample(&samples, "snowbank_ceiling_raise_failures_total") >= 1.0);
