@@ -1,7 +1,5 @@
 //! Two runs side by side: equal ones are equal, and a target made slower is slower.
 
-#[path = "../../tests/fake_daemon/mod.rs"]
-mod fake_daemon;
 mod support;
 #[path = "support/target.rs"]
 mod target;

@@ -2,8 +2,6 @@
 
 #[path = "support/browser.rs"]
 mod browser;
-#[path = "../../tests/fake_daemon/mod.rs"]
-mod fake_daemon;
 mod support;
 #[path = "support/target.rs"]
 mod target;

@@ -3,17 +3,15 @@
 //! What these targets can do does not depend on the machine, and what the machine adds can only lower it. So the highest knee is
 //! asserted, and the kind of limit; where the machine starved the generator a sweep says so, and is run again.
 
-#[path = "../../tests/fake_daemon/mod.rs"]
-mod fake_daemon;
 mod support;
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use fake_daemon::{Asked, FakeDaemon, INFO, Peer};
 use rustix::process::Signal;
 use snowbank::protocol::{ErrorCode, Next, reply};
+use support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
 use support::{Ran, has_daemon, loadtest, start};
 
 /// Short steps on one connection; p99.9 of so few requests is their maximum.

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= ordinary-priority rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -31,6 +31,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l con
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second: what is offered (10000/s without it), or what a closed loop has to reach' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'How long to measure (10s without it), after the warm-up' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until so many IDs were asked for' -r
@@ -38,6 +39,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l dep
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement, and start it anew: only one started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one of the connections for some time, as a client that hangs: 2s@3s begins at 3 s of the measurement. What is due on it until it has caught up does not count against objectives' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p50 -d 'Half of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p90 -d '90 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99 -d '99 % of all response times are at most this' -r
@@ -50,6 +52,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgr
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ordinary-priority -d 'Leave the generator at ordinary priority. Without it an open loop\'s threads, if there are fewer than cores, take the lowest real-time priority where that is permitted, so that other programs make them late as seldom as possible'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s V -l version -d 'Print version'
@@ -65,6 +68,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: what the source can hand out in a second]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l factor -d 'What each step multiplies the rate by, until one misses' -r
@@ -81,6 +85,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l ordinary-priority -d 'Leave the generator at ordinary priority. Without it an open loop\'s threads, if there are fewer than cores, take the lowest real-time priority where that is permitted, so that other programs make them late as seldom as possible'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'What `sweep --json FILE` wrote' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l rate -d 'IDs per second of all clients together, at their peak' -r

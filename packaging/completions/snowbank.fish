@@ -37,7 +37,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Say h
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections [default: one for each core]' -r
@@ -48,10 +48,15 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Te
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Needed once; afterwards the state is this machine\'s'
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l stop-at-stdin-eof -d 'Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds the other end of a pipe, so that the daemon does not outlive it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'How many IDs; more than the daemon\'s max_count are fetched in several batches' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l address -d 'The daemon\'s address: host:port, [IPv6]:port or unix:PATH' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number'
@@ -67,7 +72,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The configuration, in TOML' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections [default: one for each core]' -r
@@ -78,8 +83,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Te
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port or unix:PATH' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
