@@ -109,6 +109,7 @@ mod tests {
             taken_over: None,
             some_wait: false,
             raised,
+            is_renewed: false,
             next_in: Duration::from_secs(1),
         }
     }
