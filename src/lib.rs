@@ -19,19 +19,24 @@
 //! - `service`: what the service manager and the journal are told.
 //! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
 //! - `admin`: what an operator sees: status, metrics, the page.
-//! - [`client`]: what an application links; buildable without all of the above but `layout` and `protocol`.
+//! - [`address`]: where a daemon listens and a client finds it. `tls`: certificates and handshakes, for both.
+//! - [`client`]: what an application links; buildable with `layout`, `protocol`, `address` and, if wanted, `tls` alone.
 //!
 //! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
 //! the current block, the ring, or by a claim of `source/mod.rs`; `front/native.rs` encodes them; `connection.rs` writes once
 //! for all requests of the turn. What has to wait goes by `source/line.rs` and `server/ticker.rs`.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "client")]
+pub mod address;
 pub mod layout;
 
 #[cfg(feature = "client")]
 pub mod client;
 #[cfg(feature = "client")]
 pub mod protocol;
+#[cfg(feature = "tls")]
+pub mod tls;
 
 #[cfg(feature = "daemon")]
 mod admin;

@@ -64,6 +64,9 @@ fn every_request_is_counted_once() {
         wire.next(Ask::of(7));
     }
     wire.next(Ask::of(4_000).flags(wire::EXPLICIT));
+    let some = wire.next(Ask::of(4_000).source(1).wait_ms(0).flags(wire::PARTIAL)).id_count();
+    let some = some.expect("a source that rested has some") as f64;
+    assert!((1.0..4_000.0).contains(&some));
     wire.next(Ask::of(3).source(1));
     // More than the source ever has within the wait.
     errs(&wire.call(&Ask::of(4_000).source(1).wait_ms(0).bytes()), wire::EXHAUSTED);
@@ -83,8 +86,8 @@ fn every_request_is_counted_once() {
         ("snowbank_requests_total{source=\"fast\"}", 11.0),
         ("snowbank_ids_issued_total{source=\"fast\"}", 4_070.0),
         ("snowbank_exhausted_total{source=\"fast\"}", 0.0),
-        ("snowbank_requests_total{source=\"slow\"}", 3.0),
-        ("snowbank_ids_issued_total{source=\"slow\"}", 3.0),
+        ("snowbank_requests_total{source=\"slow\"}", 4.0),
+        ("snowbank_ids_issued_total{source=\"slow\"}", 3.0 + some),
         ("snowbank_exhausted_total{source=\"slow\"}", 2.0),
         ("snowbank_errors_total{code=\"exhausted\"}", 2.0),
         ("snowbank_errors_total{code=\"bad_count\"}", 2.0),
@@ -97,8 +100,8 @@ fn every_request_is_counted_once() {
         ("snowbank_errors_total{code=\"shutting_down\"}", 0.0),
         ("snowbank_errors_total{code=\"too_busy\"}", 0.0),
         ("snowbank_other_requests_total", 2.0),
-        ("snowbank_request_duration_seconds_count", 14.0),
-        ("snowbank_request_duration_seconds_bucket{le=\"+Inf\"}", 14.0),
+        ("snowbank_request_duration_seconds_count", 15.0),
+        ("snowbank_request_duration_seconds_bucket{le=\"+Inf\"}", 15.0),
         ("snowbank_connections_accepted_total", 1.0),
         ("snowbank_connections_refused_total", 0.0),
         ("snowbank_ready", 1.0),
@@ -342,6 +345,8 @@ fn it_is_ready_while_it_serves_and_says_why_it_is_not() {
     });
     let samples = scrape(&daemon);
     assert_eq!(sample(&samples, "snowbank_ready"), 0.0);
+    assert!(sample(&samples, "snowbank_errors_total{code=\"no_ceiling\"}") >= 1.0);
+    assert_eq!(sample(&samples, "snowbank_exhausted_total{source=\"default\"}"), 0.0);
     assert_eq!(sample(&samples, "snowbank_ceiling_raise_failing"), 1.0);
     assert_eq!(sample(&samples, "snowbank_ceiling_headroom_seconds{source=\"default\"}"), 0.0);
     assert!(sample(&samples, "snowbank_ceiling_raise_failures_total") >= 1.0);

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::io::{Read, Write};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -74,6 +75,24 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0));
+}
+
+#[test]
+fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
+    let manager = Manager::new();
+    let daemon = manager.over(Setup::new()).start();
+    let ready = manager.until("readiness", is_ready);
+    assert_eq!(ready.value("STATUS"), Some("ready: idle, 0 connections"));
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(1_000)).id_count(), Some(1_000));
+    let busy = manager.next_within(support::DEADLINE).expect("a message");
+    let status = busy.value("STATUS").expect("a status");
+    assert!(status.contains(" IDs/s, ceiling ") && status.ends_with(", 1 connection"), "{status}");
+    let idle = manager.next_within(support::DEADLINE).expect("a message");
+    assert_eq!(idle.value("STATUS"), Some("ready: idle, 1 connection"));
+    // Longer than from one status to the next.
+    assert_eq!(manager.next_within(Duration::from_secs(6)), None);
+    daemon.stop();
 }
 
 #[test]
@@ -148,7 +167,7 @@ fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there(
     let manager = Manager::new();
     let mut daemon = manager.over(machine.setup("")).start();
     let waiting = manager.next_within(support::DEADLINE).expect("a message");
-    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready")), "{waiting:?}");
+    assert!(waiting.value("STATUS").is_some_and(|status| status.starts_with("not ready: ")), "{waiting:?}");
     assert!(waiting.value("EXTEND_TIMEOUT_USEC").is_some(), "{waiting:?}");
     // It listens, and says why there are no IDs.
     daemon.connect().next(Ask::of(1).wait_ms(0)).assert_error(0, support::wire::CLOCK_BEHIND);
@@ -173,6 +192,17 @@ fn inherited_sockets_take_the_place_of_the_configured_ones() {
         assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
         assert!(daemon.stop().is_empty(), "more listeners than were handed over");
     }
+    // The operator's socket, beside the configured one for clients.
+    let admin = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = admin.local_addr().expect("bound");
+    let daemon = Setup::new().args(["--admin", "127.0.0.9:0"]).inheriting(admin, "admin").start();
+    assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5));
+    let mut http = std::net::TcpStream::connect(at).expect("it listens");
+    http.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+    let mut answer = String::new();
+    http.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(daemon.stop(), [format!("admin on {at}")]);
     let directory = support::directory();
     let path = directory.path().join("socket");
     let unix = UnixListener::bind(&path).expect("a socket");

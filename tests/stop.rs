@@ -75,3 +75,23 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     waiting.reply().assert_error(0, SHUTTING_DOWN);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }
+
+#[test]
+fn a_daemon_told_so_stops_with_its_standard_input() {
+    use std::process::Stdio;
+    // What comes before the end is thrown away, and without the option nobody looks.
+    for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
+        let (end, mut held) = std::io::pipe().expect("a pipe");
+        let mut daemon = Setup::new().args(options).stdin(Stdio::from(end)).start();
+        daemon.connect().assert_open();
+        std::io::Write::write_all(&mut held, &[b'x'; 4_096]).expect("it is read or kept");
+        daemon.connect().assert_open();
+        drop(held);
+        if !stops {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            daemon.connect().assert_open();
+            daemon.signal(Signal::TERM);
+        }
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! Without a subcommand: one run. `sweep`: many. `plan`, `compare`, `page`: what can be done with their figures.
 
+mod approach;
 mod compare;
 mod load;
 mod page;
@@ -21,8 +22,8 @@ use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::origin::Origin;
 use crate::report::{Report, hdr, html, json, progress::Bar, table};
-use crate::run::{self, Drive, Length, Outage, Scenario};
-use crate::value::{Rate, Time};
+use crate::run::{self, ClientStall, Drive, Length, Outage, Scenario};
+use crate::value::{Rate, Time, TimeAt};
 use crate::verdict::Objectives;
 
 #[cfg(test)]
@@ -66,6 +67,10 @@ struct Arguments {
     /// Kill the daemon at this time of the measurement, and start it anew: only one started for the run
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
+    /// Do not read one of the connections for some time, as a client that hangs: 2s@3s begins at 3 s of the measurement.
+    /// What is due on it until it has caught up does not count against objectives
+    #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
+    stall_client: Option<TimeAt>,
     #[command(flatten)]
     latencies: Latencies,
     /// Write all figures to a file
@@ -130,11 +135,15 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     bar.clear();
     let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
-    files.write(&report, &origin)?;
+    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
     let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
     let _ = table::write(&report, &mut out).and_then(|()| out.flush());
-    Ok(report.verdict.exit_code())
+    let code = report.verdict.exit_code();
+    // A pass without the files that were asked for is none for a script that goes on with them.
+    files
+        .write(&report, &origin)
+        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
+    Ok(code)
 }
 
 /// Set once the user wants to end.
@@ -168,7 +177,10 @@ impl Arguments {
                 Time(length)
             )));
         }
-        Ok(Scenario { outage, ..self.load.scenario(drive, length)? })
+        let client_stall = self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length });
+        let scenario = Scenario { outage, client_stall, ..self.load.scenario(drive, length)? };
+        check_stall(&scenario)?;
+        Ok(scenario)
     }
 
     fn outage(&self) -> Option<Outage> {
@@ -179,6 +191,28 @@ impl Arguments {
     fn objectives(&self) -> Objectives {
         let latencies = if self.closed { self.latencies.given() } else { self.latencies.of_open_loop() };
         Objectives { rate: self.rate, latencies }
+    }
+}
+
+/// A stall needs connections that do not stall, and time to end in.
+fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
+    let Some(ClientStall { at, length }) = scenario.client_stall else {
+        return Ok(());
+    };
+    if scenario.connections < 2 {
+        return Err(Failure::usage(
+            "--stall-client leaves no connection to measure; it needs --connections 2 or more",
+        ));
+    }
+    match scenario.measured_for() {
+        None => Err(Failure::usage("--stall-client needs an end by time: --for instead of --count")),
+        Some(measured) if at + length >= measured => Err(Failure::usage(format!(
+            "the stall of {} at {} does not end within the measurement of {}",
+            Time(length),
+            Time(at),
+            Time(measured)
+        ))),
+        Some(_) => Ok(()),
     }
 }
 
@@ -214,7 +248,10 @@ impl<'a> Files<'a> {
             write_file(path, html::run::render(&figures).as_bytes())?;
         }
         if let Some(path) = self.hgrm {
-            write_file(path, hdr::percentile_distribution(&report.outcome.counts.response).as_bytes())?;
+            // Viewers skip lines that begin so.
+            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", report.loop_words());
+            let rows = hdr::percentile_distribution(&report.outcome.counts.response);
+            write_file(path, (kind + &rows).as_bytes())?;
         }
         if let Some(path) = self.hlog {
             write_file(path, &report.outcome.interval_log)?;

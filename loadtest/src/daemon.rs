@@ -2,10 +2,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use snowbank::client::Endpoint;
 use tempfile::TempDir;
@@ -14,7 +16,12 @@ use tempfile::TempDir;
 /// daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
 
-/// A daemon that was started here, and ends with this value.
+/// How long a daemon may take until it listens. It has a file to make and a tick to wait for; on a busy machine that is
+/// still well under a second.
+const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+
+/// A daemon that was started here, and ends with this value; with this process too, however that ends, because its
+/// standard input does then.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
@@ -145,13 +152,13 @@ fn spawn(
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
     command.env("SNOWBANK_LOG", "error");
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&said)?);
+    // Its standard input is a pipe that we hold and never write to. When we end, whatever ended us, it ends.
+    command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
+    // A Ctrl-C is for us: the daemon has to answer until we are done with it.
+    command.process_group(0);
+    command.stdout(Stdio::piped()).stderr(File::create(&said)?);
     let mut child = command.spawn()?;
-    let mut line = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        // Nothing read is nothing said, and treated so below.
-        let _ = BufReader::new(stdout).read_line(&mut line);
-    }
+    let line = child.stdout.take().map(first_line).unwrap_or_default();
     if let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) {
         return Ok(Ok((child, endpoint)));
     }
@@ -159,6 +166,16 @@ fn spawn(
     child.wait()?;
     let said = fs::read_to_string(&said).unwrap_or_default();
     Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
+}
+
+/// What it says first; nothing if that is not in time, and treated so by the caller.
+fn first_line(stdout: ChildStdout) -> String {
+    let mut line = String::new();
+    let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));
+    if ready.is_ok_and(|ready| ready > 0) {
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    line
 }
 
 fn binary() -> Result<PathBuf, NotStarted> {

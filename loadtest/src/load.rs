@@ -1,27 +1,30 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond: spinning would
-//! take a core from the target where both share a machine. In each turn it first sends all that is due, one `send` for
+//! take a core from the target where both share a machine. Nearly all of its slip is the wait for a core that something else
+//! has; so it takes a real-time priority where it may (`processor`). In each turn it first sends all that is due, one `send` for
 //! each connection, then reads what has come. It never waits for an answer before it sends.
 
 mod clocks;
 mod connection;
 mod meter;
 mod outage;
+mod processor;
 mod receive;
+mod stall;
 mod wire;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
-use snowbank::client::Endpoint;
-
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::schedule::{Arrivals, Share};
+use crate::target::Access;
 use crate::value::Mix;
 
+pub use stall::Stall;
 pub use wire::Wire;
 pub use worker::run;
 
@@ -70,8 +73,12 @@ pub struct Task {
     pub end: Option<Duration>,
     /// When the announced outage begins, from the begin of the run.
     pub outage: Option<Duration>,
-    /// Where connections that it ended are opened again.
-    pub endpoint: Endpoint,
+    /// The announced stall of one of this thread's connections.
+    pub stall: Option<Stall>,
+    /// How connections that ended are opened again.
+    pub access: Access,
+    /// Whether to run before ordinary threads where that is permitted.
+    pub real_time: bool,
     /// Whether the target's clock is this machine's.
     pub same_clock: bool,
     /// What random draws begin with.

@@ -148,6 +148,16 @@ pub enum Fault {
     },
 }
 
+/// How a connection fared that was not read for a while on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StallFigures {
+    /// How long after the begin of the stall the target was seen to have closed the connection, if it did. It was opened
+    /// anew then.
+    pub closed_after: Option<Duration>,
+    /// From the end of the stall until all that had been due on the connection was answered.
+    pub caught_up_after: Duration,
+}
+
 /// What one thread counted.
 #[derive(Debug)]
 pub struct Counts {
@@ -168,20 +178,37 @@ pub struct Counts {
     pub lost: u64,
     /// The announced outage, from its begin until every connection was back and one answered; the longest of all threads.
     pub outage: Duration,
+    /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not judged.
+    pub excused: u64,
+    /// How the announced stall of a client ended; `None` without one, or before its end.
+    pub stall: Option<StallFigures>,
     /// The longest time between two answers of the measurement, as one thread saw it.
     pub longest_gap: Duration,
     /// From the intended instant to the receipt.
     pub response: Histogram<u64>,
     /// From the sending to the receipt.
     pub service: Histogram<u64>,
+    /// The least that the target took: service time without the time for which the generator, to its own knowledge, may
+    /// have left the answer unread.
+    pub target: Histogram<u64>,
     /// From the intended instant to the sending.
     pub slip: Histogram<u64>,
+    /// How late the schedule was when a fault ended the thread: whether a target that fell behind was asked as it should
+    /// have been.
+    pub late_at_fault: Duration,
     /// The longest that the thread itself did not run when it should have.
     pub longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub cpu: Duration,
+    /// For how long the generator's threads could have run and did not, because something else had the processor or a
+    /// quota was used up.
+    pub waited: Duration,
+    /// How many of them ran before ordinary threads.
+    pub real_time_threads: usize,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub busiest_thread: f64,
+    /// The share of the time for which a processor quota held the generator back, its own daemon's use included.
+    pub throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
     pub last_receipt: Duration,
     /// How far apart the clocks of the two machines were seen to be in the warm-up; 0 on one machine.
@@ -201,13 +228,20 @@ impl Counts {
             unanswered: 0,
             lost: 0,
             outage: Duration::ZERO,
+            excused: 0,
+            stall: None,
             longest_gap: Duration::ZERO,
             response: histogram(),
             service: histogram(),
+            target: histogram(),
             slip: histogram(),
+            late_at_fault: Duration::ZERO,
             longest_pause: Duration::ZERO,
             cpu: Duration::ZERO,
+            waited: Duration::ZERO,
+            real_time_threads: 0,
             busiest_thread: 0.0,
+            throttled_share: 0.0,
             last_receipt: Duration::ZERO,
             clock_offset_us: 0,
         }
@@ -221,6 +255,8 @@ impl Counts {
         self.checked_ids += other.checked_ids;
         self.unanswered += other.unanswered;
         self.lost += other.lost;
+        self.excused += other.excused;
+        self.stall = self.stall.or(other.stall);
         self.outage = self.outage.max(other.outage);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
         for (code, refusals) in other.refused {
@@ -232,10 +268,15 @@ impl Counts {
         }
         add(&mut self.response, &other.response);
         add(&mut self.service, &other.service);
+        add(&mut self.target, &other.target);
         add(&mut self.slip, &other.slip);
+        self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
+        self.waited += other.waited;
+        self.real_time_threads += other.real_time_threads;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
+        self.throttled_share = self.throttled_share.max(other.throttled_share);
         self.last_receipt = self.last_receipt.max(other.last_receipt);
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {
             self.clock_offset_us = other.clock_offset_us;

@@ -6,7 +6,9 @@
 //!  load thread n ─┘ at the end all counts
 //! ```
 
+mod approach;
 mod collector;
+mod interruptible;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
@@ -16,11 +18,11 @@ use snowbank::client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Pace, Shared, Task, Wire};
+use crate::load::{self, Pace, Shared, Stall, Task, Wire};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Share};
-use crate::target::{self, GREETING_TIMEOUT, NoTarget, Stream};
+use crate::target::{self, Access, NoTarget, Token};
 use crate::value::{Mix, Rate};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
@@ -34,6 +36,8 @@ const QUEUE_LENGTH: usize = 1_024;
 pub struct Scenario {
     /// Where it listens; `None` starts a daemon.
     pub address: Option<Endpoint>,
+    /// What is shown first on each connection.
+    pub token: Option<Token>,
     /// Which of its sources; `None` is the default source.
     pub source: Option<String>,
     /// Whether the target is a Redis.
@@ -52,6 +56,10 @@ pub struct Scenario {
     pub length: Length,
     /// The announced outage of a daemon of our own.
     pub outage: Option<Outage>,
+    /// The announced stall of one connection.
+    pub client_stall: Option<ClientStall>,
+    /// Whether generator threads run before ordinary ones where that is permitted.
+    pub real_time: bool,
     /// What random draws begin with.
     pub seed: u64,
 }
@@ -63,6 +71,15 @@ pub struct Outage {
     pub at: Duration,
     /// How the daemon ends before it is started anew.
     pub ending: Ending,
+}
+
+/// A client that hangs on purpose: one connection is not read for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientStall {
+    /// From the begin of the measurement.
+    pub at: Duration,
+    /// For how long.
+    pub length: Duration,
 }
 
 /// When requests leave.
@@ -144,6 +161,21 @@ pub enum CannotRun {
         /// The target's limit.
         allowed: u32,
     },
+    /// The user ended it before there was anything to measure.
+    #[error("interrupted before the measurement began")]
+    Interrupted,
+    /// This machine allows no more connections.
+    #[error(
+        "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
+    )]
+    TooManyConnections {
+        /// How many could be opened.
+        taken: usize,
+        /// How many were wanted.
+        wanted: usize,
+        /// The system's reason.
+        reason: std::io::Error,
+    },
     /// It answered INFO, and then took no further connection.
     #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
     Connections {
@@ -176,6 +208,8 @@ pub struct Progress<'a> {
     pub total: Option<Duration>,
     /// The last second that is complete.
     pub last_second: Option<&'a SecondFigures>,
+    /// Open loop or closed loop.
+    pub loop_words: &'static str,
 }
 
 /// Runs a scenario to its end, or until `interrupt` is set.
@@ -200,17 +234,19 @@ pub fn run_after(
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let mut daemon = if scenario.address.is_none() { Some(Daemon::start()?) } else { None };
-    let endpoint = match (&scenario.address, &daemon) {
-        (Some(endpoint), _) => endpoint.clone(),
-        (None, Some(daemon)) => daemon.endpoint.clone(),
-        (None, None) => unreachable!("a daemon was started where no address was given"),
+    let (mut daemon, endpoint) = match &scenario.address {
+        Some(endpoint) => (None, endpoint.clone()),
+        None => {
+            let daemon = interruptible::unless(interrupt, || Ok(Daemon::start()?))?;
+            let endpoint = daemon.endpoint.clone();
+            (Some(daemon), endpoint)
+        }
     };
-    let Greeted { wire, promise, version, same_clock } = greet(&endpoint, scenario)?;
-    if scenario.batch.max() > promise.max_count {
-        return Err(CannotRun::TooLargeBatch { asked: scenario.batch.max(), allowed: promise.max_count });
-    }
-    let streams = connect_all(&endpoint, scenario)?;
+    let access = Access { endpoint, token: scenario.token.clone() };
+    let (approach::Greeted { wire, promise, version, same_clock }, streams) = {
+        let (access, scenario) = (access.clone(), scenario.clone());
+        interruptible::unless(interrupt, move || approach::approach(&access, &scenario))?
+    };
     let origin = Instant::now() + START_DELAY;
     let shared =
         Arc::new(Shared { wire, promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
@@ -219,7 +255,7 @@ pub fn run_after(
         .into_iter()
         .enumerate()
         .map(|(thread, streams)| {
-            let task = scenario.task(thread, same_clock, endpoint.clone());
+            let task = scenario.task(thread, same_clock, access.clone());
             let (shared, to) = (Arc::clone(&shared), to.clone());
             std::thread::spawn(move || load::run(task, streams, &shared, &to))
         })
@@ -232,55 +268,16 @@ pub fn run_after(
     assert_eq!(panicked, 0, "a load thread panicked");
     if let Wire::Resp { key } = &shared.wire {
         // A counter that stays behind is untidy, and no more.
-        let _ = target::ask_resp(&endpoint, &format!("DEL {key}"), ":");
+        let _ = target::ask_resp(&access.endpoint, &format!("DEL {key}"), ":");
     }
-    Ok(collected.outcome(scenario, endpoint.to_string(), version, daemon.is_some(), same_clock, shared))
-}
-
-/// What a target says of itself before it is loaded.
-struct Greeted {
-    wire: Wire,
-    promise: Promise,
-    version: Option<String>,
-    same_clock: bool,
-}
-
-fn greet(endpoint: &Endpoint, scenario: &Scenario) -> Result<Greeted, CannotRun> {
-    if scenario.resp {
-        target::ask_resp(endpoint, "PING", "+PONG")?;
-        // One that nobody else counts with.
-        let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
-        let version = Some("RESP, INCRBY".to_owned());
-        return Ok(Greeted {
-            wire: Wire::Resp { key },
-            promise: Promise::of_counter(),
-            version,
-            same_clock: true,
-        });
-    }
-    let (info, same_clock) = target::greet(endpoint)?;
-    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
-}
-
-/// One list of connections for each thread.
-fn connect_all(endpoint: &Endpoint, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
-    allow_open_files();
-    let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
-    for taken in 0..scenario.connections {
-        let stream = Stream::connect(endpoint, GREETING_TIMEOUT)
-            .map_err(|reason| CannotRun::Connections { taken, wanted: scenario.connections, reason })?;
-        streams[taken % scenario.threads].push(stream);
-    }
-    Ok(streams)
-}
-
-/// Raises the soft limit of open files to the hard one: each connection is one.
-fn allow_open_files() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed, connecting says so when the limit is reached.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    Ok(collected.outcome(
+        scenario,
+        access.endpoint.to_string(),
+        version,
+        daemon.is_some(),
+        same_clock,
+        shared,
+    ))
 }
 
 impl Scenario {
@@ -295,6 +292,22 @@ impl Scenario {
     /// From the begin of the run to the begin of the announced outage.
     fn outage_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.outage?.at)
+    }
+
+    /// The loop in words, for every output.
+    #[must_use]
+    pub fn loop_words(&self) -> &'static str {
+        match self.drive {
+            Drive::Open { .. } => "open loop",
+            Drive::Closed { .. } => "closed loop",
+        }
+    }
+
+    /// The announced stall, from the begin of the run.
+    fn stall(&self) -> Option<Stall> {
+        let ClientStall { at, length } = self.client_stall?;
+        let from = self.measured_from() + at;
+        Some(Stall { from, until: from + length })
     }
 
     /// How long the measurement is, if a time ends it. On a schedule, a count is a time too.
@@ -314,7 +327,7 @@ impl Scenario {
         Some(self.measured_from() + self.measured_for()?)
     }
 
-    fn task(&self, thread: usize, same_clock: bool, endpoint: Endpoint) -> Task {
+    fn task(&self, thread: usize, same_clock: bool, access: Access) -> Task {
         let threads = self.threads;
         let pace = match self.drive {
             Drive::Open { rate, ramp, arrivals } => {
@@ -335,7 +348,9 @@ impl Scenario {
             warm_up: self.measured_from(),
             end: self.ends_at(),
             outage: self.outage_at(),
-            endpoint,
+            stall: self.stall().filter(|_| thread == 0),
+            access,
+            real_time: self.real_time && matches!(self.drive, Drive::Open { .. }),
             same_clock,
             seed: self.seed,
         }

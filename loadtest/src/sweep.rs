@@ -26,7 +26,7 @@ use crate::origin::Origin;
 use crate::promise::Promise;
 use crate::run::{CannotRun, Drive, Progress, Scenario};
 use crate::schedule::Arrivals;
-use crate::target;
+use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate};
 use crate::verdict::Objectives;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
@@ -207,6 +207,7 @@ pub fn sweep(
         );
         let step = match ran {
             Ok(step) => step,
+            Err(CannotRun::Interrupted) if !steps.is_empty() => break Ended::Interrupted,
             Err(cannot) if steps.is_empty() => return Err(cannot.into()),
             Err(cannot) => break Ended::Gone(cannot.to_string()),
         };
@@ -237,7 +238,7 @@ fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
     let Some(endpoint) = scenario.address.as_ref().filter(|_| !scenario.resp) else {
         return Ok(Target::default());
     };
-    let (info, _) = target::greet(endpoint)?;
+    let (info, _) = target::greet(&Access { endpoint: endpoint.clone(), token: scenario.token.clone() })?;
     let promise = Promise::from_info(&info, scenario.source.as_deref())?;
     if scenario.batch.max() > promise.max_count {
         let (asked, allowed) = (scenario.batch.max(), promise.max_count);

@@ -1,5 +1,7 @@
 //! Connections to a target, and its INFO.
 
+mod access;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,8 +10,10 @@ use std::time::{Duration, Instant};
 
 use snowbank::client::Endpoint;
 use snowbank::protocol::collect::{InfoCollector, Progress};
-use snowbank::protocol::reply::{self, Reply};
+use snowbank::protocol::reply::{self, ErrorReply, Reply};
 use snowbank::protocol::{ErrorCode, Info, Parsed, request};
+
+pub use access::{Access, NoToken, Token};
 
 /// How long a connection may take, and the answer to INFO after it.
 pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,6 +66,16 @@ pub enum NoTarget {
         /// Where.
         address: String,
     },
+    /// It wants a token, and has seen none or a wrong one.
+    #[error("{address} refused: {message}; {advice}")]
+    Unauthorized {
+        /// Where.
+        address: String,
+        /// The target's words.
+        message: String,
+        /// What to do.
+        advice: &'static str,
+    },
     /// It refused.
     #[error("{address} refused: {name}: {message}")]
     Refused {
@@ -83,6 +97,9 @@ impl Stream {
         let (host, port) = match endpoint {
             Endpoint::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
             Endpoint::Tcp { host, port } => (host, *port),
+            Endpoint::Tls { .. } => {
+                return Err(io::Error::new(ErrorKind::Unsupported, "the load generator speaks no TLS"));
+            }
         };
         let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
         for address in (host.as_str(), port).to_socket_addrs()? {
@@ -174,37 +191,46 @@ impl AsFd for Stream {
 ///
 /// # Errors
 /// [`NoTarget`] if there is none that speaks the protocol.
-pub fn greet(endpoint: &Endpoint) -> Result<(Info, bool), NoTarget> {
-    let address = endpoint.to_string();
-    let mut stream = Stream::connect(endpoint, GREETING_TIMEOUT)
+pub fn greet(access: &Access) -> Result<(Info, bool), NoTarget> {
+    let address = access.endpoint.to_string();
+    let mut stream = Stream::connect(&access.endpoint, GREETING_TIMEOUT)
         .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
     let deadline = Instant::now() + GREETING_TIMEOUT;
     let mut bytes = Vec::new();
+    if let Some(token) = &access.token {
+        token.encode(&mut bytes);
+    }
     request::encode_info(&mut bytes, 0);
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => NoTarget::Silent { address: address.clone() },
         _ => NoTarget::Closed { address: address.clone() },
     };
     stream.set_timeout(GREETING_TIMEOUT).and_then(|()| stream.write_all(&bytes)).map_err(failed)?;
-    let info = read_info(&mut stream, deadline, &address, failed)?;
+    let info = read_info(&mut stream, access, deadline, failed)?;
     Ok((info, stream.is_local()))
 }
 
 fn read_info(
     stream: &mut Stream,
+    access: &Access,
     deadline: Instant,
-    address: &str,
     failed: impl Fn(io::Error) -> NoTarget,
 ) -> Result<Info, NoTarget> {
-    let other = |reason: String| NoTarget::OtherProtocol { address: address.to_owned(), reason };
-    let mut collector = InfoCollector::default();
+    let address = access.endpoint.to_string();
+    let other = |reason: String| NoTarget::OtherProtocol { address: address.clone(), reason };
+    let mut greeting = Greeting {
+        address: &address,
+        has_token: access.token.is_some(),
+        awaits_ok: access.token.is_some(),
+        collector: InfoCollector::default(),
+    };
     let mut input = Vec::new();
     let mut chunk = [0; 4_096];
     loop {
-        while let Some((progress, consumed)) = next_part(&input, &mut collector, address)? {
+        while let Some((progress, consumed)) = greeting.next_part(&input)? {
             input.drain(..consumed);
             if progress == Progress::Done {
-                return collector.finish().map_err(|bad| other(bad.to_string()));
+                return greeting.collector.finish().map_err(|bad| other(bad.to_string()));
             }
         }
         // One byte now and then must not hold us for ever.
@@ -214,7 +240,7 @@ fn read_info(
         }
         stream.set_timeout(left).map_err(&failed)?;
         match stream.read(&mut chunk) {
-            Ok(0) if input.is_empty() => return Err(NoTarget::Closed { address: address.to_owned() }),
+            Ok(0) if input.is_empty() => return Err(NoTarget::Closed { address }),
             Ok(0) => return Err(other("it closed the connection within a frame".to_owned())),
             Ok(size) => input.extend_from_slice(&chunk[..size]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -223,26 +249,50 @@ fn read_info(
     }
 }
 
-/// Takes the next frame of the INFO reply, if it is all there.
-fn next_part(
-    input: &[u8],
-    collector: &mut InfoCollector,
-    address: &str,
-) -> Result<Option<(Progress, usize)>, NoTarget> {
-    let other = |reason: String| NoTarget::OtherProtocol { address: address.to_owned(), reason };
-    match reply::parse(input) {
-        Parsed::Incomplete => Ok(None),
-        Parsed::BadLength(length) => Err(other(format!("a frame of {length} bytes came"))),
-        Parsed::Frame { content: Err(fault), .. } => Err(other(fault.to_string())),
-        Parsed::Frame { content: Ok(Reply::Error(error)), .. } => Err(NoTarget::Refused {
-            address: address.to_owned(),
-            name: code_name(error.code),
-            message: String::from_utf8_lossy(error.message).into_owned(),
-        }),
-        Parsed::Frame { content: Ok(frame), consumed, .. } => {
-            let progress = collector.add(&frame).map_err(|bad| other(bad.to_string()))?;
-            Ok(Some((progress, consumed)))
+/// What has come of the answers to AUTH, where a token was shown, and INFO.
+struct Greeting<'a> {
+    address: &'a str,
+    has_token: bool,
+    awaits_ok: bool,
+    collector: InfoCollector,
+}
+
+impl Greeting<'_> {
+    /// Takes the next frame, if it is all there.
+    fn next_part(&mut self, input: &[u8]) -> Result<Option<(Progress, usize)>, NoTarget> {
+        let address = self.address;
+        let other = |reason: String| NoTarget::OtherProtocol { address: address.to_owned(), reason };
+        match reply::parse(input) {
+            Parsed::Incomplete => Ok(None),
+            Parsed::BadLength(length) => Err(other(format!("a frame of {length} bytes came"))),
+            Parsed::Frame { content: Err(fault), .. } => Err(other(fault.to_string())),
+            Parsed::Frame { content: Ok(Reply::Error(error)), .. } => Err(self.refused(&error)),
+            Parsed::Frame { content: Ok(Reply::Ok), consumed, .. } if self.awaits_ok => {
+                self.awaits_ok = false;
+                Ok(Some((Progress::More, consumed)))
+            }
+            Parsed::Frame { .. } if self.awaits_ok => {
+                Err(other("something else than an answer to AUTH came".to_owned()))
+            }
+            Parsed::Frame { content: Ok(frame), consumed, .. } => {
+                let progress = self.collector.add(&frame).map_err(|bad| other(bad.to_string()))?;
+                Ok(Some((progress, consumed)))
+            }
         }
+    }
+
+    fn refused(&self, error: &ErrorReply<'_>) -> NoTarget {
+        let address = self.address.to_owned();
+        let message = String::from_utf8_lossy(error.message).into_owned();
+        if error.code != ErrorCode::Unauthorized.to_u16() {
+            return NoTarget::Refused { address, name: code_name(error.code), message };
+        }
+        let advice = if self.has_token {
+            "name the file of another token"
+        } else {
+            "give its token with --token-file"
+        };
+        NoTarget::Unauthorized { address, message, advice }
     }
 }
 

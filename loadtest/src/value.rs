@@ -99,6 +99,29 @@ impl fmt::Display for Time {
     }
 }
 
+/// How long something lasts, and when it begins. Written `2s@3s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeAt {
+    /// How long.
+    pub length: Duration,
+    /// When.
+    pub at: Duration,
+}
+
+impl FromStr for TimeAt {
+    type Err = BadValue;
+
+    fn from_str(text: &str) -> Result<Self, BadValue> {
+        let parts = text.split_once('@').and_then(|(length, at)| {
+            Some(Self { length: length.parse::<Time>().ok()?.0, at: at.parse::<Time>().ok()?.0 })
+        });
+        parts.ok_or_else(|| BadValue {
+            found: text.to_owned(),
+            wanted: "how long and when, each a time above 0, as in 2s@3s",
+        })
+    }
+}
+
 /// What a network carries in each direction. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Bandwidth(f64);
@@ -287,6 +310,15 @@ mod tests {
         assert_eq!(time("1h"), Ok(Duration::from_secs(3_600)));
         for wrong in ["0s", "0", "-5s", "10", "", "s", "1y", "infs", "169h", "0.1ns"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_at_a_time() {
+        let both = TimeAt { length: Duration::from_millis(500), at: Duration::from_secs(3) };
+        assert_eq!("500ms@3s".parse(), Ok(both));
+        for wrong in ["", "2s", "2s@", "@3s", "0s@3s", "2s@-3s", "2s@3s@4s", "2@3"] {
+            assert!(wrong.parse::<TimeAt>().is_err(), "{wrong}");
         }
     }
 

@@ -1,71 +1,17 @@
 //! Runs against scripted targets: each must fail for the right reason, and what is slow must show.
 
-#[path = "../../tests/fake_daemon/mod.rs"]
-mod fake_daemon;
 mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fake_daemon::{Asked, FakeDaemon, Peer};
 use snowbank::protocol::{ErrorCode, Next};
+use support::scripted::fake_daemon::{FakeDaemon, Peer};
+use support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
 use support::{Ran, loadtest, until_judged};
-
-const EPOCH_MS: u64 = 1_288_834_974_657;
-const WORKER: u64 = 3 << 12;
-const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
-    {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
-
-/// Which request it is, over all connections, from 0.
-type Number = u64;
-
-/// Hands out sound IDs of worker 3.
-#[derive(Default)]
-struct Ids(Mutex<u64>);
-
-impl Ids {
-    fn take(&self, count: u32) -> u64 {
-        let mut next_id = self.0.lock().expect("no panic");
-        let first = (*next_id).max(first_of_tick(0));
-        *next_id = first + u64::from(count);
-        first
-    }
-}
-
-/// The first ID of the tick so many ms from now.
-fn first_of_tick(ahead_ms: i64) -> u64 {
-    let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
-    (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
-}
-
-/// A target that says `info` and answers every request by the script, which tells whether to go on.
-fn target(
-    info: &'static str,
-    script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
-) -> FakeDaemon {
-    let (ids, requests) = (Ids::default(), AtomicU64::new(0));
-    FakeDaemon::start(move |_, peer| {
-        while let Some((asked, tag)) = peer.read() {
-            let goes_on = match asked {
-                Asked::Next(next) => script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag),
-                _ => peer.send(|out| {
-                    snowbank::protocol::reply::encode_info(out, tag, info.as_bytes());
-                }),
-            };
-            if !goes_on {
-                return;
-            }
-        }
-    })
-}
-
-/// One that does nothing wrong.
-fn sound_target() -> FakeDaemon {
-    target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
-}
 
 /// 2,000 requests, the middle of them timed, with an objective that a busy machine meets.
 fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
@@ -314,19 +260,4 @@ fn what_speaks_no_snowbank_is_no_target() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert!(ran.stderr.contains(reason) && ran.stderr.lines().count() == 1, "{ran:?}");
     }
-}
-
-#[test]
-fn a_generator_that_stands_still_does_not_judge() {
-    let target = sound_target();
-    let address = target.name();
-    let options = ["--address", &address, "--rate", "1000", "--for", "2s", "--p99.9", "5s"];
-    let generator = support::start(&options);
-    std::thread::sleep(Duration::from_millis(1_800));
-    generator.signal(rustix::process::Signal::STOP);
-    std::thread::sleep(Duration::from_millis(200));
-    generator.signal(rustix::process::Signal::CONT);
-    let ran = generator.wait();
-    assert_eq!(ran.code, 2, "{ran:?}");
-    assert!(ran.last_line().starts_with("no verdict: ") && ran.last_line().contains("bottleneck"), "{ran:?}");
 }

@@ -33,6 +33,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'The fi
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Say how a daemon is: whether it serves, how fast, and what somebody should look at'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
@@ -43,6 +44,9 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Needed once; afterwards the state is this machine\'s'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'How many IDs; more than the daemon\'s max_count are fetched in several batches' -r
@@ -70,6 +74,9 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
@@ -77,6 +84,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'H
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] says where to ask' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Ask again and again, every so many seconds, and show rates' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'How long to wait for an answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status has it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
@@ -95,15 +108,16 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "serve" -d 'Run the daemon'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "check" -d 'Find every mistake in a configuration file'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "serve" -d 'Run the daemon'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Say how a daemon is: whether it serves, how fast, and what somebody should look at'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'

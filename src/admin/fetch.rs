@@ -28,6 +28,9 @@ pub(crate) async fn fetch(address: &Address, timeout: Duration) -> Result<Status
                 let stream = TcpStream::connect((host.as_str(), *port)).await;
                 ask(stream.map_err(|error| cannot(address, &error))?, address, &address.to_string()).await
             }
+            Address::Tls { .. } => {
+                Err(format!("{address}: the admin listener does not speak TLS; leave out tls:"))
+            }
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path).await;
                 ask(stream.map_err(|error| cannot(address, &error))?, address, "localhost").await

@@ -8,11 +8,12 @@ use std::thread;
 use super::serve::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, Overrides};
+use crate::config::{self, Credentials, Overrides};
 
 /// What `--help` says beneath the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`, and reads the token file if there is one.
+Takes the same options and variables as `serve`, and reads the files that the configuration names: tokens,
+certificates, keys.
 Exit code 0: `serve` would take this configuration; what it would do is printed.
 1: there are mistakes, each on a line of standard output. 2: the file cannot be read as text.";
 
@@ -32,8 +33,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let text = config::read_file(path).map_err(Failure::usage)?;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let now = clock::os::read().wall;
-    match config::load_with_tokens(Some((path, &text)), &arguments.overrides, cores, now) {
-        Ok((settings, _tokens)) => {
+    let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
+    match config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores, now, &credentials) {
+        Ok((settings, secrets)) => {
             writeln!(out, "{}: no mistakes", path.display())?;
             for line in settings.summary() {
                 writeln!(out, "{line}")?;
@@ -43,7 +45,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 Ok(place) => writeln!(out, "{place}")?,
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
-            for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
+            let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
+            for warning in warnings.chain(warnings_of_environment()) {
                 writeln!(out, "warning: {warning}")?;
             }
             Ok(())

@@ -4,6 +4,7 @@ mod check;
 mod decode;
 mod layout;
 mod next;
+mod parent;
 mod ping;
 mod range;
 mod reload;

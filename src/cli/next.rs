@@ -1,11 +1,12 @@
 //! `snowbank next`.
 
-use std::io::{self, BufWriter, Write};
-use std::path::PathBuf;
+use std::io::{self, BufWriter, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Failure, Outcome};
-use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
+use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice, TlsFiles};
+use crate::config::{Credentials, FileRef};
 use crate::protocol::ErrorCode;
 
 /// How long a daemon may gather a part of what is asked before it sends what there is.
@@ -33,13 +34,30 @@ pub(super) struct Arguments {
 /// Which daemon a command talks to, and how patiently.
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
-    /// The daemon's address: host:port, [IPv6]:port or unix:PATH.
-    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660")]
+    /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH.
+    #[arg(long, env = "SNOWBANK_ADDRESS", value_name = "ADDR", default_value = "127.0.0.1:7660", value_parser = Endpoint::parse_remote)]
     pub(super) address: Endpoint,
 
-    /// A file with the token that the daemon asks for; a newline at its end does not count.
-    #[arg(long, value_name = "PATH")]
-    token_file: Option<PathBuf>,
+    /// A file with the token that the daemon asks for, or credential:NAME of systemd's; a newline at its end does not
+    /// count.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<FileRef>,
+
+    /// With tls: believe certificates of these CAs (PEM), not those of the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<FileRef>,
+
+    /// With tls: the client's own certificate (PEM), for a daemon that asks for one.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<FileRef>,
+
+    /// With tls: the private key of --client-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<FileRef>,
+
+    /// With tls: the name that the daemon's certificate must have, if it is not that of the address.
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
 
     /// How long to wait for each answer, such as 500ms or 2s.
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
@@ -54,23 +72,64 @@ impl Daemon {
             .connect_timeout(self.timeout)
             .answer_timeout(self.timeout)
             .fail_fast(true);
-        if let Some(path) = &self.token_file {
-            let mut token = std::fs::read(path).map_err(|error| {
-                Failure::usage(format!("cannot read the token file {}: {error}", path.display()))
-            })?;
-            while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
-                token.pop();
-            }
-            if token.contains(&b'\n') {
-                return Err(Failure::usage(format!(
-                    "found several lines in the token file {}, allowed: one token, as a client sends it",
-                    path.display()
-                )));
-            }
-            options = options.token(token);
+        if let Some(file) = &self.token_file {
+            options = options.token(read_token(&locate(file)?)?);
+        }
+        if let Some(files) = self.tls()? {
+            options = options.tls(files);
         }
         Client::new(options).map_err(Failure::usage)
     }
+
+    /// What was said of TLS; `None`: nothing.
+    fn tls(&self) -> Result<Option<TlsFiles>, Failure> {
+        let Daemon { ca, client_cert, client_key, server_name, address, .. } = self;
+        if ca.is_none() && client_cert.is_none() && server_name.is_none() {
+            return Ok(None);
+        }
+        if !address.is_tls() {
+            return Err(Failure::usage(format!(
+                "found options of TLS (--ca, --client-cert, --server-name) and the address {address}, allowed: an address \
+                 of TLS, as in tls:host:port"
+            )));
+        }
+        let mut files = TlsFiles::new();
+        if let Some(ca) = ca {
+            files = files.ca(locate(ca)?);
+        }
+        if let (Some(certificate), Some(key)) = (client_cert, client_key) {
+            files = files.certificate(locate(certificate)?, locate(key)?);
+        }
+        if let Some(name) = server_name {
+            files = files.server_name(name);
+        }
+        Ok(Some(files))
+    }
+}
+
+fn locate(file: &FileRef) -> Result<PathBuf, Failure> {
+    file.locate(&Credentials::of(|name| std::env::var_os(name))).map_err(Failure::usage)
+}
+
+/// As much of a token file as is read: more than the longest token and a few newlines.
+const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
+
+/// The one token of a file.
+fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut token = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_end(&mut token))
+        .map_err(|error| Failure::usage(format!("cannot read the token file {}: {error}", path.display())))?;
+    while token.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+        token.pop();
+    }
+    if token.contains(&b'\n') {
+        return Err(Failure::usage(format!(
+            "found several lines in the token file {}, allowed: one token, as a client sends it",
+            path.display()
+        )));
+    }
+    Ok(token)
 }
 
 /// A length of time in words: `500ms`, `2s`, `1m 30s`.
@@ -91,7 +150,11 @@ fn parse_count(text: &str) -> Result<u64, String> {
 /// A failure of the client, with what to do where the command knows more than the client does.
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
-        Error::Unreachable { .. } => "; is `snowbank serve` running there?",
+        Error::Unreachable { endpoint, reason }
+            if !endpoint.starts_with("tls:") || reason.starts_with("Connection refused") =>
+        {
+            "; is `snowbank serve` running there?"
+        }
         error if error.code() == Some(ErrorCode::Unauthorized) => "; give its token with --token-file",
         _ => "",
     };

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::serve;
 use crate::clock;
-use crate::config::{self, Address, Mistakes, Overrides, Settings, Tokens};
+use crate::config::{self, Credentials, InheritedAddresses, Mistakes, Overrides, Secrets, Settings};
 use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{Logs, Notifier};
@@ -23,8 +23,8 @@ pub(super) struct Inputs {
     pub(super) overrides: Overrides,
     /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
     pub(super) cores: NonZeroUsize,
-    /// Where the sockets listen that take the place of configured ones; none: the configured ones are opened.
-    pub(super) inherited: Vec<Address>,
+    /// Where the sockets listen that take the place of configured ones.
+    pub(super) inherited: InheritedAddresses,
 }
 
 /// Why inputs are no settings.
@@ -50,16 +50,15 @@ impl Unread {
 }
 
 impl Inputs {
-    /// Reads the file and the token file.
-    pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Option<Tokens>), Unread> {
+    /// Reads the file, and those that it names.
+    pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Secrets), Unread> {
         let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
         let file = self.config.as_deref().zip(text.as_deref());
-        let loaded = config::load_with_tokens(file, &self.overrides, self.cores, now);
-        let (mut settings, tokens) = loaded.map_err(Unread::Mistakes)?;
-        if !self.inherited.is_empty() {
-            settings.listen_at(self.inherited.clone()).map_err(Unread::Exposed)?;
-        }
-        Ok((settings, tokens))
+        let credentials = Credentials::of(|name| std::env::var_os(name));
+        let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
+        let (mut settings, secrets) = loaded.map_err(Unread::Mistakes)?;
+        settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
+        Ok((settings, secrets))
     }
 }
 
@@ -122,15 +121,16 @@ fn reload(
     logs: &mut Logs,
 ) -> Result<(Reloaded, Vec<String>), String> {
     let now = clock::os::read().wall;
-    let (mut settings, tokens) = inputs.read(now).map_err(|unread| match unread {
+    let (mut settings, mut secrets) = inputs.read(now).map_err(|unread| match unread {
         Unread::Mistakes(mistakes) => mistakes.to_string(),
         other => other.first_line(),
     })?;
     let level = settings.log.level;
     serve::settle_state_dir(&mut settings).map_err(|error| error.to_string())?;
     let too_few_files = serve::allow_open_files(&mut settings);
-    let warnings = settings.warnings(now).into_iter().chain(too_few_files).collect();
-    let reloaded = reloader.reload(settings, tokens).map_err(|error| error.to_string())?;
+    let of_secrets = std::mem::take(&mut secrets.warnings);
+    let warnings = settings.warnings(now).into_iter().chain(of_secrets).chain(too_few_files).collect();
+    let reloaded = reloader.reload(settings, secrets).map_err(|error| error.to_string())?;
     logs.set_level(level);
     Ok((reloaded, warnings))
 }

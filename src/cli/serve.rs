@@ -8,9 +8,9 @@ use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::reload::{self, Inputs};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, parent};
 use crate::clock;
-use crate::config::{self, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
+use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
 use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
@@ -27,6 +27,10 @@ pub(super) struct Arguments {
     /// stopped for good. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
+    /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
+    /// the other end of a pipe, so that the daemon does not outlive it
+    #[arg(long)]
+    stop_at_stdin_eof: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -37,29 +41,41 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.as_ref().map_or_else(|_| Vec::new(), |of| of.addresses(Protocol::Native)),
+        inherited: inherited.as_ref().map_or_else(
+            |_| InheritedAddresses::default(),
+            |inherited| InheritedAddresses {
+                native: inherited.addresses(Protocol::Native),
+                admin: inherited.addresses(Protocol::Admin),
+            },
+        ),
     };
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let logs =
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
-    let (mut settings, tokens) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
-    let (server, reloader) = Server::start(&settings, tokens, state, inherited).map_err(refusal)?;
+    let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
     drop(starting);
     let vitals = server.vitals();
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
-    server.notes().iter().chain(&too_few_files).for_each(|note| tracing::warn!("{note}"));
+    server
+        .notes()
+        .iter()
+        .chain(&warnings_of_secrets)
+        .chain(&too_few_files)
+        .for_each(|note| tracing::warn!("{note}"));
     let mut addresses: Vec<String> =
         server.addresses().map(|address| format!("listening on {address}")).collect();
     addresses.extend(server.admin_addresses().map(|address| format!("admin on {address}")));
-    let warned = settings.warnings(now).into_iter().chain(too_few_files).collect();
+    let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
         let signals = signal(SignalKind::interrupt())
@@ -83,6 +99,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = service::attend(&notifier, &vitals) => {}
+            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
             () = reload_when_told => {}
         }
         notifier.stopping(settings.limits.drain_timeout);

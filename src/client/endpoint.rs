@@ -1,102 +1,113 @@
-//! Where a daemon listens, and a connected pair of streams to it.
+//! A connected pair of streams to a daemon.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-/// Where a daemon listens: `host:port`, `[IPv6]:port` or `unix:PATH`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// A host name or address, resolved each time a connection is made.
-    Tcp {
-        /// The name or address, IPv6 without brackets.
-        host: String,
-        /// The port, not 0.
-        port: u16,
-    },
-    /// The path of a Unix socket.
-    Unix(PathBuf),
-}
-
-/// Text that names no endpoint.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is not an address: use host:port, [IPv6]:port or unix:PATH")]
-pub struct BadEndpoint {
-    found: String,
-}
-
-impl FromStr for Endpoint {
-    type Err = BadEndpoint;
-
-    fn from_str(text: &str) -> Result<Self, BadEndpoint> {
-        parse(text).ok_or_else(|| BadEndpoint { found: text.to_owned() })
-    }
-}
-
-fn parse(text: &str) -> Option<Endpoint> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return (!path.is_empty()).then(|| Endpoint::Unix(path.into()));
-    }
-    let (host, port) = text.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|port| *port != 0)?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    // A colon without brackets would make the port a guess.
-    let sound = match bare {
-        Some(address) => address.contains(':'),
-        None => !host.is_empty() && !host.contains([':', '[', ']', '/', ' ']),
-    };
-    sound.then(|| Endpoint::Tcp { host: bare.unwrap_or(host).to_owned(), port })
-}
-
-impl fmt::Display for Endpoint {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tcp { host, port } if host.contains(':') => write!(formatter, "[{host}]:{port}"),
-            Self::Tcp { host, port } => write!(formatter, "{host}:{port}"),
-            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
-        }
-    }
-}
+use super::options::TlsChoice;
+use crate::address::Address;
 
 /// Both directions of a connection, whatever carries it.
 pub(super) struct Streams {
     pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
-    pub(super) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    pub(super) writer: Writer,
 }
 
-impl Endpoint {
-    /// Resolves and connects, trying each address of the name; no longer than `limit` over all.
-    pub(super) async fn connect(&self, limit: Duration) -> io::Result<Streams> {
-        timeout(limit, self.connect_patiently(limit)).await.unwrap_or_else(|_| Err(timed_out(limit)))
+/// The way out. One that encrypts keeps what it takes until it is flushed.
+pub(super) struct Writer {
+    inner: Box<dyn AsyncWrite + Send + Unpin>,
+    encrypts: bool,
+    /// Whether it may hold some of what it took.
+    holds: bool,
+}
+
+impl Streams {
+    fn plain(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        let writer = Writer { inner: Box::new(writer), encrypts: false, holds: false };
+        Streams { reader: Box::new(reader), writer }
+    }
+}
+
+impl Writer {
+    /// Whether [`push`](Self::push) has something to do, with this output.
+    pub(super) fn has_work(&self, output: &BytesMut) -> bool {
+        self.holds || !output.is_empty()
     }
 
-    async fn connect_patiently(&self, limit: Duration) -> io::Result<Streams> {
-        match self {
-            Self::Tcp { host, port } => {
-                let began = Instant::now();
-                let addresses: Vec<SocketAddr> =
-                    tokio::net::lookup_host((host.as_str(), *port)).await?.collect();
-                let (reader, writer) = connect_any(&addresses, began + limit).await?.into_split();
-                Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
-            }
-            #[cfg(unix)]
-            Self::Unix(path) => {
-                let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
-                Ok(Streams { reader: Box::new(reader), writer: Box::new(writer) })
-            }
-            #[cfg(not(unix))]
-            Self::Unix(_) => {
-                Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system"))
-            }
+    /// Writes some of the output, or flushes where none is left. Dropped before it is done, it has lost nothing.
+    pub(super) async fn push(&mut self, output: &mut BytesMut) -> io::Result<()> {
+        if output.is_empty() {
+            self.inner.flush().await?;
+            self.holds = false;
+        } else {
+            self.inner.write_buf(output).await?;
+            self.holds = self.encrypts;
         }
+        Ok(())
     }
+
+    /// Writes all of it.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_all(bytes).await?;
+        self.inner.flush().await
+    }
+}
+
+/// Resolves and connects, trying each address of the name; no longer than `limit` over all, the TLS handshake included.
+pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    let patiently = connect_patiently(endpoint, tls, limit);
+    timeout(limit, patiently).await.unwrap_or_else(|_| Err(timed_out(limit)))
+}
+
+async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    match endpoint {
+        Address::Tcp { host, port } => {
+            let (reader, writer) = connect_tcp(host, *port, limit).await?.into_split();
+            Ok(Streams::plain(reader, writer))
+        }
+        Address::Tls { host, port } => connect_tls(host, *port, tls, limit).await,
+        #[cfg(unix)]
+        Address::Unix(path) => {
+            let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
+            Ok(Streams::plain(reader, writer))
+        }
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    let files = tls.clone();
+    // The disk may be slow, and others share this thread.
+    let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
+    let connector = connector.map_err(io::Error::other)?;
+    let stream = connect_tcp(host, port, limit).await?;
+    let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
+    let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
+    Ok(Streams { reader: Box::new(reader), writer })
+}
+
+#[cfg(not(feature = "tls"))]
+async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Duration) -> io::Result<Streams> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "built without TLS: enable the cargo feature `tls` of snowbank",
+    ))
+}
+
+async fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let began = Instant::now();
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    connect_any(&addresses, began + limit).await
 }
 
 /// Connects to the first address that accepts. Each gets an equal share of the time that is left, so that one that
@@ -125,35 +136,21 @@ fn timed_out(limit: Duration) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::Endpoint;
+    use tokio::io::{AsyncReadExt, BufWriter, duplex};
 
-    #[test]
-    fn addresses_come_back() {
-        for text in ["127.0.0.1:7660", "ids-1.example:1", "[::1]:65535", "unix:/run/snowbank.sock", "unix:@x"]
-        {
-            let endpoint: Endpoint = text.parse().expect(text);
-            assert_eq!(endpoint.to_string(), text);
-        }
-    }
+    use super::*;
 
-    #[test]
-    fn what_is_no_address_is_refused_by_name() {
-        for text in [
-            "",
-            ":",
-            "host",
-            "host:",
-            ":7660",
-            "host:0",
-            "host:65536",
-            "::1:7660",
-            "[::1]",
-            "[a]:1",
-            "unix:",
-            "a b:1",
-        ] {
-            let error = text.parse::<Endpoint>().expect_err(text).to_string();
-            assert!(error.starts_with(&format!("{text:?} is not an address: use host:port")), "{error}");
+    #[tokio::test]
+    async fn what_a_writer_holds_back_is_flushed() {
+        let (near, mut far) = duplex(1_024);
+        let inner = Box::new(BufWriter::new(near));
+        let mut writer = Writer { inner, encrypts: true, holds: false };
+        let mut output = BytesMut::from(&b"request"[..]);
+        while writer.has_work(&output) {
+            writer.push(&mut output).await.expect("room");
         }
+        let mut arrived = [0; 7];
+        far.read_exact(&mut arrived).await.expect("there already");
+        assert_eq!(&arrived, b"request");
     }
 }

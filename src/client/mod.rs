@@ -36,6 +36,10 @@
 //! There is a connection only while somebody has asked for something. An endpoint that failed is left alone for a random
 //! and growing time, so that a daemon that comes back does not meet all of its clients at once.
 //!
+//! # TLS
+//! An address `tls:host:port` is one of a TLS listener; it wants the cargo feature `tls`. Whom the client believes, and its
+//! own certificate where the daemon asks for one, are said with `ClientOptions::tls`.
+//!
 //! # Order
 //! The IDs of one batch increase, and so do those of successive batches on one connection. After a reconnect, or from
 //! another daemon, they are only sorted by time as the daemons' clocks agree.
@@ -64,9 +68,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
+/// Where a daemon listens, as a client names it: any [`Address`](crate::address::Address) but one with port 0.
+pub use crate::address::Address as Endpoint;
+/// Text that names no [`Endpoint`].
+pub use crate::address::AddressError as BadEndpoint;
+#[cfg(feature = "tls")]
+pub use crate::tls::ClientFiles as TlsFiles;
 pub use ask::BatchCall;
 pub use batch::{Batch, BatchIter, Runs};
-pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::{Error, Refusal};
 pub use ids::{Ids, IdsOptions, NextId};
 pub use options::{ClientOptions, SourceChoice};

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::endpoint::{BadEndpoint, Endpoint};
 use super::error::Error;
+use super::{BadEndpoint, Endpoint};
 use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
 
 /// What a [`Client`](super::Client) connects to, and how patient it is.
@@ -13,6 +13,7 @@ use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
 pub struct ClientOptions {
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) token: Option<Token>,
+    pub(super) tls: TlsChoice,
     pub(super) timeout: Duration,
     pub(super) connect_timeout: Duration,
     pub(super) answer_timeout: Duration,
@@ -30,7 +31,8 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// A client of the daemons at these addresses, each `host:port`, `[IPv6]:port` or `unix:PATH`.
+    /// A client of the daemons at these addresses, each `host:port`, `[IPv6]:port`, `tls:host:port` or
+    /// `unix:PATH`.
     ///
     /// The first is used while it serves; when it does not, the next one is, and so on in a circle. A client stays where
     /// it is while that daemon serves it: to spread many clients over a fleet, give each a different order.
@@ -39,7 +41,7 @@ impl ClientOptions {
     /// [`BadEndpoint`] names the first address that is none.
     pub fn new<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, BadEndpoint> {
         let endpoints: Result<Vec<Endpoint>, _> =
-            addresses.into_iter().map(|address| address.as_ref().parse()).collect();
+            addresses.into_iter().map(|address| Endpoint::parse_remote(address.as_ref())).collect();
         Ok(Self::to(endpoints?))
     }
 
@@ -49,6 +51,7 @@ impl ClientOptions {
         Self {
             endpoints: endpoints.into_iter().collect(),
             token: None,
+            tls: TlsChoice::default(),
             timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(2),
             answer_timeout: Duration::from_secs(1),
@@ -63,6 +66,15 @@ impl ClientOptions {
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(Token(token.into().into()));
+        self
+    }
+
+    /// Whom to believe on `tls:` endpoints, and which certificate to show them. By default the system's authorities, and
+    /// none.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, files: crate::tls::ClientFiles) -> Self {
+        self.tls = files;
         self
     }
 
@@ -117,6 +129,14 @@ impl ClientOptions {
         if self.endpoints.is_empty() {
             return bad("no endpoint is given; at least one is needed".to_owned());
         }
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.has_any_port()) {
+            return bad(format!("{endpoint} has port 0, on which nobody listens"));
+        }
+        #[cfg(feature = "tls")]
+        if self.endpoints.iter().any(Endpoint::is_tls) {
+            // They are read again for each connection; a mistake shows now.
+            self.tls.read().map_err(|fault| Error::BadOption(fault.to_string().into()))?;
+        }
         if let Some(Token(token)) = &self.token
             && !(1..=MAX_TOKEN_SIZE).contains(&token.len())
         {
@@ -132,6 +152,15 @@ impl ClientOptions {
         Ok(())
     }
 }
+
+/// What there is to say of TLS.
+#[cfg(feature = "tls")]
+pub(super) type TlsChoice = crate::tls::ClientFiles;
+
+/// Nothing can be said of it without the feature.
+#[cfg(not(feature = "tls"))]
+#[derive(Debug, Clone, Default)]
+pub(super) struct TlsChoice {}
 
 /// A queue of this many calls takes some hundred megabytes when full; more would be a mistake.
 const MAX_QUEUED: usize = 1 << 20;

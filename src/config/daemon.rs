@@ -4,12 +4,14 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::address::Address;
 use super::log::{LogFormat, LogLevel, LogSettings};
+use super::secrets::FileRef;
 use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
 use super::units::{self, duration, quoted};
+use crate::address::Address;
 use crate::shard::Order;
+use crate::tls::MinVersion;
 
 /// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
 /// number fits a byte.
@@ -86,6 +88,33 @@ impl Default for ClockSettings {
     }
 }
 
+/// What TLS listeners show and ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSettings {
+    /// The daemon's certificate and those that lead to its authority's.
+    pub certificate: Option<FileRef>,
+    /// Its private key.
+    pub key: Option<FileRef>,
+    /// The authorities of which clients must have a certificate; `None`: they need none.
+    pub client_ca: Option<FileRef>,
+    /// The oldest version spoken.
+    pub min_version: MinVersion,
+    /// How long a handshake may take.
+    pub handshake_timeout: Duration,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self {
+            certificate: None,
+            key: None,
+            client_ca: None,
+            min_version: MinVersion::default(),
+            handshake_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
 /// What the table below fills: the daemon's part of [`Settings`](super::Settings).
 #[derive(Debug)]
 pub(super) struct Daemon {
@@ -97,7 +126,8 @@ pub(super) struct Daemon {
     pub(super) clock: ClockSettings,
     pub(super) state_dir: StateDirChoice,
     pub(super) lock_dir: PathBuf,
-    pub(super) token_file: Option<PathBuf>,
+    pub(super) token_file: Option<FileRef>,
+    pub(super) tls: TlsSettings,
     pub(super) unix_mode: u32,
     /// Empty: no admin listener.
     pub(super) admin: Vec<Address>,
@@ -115,6 +145,7 @@ impl Default for Daemon {
             state_dir: StateDirChoice::Default,
             lock_dir: PathBuf::from(LOCK_DIR),
             token_file: None,
+            tls: TlsSettings::default(),
             unix_mode: 0o660,
             admin: Vec::new(),
             log: LogSettings::default(),
@@ -146,7 +177,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         key: "listen",
         default: r#"["127.0.0.1:7660"]"#,
         doc: "Where clients connect: IP address or host name and port (\"[::1]:7660\" for IPv6, port 0 for any \
-              free one), or \"unix:/path\" for a socket file.\n\
+              free one); with \"tls:\" in front (\"tls:0.0.0.0:7661\"), clients have to speak TLS as [tls] says; or \
+              \"unix:/path\" for a socket file.\n\
               By default this machine alone can connect: being reachable is a choice, and needs worker_ids.",
         change: Change::Restart("listeners are opened at the start"),
         read: |daemon, value| value.addresses(&mut daemon.listen),
@@ -374,14 +406,71 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""""#,
         doc: "A file of tokens, one of which a client must send before it asks for IDs: one on each line, 1 to 512 \
               bytes; empty lines and lines that start with # do not count. A relative path is taken from this file's \
-              directory. Tokens stand in a file of their own because command lines and configurations are read by \
-              more people.\n\
-              Empty, no token is asked for: by default only this machine can connect.",
+              directory; \"credential:NAME\" is systemd's credential of that name (LoadCredential=). Tokens stand in a file \
+              of their own because command lines and configurations are read by more people.\n\
+              Empty, no token is asked for: by default only this machine can connect. Tokens are asked for besides \
+              client certificates where both are set.",
         change: Change::Reload,
-        read: |daemon, value| value.path().map(|path| daemon.token_file = path),
-        show: |settings| {
-            settings.token_file.as_ref().map_or_else(|| quoted(""), |path| quoted(path.display()))
+        read: |daemon, value| value.file().map(|file| daemon.token_file = file),
+        show: |settings| show_file(&settings.token_file),
+    },
+    Setting {
+        section: Section::Tls,
+        key: "certificate",
+        default: r#""""#,
+        doc: "The file of the certificate that \"tls:\" listeners show, in PEM, followed by those that lead to its \
+              authority's. A path or \"credential:NAME\", as of token_file. Clients compare its names with the address \
+              that they connect to. One that has expired is refused, as clients would refuse it.",
+        change: Change::Reload,
+        read: |daemon, value| value.file().map(|file| daemon.tls.certificate = file),
+        show: |settings| show_file(&settings.tls.certificate),
+    },
+    Setting {
+        section: Section::Tls,
+        key: "key",
+        default: r#""""#,
+        doc: "The file of the certificate's private key, in PEM without a passphrase: a path or \"credential:NAME\". Only \
+              the daemon's user should be able to read it.",
+        change: Change::Reload,
+        read: |daemon, value| value.file().map(|file| daemon.tls.key = file),
+        show: |settings| show_file(&settings.tls.key),
+    },
+    Setting {
+        section: Section::Tls,
+        key: "client_ca",
+        default: r#""""#,
+        doc: "A file of CA certificates in PEM: a path or \"credential:NAME\". If it is set, a client must have a valid \
+              certificate of one of them, whatever its name, to be served on a \"tls:\" listener. Revocation lists are \
+              not read: use a CA of its own, and certificates that end soon.\n\
+              Empty, clients need no certificate.",
+        change: Change::Reload,
+        read: |daemon, value| value.file().map(|file| daemon.tls.client_ca = file),
+        show: |settings| show_file(&settings.tls.client_ca),
+    },
+    Setting {
+        section: Section::Tls,
+        key: "min_version",
+        default: r#""1.3""#,
+        doc: "The oldest version of TLS spoken, \"1.2\" or \"1.3\". TLS libraries have had 1.3 since 2018, and what is \
+              not spoken cannot be fallen back to.",
+        change: Change::Reload,
+        read: |daemon, value| {
+            let names = [MinVersion::Tls12, MinVersion::Tls13].map(|version| (version.name(), version));
+            value.choice(&names).map(|version| daemon.tls.min_version = version)
         },
+        show: |settings| quoted(settings.tls.min_version.name()),
+    },
+    Setting {
+        section: Section::Tls,
+        key: "handshake_timeout",
+        default: r#""10s""#,
+        doc: "How long a client may take from connecting to the end of the handshake; then the connection is closed. \
+              Three round trips to the far side of the world and a few lost packets take less.",
+        change: Change::Reload,
+        read: |daemon, value| {
+            value.duration(MS..=HOUR).map(|duration| daemon.tls.handshake_timeout = duration)
+        },
+        show: |settings| duration(settings.tls.handshake_timeout),
     },
     Setting {
         section: Section::Admin,
@@ -421,3 +510,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         show: |settings| quoted(settings.log.level.name()),
     },
 ];
+
+fn show_file(file: &Option<FileRef>) -> String {
+    file.as_ref().map_or_else(|| quoted(""), quoted)
+}

@@ -10,9 +10,9 @@
 //! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings, `diff` what of them a
 //! reload can change.
 //!
-//! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and [`read_tokens`] read files.
+//! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and
+//! [`load_with_secrets`] read files.
 
-mod address;
 mod daemon;
 mod diff;
 mod findings;
@@ -23,6 +23,7 @@ mod mistake;
 mod overrides;
 mod reader;
 mod reference;
+mod secrets;
 mod setting;
 mod settle;
 mod source;
@@ -38,18 +39,20 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX};
+pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX, TlsSettings};
 pub use diff::{Changed, diff};
 pub use log::{LogFormat, LogLevel, LogSettings};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
+pub use secrets::{Credentials, FileRef, Secrets, UnknownCredential};
+pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::Grouped;
 
+pub use crate::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use crate::layout::UnixMicros;
 use crate::shard::Order;
 
@@ -76,7 +79,9 @@ pub struct Settings {
     /// Where the machine's locks of worker IDs are.
     pub lock_dir: PathBuf,
     /// The file of tokens, for [`read_tokens`]; `None`: none is asked for.
-    pub token_file: Option<PathBuf>,
+    pub token_file: Option<FileRef>,
+    /// What TLS listeners show and ask for.
+    pub tls: TlsSettings,
     /// Permission bits of Unix socket files.
     pub unix_mode: u32,
     /// Where to tell how the daemon is; empty: nowhere.
@@ -116,23 +121,21 @@ pub fn load(
     settle::settle(read(file, overrides), cores, now)
 }
 
-/// As [`load`], and reads the token file too, whose mistakes are the configuration's: what `serve` and `check` want.
-/// The tokens are there if there is a token file.
+/// As [`load`], and reads the files that it names too, whose mistakes are the configuration's: what `serve` and `check`
+/// want.
 ///
 /// # Errors
 /// Every mistake there is, each with its place.
-pub fn load_with_tokens(
+pub fn load_with_secrets(
     file: Option<(&Path, &str)>,
     overrides: &Overrides,
     cores: NonZeroUsize,
     now: UnixMicros,
-) -> Result<(Settings, Option<Tokens>), Mistakes> {
+    credentials: &Credentials,
+) -> Result<(Settings, Secrets), Mistakes> {
     let mut reader = read(file, overrides);
-    let tokens = reader.daemon.token_file.as_deref().map(read_tokens).transpose().unwrap_or_else(|error| {
-        reader.findings.mistake_of("auth.token_file", error.to_string());
-        None
-    });
-    settle::settle(reader, cores, now).map(|settings| (settings, tokens))
+    let secrets = secrets::read(&mut reader, credentials, now);
+    settle::settle(reader, cores, now).map(|settings| (settings, secrets))
 }
 
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {

@@ -68,7 +68,7 @@ const OPTIONS: [OptionRow; 10] = [
         option: "--listen",
         variable: "SNOWBANK_LISTEN",
         value_name: "ADDR",
-        help: "Listen on HOST:PORT or unix:PATH, in place of the file's listeners (repeatable) [default: 127.0.0.1:7660]",
+        help: "Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file's listeners (repeatable) [default: 127.0.0.1:7660]",
     },
     OptionRow {
         key: "layout",

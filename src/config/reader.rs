@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::address::Address;
-use super::daemon::{DAEMON, Daemon};
+use super::daemon::{DAEMON, Daemon, TlsSettings};
 use super::findings::{Findings, Input, excerpt};
+use super::secrets::FileRef;
 use super::setting::{Draft, Section, Setting, full_key};
 use super::source::{SOURCE, SOURCES_MAX, SourceDraft};
 use super::state_dir::StateDirChoice;
 use super::value::Value;
+use crate::address::Address;
 
 /// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
 const LIKENESS_MIN: f64 = 0.6;
@@ -146,7 +147,12 @@ impl Reader {
         if let StateDirChoice::At(path) = &mut daemon.state_dir {
             anchor(path);
         }
-        daemon.token_file.iter_mut().for_each(anchor);
+        let TlsSettings { certificate, key, client_ca, .. } = &mut daemon.tls;
+        for file in [&mut daemon.token_file, certificate, key, client_ca] {
+            if let Some(FileRef::Path(path)) = file.as_mut() {
+                anchor(path);
+            }
+        }
         anchor(&mut daemon.lock_dir);
         for address in daemon.listen.iter_mut().chain(&mut daemon.admin) {
             if let Address::Unix(path) = address {

@@ -28,6 +28,8 @@ pub(super) enum Section {
     Clock,
     /// In `[auth]`.
     Auth,
+    /// In `[tls]`.
+    Tls,
     /// In `[admin]`.
     Admin,
     /// In `[log]`.
@@ -40,10 +42,11 @@ pub(super) enum Section {
 
 impl Section {
     /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 5] = [
+    pub(super) const TABLES: [(&'static str, Section); 6] = [
         ("limits", Section::Limits),
         ("clock", Section::Clock),
         ("auth", Section::Auth),
+        ("tls", Section::Tls),
         ("admin", Section::Admin),
         ("log", Section::Log),
     ];
@@ -54,6 +57,7 @@ impl Section {
             Section::Limits => "limits.",
             Section::Clock => "clock.",
             Section::Auth => "auth.",
+            Section::Tls => "tls.",
             Section::Admin => "admin.",
             Section::Log => "log.",
             Section::Top | Section::Source | Section::SourceAlone => "",
@@ -66,6 +70,7 @@ impl Section {
             Section::Limits => "in [limits]",
             Section::Clock => "in [clock]",
             Section::Auth => "in [auth]",
+            Section::Tls => "in [tls]",
             Section::Admin => "in [admin]",
             Section::Log => "in [log]",
             Section::SourceAlone => "in [[sources]]",

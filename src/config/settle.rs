@@ -3,14 +3,14 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::address::{Address, UNIX_PATH_BYTES_MAX};
-use super::daemon::SHARDS_MAX;
+use super::daemon::{SHARDS_MAX, TlsSettings};
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
+use crate::address::{Address, UNIX_PATH_BYTES_MAX};
 use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 
 /// Completes and checks what was read.
@@ -21,6 +21,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     let Reader { daemon, sources: drafts, mut findings, .. } = reader;
     check_sockets(&daemon.listen, "listen", &mut findings);
     check_sockets(&daemon.admin, "admin.listen", &mut findings);
+    check_tls(&daemon, &mut findings);
     check_admin(&daemon, &mut findings);
     check_waits(&daemon, &mut findings);
     check_names(&drafts, &mut findings);
@@ -43,6 +44,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         state_dir,
         lock_dir,
         token_file,
+        tls,
         unix_mode,
         admin,
         log,
@@ -57,6 +59,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         state_dir,
         lock_dir,
         token_file,
+        tls,
         unix_mode,
         admin,
         log,
@@ -79,12 +82,47 @@ fn check_sockets(listen: &[Address], key: &str, findings: &mut Findings) {
     }
 }
 
+/// TLS listeners have a certificate to show, and a certificate a key.
+fn check_tls(daemon: &Daemon, findings: &mut Findings) {
+    let TlsSettings { certificate, key, client_ca, .. } = &daemon.tls;
+    if findings.is_refused("tls.certificate") || findings.is_refused("tls.key") {
+        return;
+    }
+    match (certificate, key) {
+        (Some(_), None) => findings.mistake_of(
+            "tls.certificate",
+            String::from("tls.key is missing; name the file of this certificate's private key"),
+        ),
+        (None, Some(_)) => findings.mistake_of(
+            "tls.key",
+            String::from("tls.certificate is missing; name the file of this key's certificate"),
+        ),
+        (None, None) => {
+            if let Some(address) = daemon.listen.iter().find(|address| address.is_tls()) {
+                let text = format!(
+                    "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
+                );
+                findings.mistake_of("listen", text);
+            } else if client_ca.is_some() {
+                findings.mistake_of("tls.client_ca", String::from("client certificates are asked for by TLS listeners alone; name tls.certificate and tls.key too"));
+            }
+        }
+        (Some(_), Some(_)) => {}
+    }
+}
+
 fn check_admin(daemon: &Daemon, findings: &mut Findings) {
     let is_free = |address: &&Address| matches!(address, Address::Tcp { port: 0, .. });
     if let Some(address) =
         daemon.admin.iter().find(|address| daemon.listen.contains(address) && !is_free(address))
     {
         let text = format!("found {address}, where clients connect already, allowed: an address of its own");
+        findings.mistake_of("admin.listen", text);
+    }
+    if let Some(address) = daemon.admin.iter().find(|address| address.is_tls()) {
+        let text = format!(
+            "found {address}, allowed: an address without tls:, which the admin listener does not speak"
+        );
         findings.mistake_of("admin.listen", text);
     }
 }
@@ -291,13 +329,28 @@ fn exposure<'s>(
     ))
 }
 
+/// Where sockets listen that a service manager has opened, by protocol.
+#[derive(Clone, Debug, Default)]
+pub struct InheritedAddresses {
+    /// For clients.
+    pub native: Vec<Address>,
+    /// For the operator.
+    pub admin: Vec<Address>,
+}
+
 impl Settings {
-    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits.
+    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits, for each protocol that has some.
     ///
     /// # Errors
     /// In one line: these addresses can be reached from other machines, and a source has worker 0 by default.
-    pub fn listen_at(&mut self, addresses: Vec<Address>) -> Result<(), String> {
-        self.listen = addresses;
+    pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
+        let replace = |configured: &mut Vec<Address>, inherited: &Vec<Address>| {
+            if !inherited.is_empty() {
+                configured.clone_from(inherited);
+            }
+        };
+        replace(&mut self.listen, &inherited.native);
+        replace(&mut self.admin, &inherited.admin);
         exposure(&self.listen, self.sources.iter().enumerate()).map_or(Ok(()), Err)
     }
 }

@@ -22,7 +22,7 @@ impl Settings {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
         let tokens = match &self.token_file {
-            Some(path) => format!("tokens of {}", path.display()),
+            Some(file) => format!("tokens of {file}"),
             None => "no token asked for".into(),
         };
         let mut lines = vec![format!(
@@ -31,6 +31,13 @@ impl Settings {
             self.shards,
             self.order.name()
         )];
+        if let Some(certificate) = &self.tls.certificate {
+            let clients = match &self.tls.client_ca {
+                Some(file) => format!("clients need a certificate of {file}"),
+                None => String::from("clients need no certificate"),
+            };
+            lines.push(format!("TLS with the certificate {certificate}; {clients}"));
+        }
         if !self.admin.is_empty() {
             let admin: Vec<_> = self.admin.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
@@ -53,12 +60,27 @@ impl Settings {
     pub fn warnings(&self, now: UnixMicros) -> Vec<String> {
         let mut warnings: Vec<String> =
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
+        let lets_anybody_in =
+            |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
         if self.token_file.is_none()
-            && let Some(address) = self.listen.iter().find(|address| !address.is_local())
+            && let Some(address) = self.listen.iter().find(lets_anybody_in)
         {
             warnings.push(format!(
                 "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
                  reaches it can draw IDs"
+            ));
+        }
+        if self.token_file.is_some()
+            && let Some(address) = self.listen.iter().find(|address| !address.is_local() && !address.is_tls())
+        {
+            warnings.push(format!(
+                "tokens cross the network to {address} as they are: whoever sees the traffic has them; tls:{address} \
+                 would hide them"
+            ));
+        }
+        if self.tls.certificate.is_some() && !self.listen.iter().any(Address::is_tls) {
+            warnings.push(String::from(
+                "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
         if let Some(address) = self.admin.iter().find(|address| !address.is_local()) {

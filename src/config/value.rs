@@ -8,9 +8,10 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::address::{Address, AddressError};
 use super::findings::excerpt;
+use super::secrets::FileRef;
 use super::units::{self, Grouped, Plain};
+use crate::address::{Address, AddressError};
 use crate::layout::{Layout, LayoutTable, WorkerSet};
 
 /// One thing that is wrong with a value, and where, if that is more exact than where the value stands.
@@ -137,6 +138,16 @@ impl<'v> Value<'v> {
         }
     }
 
+    /// A file, by its path or as a credential; empty stands for none.
+    pub(super) fn file(self) -> Result<Option<FileRef>, Refusal> {
+        let Some(path) = self.path()? else { return Ok(None) };
+        match path.to_str().map(str::parse) {
+            Some(Ok(file)) => Ok(Some(file)),
+            Some(Err(reason)) => Err(self.refuse(reason)),
+            None => Ok(Some(FileRef::Path(path))),
+        }
+    }
+
     /// The permission bits of a file.
     pub(super) fn mode(self) -> Result<u32, Refusal> {
         let mode = match self.0.get_ref() {
@@ -193,7 +204,7 @@ impl<'v> Value<'v> {
         };
         let address: Address = text.parse().map_err(|error: AddressError| error.to_string())?;
         // Each port 0 becomes a port of its own.
-        let is_distinct = matches!(address, Address::Tcp { port: 0, .. }) || !earlier.contains(&address);
+        let is_distinct = address.has_any_port() || !earlier.contains(&address);
         if is_distinct {
             Ok(address)
         } else {

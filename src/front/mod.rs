@@ -84,6 +84,11 @@ pub trait Front {
     /// Understands the first message of `bytes`; what it can answer by itself it appends to `out`.
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
 
+    /// What an operator should know of the message at the start of `bytes`, which has closed the connection.
+    fn complaint(&self, _bytes: &[u8]) -> Option<&'static str> {
+        None
+    }
+
     /// How many IDs of that source the messages in `bytes` ask for, as far as a quick look tells.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 

@@ -84,13 +84,25 @@ impl Native {
     }
 }
 
+/// What a TLS client on a plain listener is answered, for whoever reads its bytes, and what the log says.
+const TLS_ON_PLAIN: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
+                            a listener with it";
+
+/// Whether these bytes begin as TLS does: a handshake record of any version.
+fn is_client_hello(bytes: &[u8]) -> bool {
+    matches!(bytes, [0x16, 0x03, 0x00..=0x04, ..])
+}
+
 impl Front for Native {
     #[inline]
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = format!("found frame length {length}, allowed 4 to 1024; the stream is lost");
+                let message = match is_client_hello(bytes) {
+                    true => String::from(TLS_ON_PLAIN),
+                    false => format!("found frame length {length}, allowed 4 to 1024; the stream is lost"),
+                };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
@@ -114,6 +126,19 @@ impl Front for Native {
                     error => Step::Answered { consumed, error },
                 }
             }
+        }
+    }
+
+    fn complaint(&self, bytes: &[u8]) -> Option<&'static str> {
+        match request::parse(bytes) {
+            Parsed::BadLength(_) if is_client_hello(bytes) => Some(TLS_ON_PLAIN),
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {
+                Some("a token that is not one of auth.token_file; give the client one of its lines")
+            }
+            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => {
+                Some("no token, and auth.token_file asks for one; give the client one of its lines")
+            }
+            _ => None,
         }
     }
 

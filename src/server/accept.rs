@@ -15,6 +15,7 @@ use super::metrics::Doors;
 use super::seldom::Seldom;
 use super::worker::Common;
 use crate::protocol::{ErrorCode, reply};
+use crate::tls;
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
 pub(super) const INBOX_SOCKETS: usize = 256;
@@ -35,6 +36,8 @@ pub(super) struct Inbox {
 #[derive(Debug)]
 pub(super) struct Admitted {
     pub(super) socket: Socket,
+    /// What it has to shake hands with first.
+    pub(super) tls: Option<tls::Acceptor>,
     pub(super) place: Place,
 }
 
@@ -49,9 +52,11 @@ impl Drop for Place {
 }
 
 /// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
-/// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end.
+/// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
+/// is accepted has to speak that.
 pub(super) async fn accept(
     listener: Listener,
+    tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
@@ -68,7 +73,7 @@ pub(super) async fn accept(
         match accepted {
             Ok(socket) => {
                 let max_connections = common.in_force.borrow().limits.max_connections;
-                if !admit(socket, &inboxes, &common.metrics.doors, max_connections).await
+                if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {
                     tracing::warn!(
@@ -120,11 +125,20 @@ pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
 }
 
 /// False: turned away, for there are as many connections as may be.
-async fn admit(socket: Socket, inboxes: &[Inbox], doors: &Doors, max_connections: usize) -> bool {
+async fn admit(
+    socket: Socket,
+    tls: Option<&tls::Acceptor>,
+    inboxes: &[Inbox],
+    doors: &Doors,
+    max_connections: usize,
+) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
         doors.refused.add(1);
-        turn_away(&socket, max_connections);
+        // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
+        if tls.is_none() {
+            turn_away(&socket, max_connections);
+        }
         return false;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
@@ -134,7 +148,7 @@ async fn admit(socket: Socket, inboxes: &[Inbox], doors: &Doors, max_connections
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let place = Place(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, place }).await;
+    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), place }).await;
     true
 }
 

@@ -1,7 +1,8 @@
 //! Sockets that a service manager opened and hands over (socket activation): clients can connect to them before the daemon
 //! runs and while it starts anew, and are served when it is there.
 //!
-//! The protocol is that of sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the protocol that is spoken on it.
+//! The protocol is that of sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the protocol that is spoken on it,
+//! with `-tls` after it where that is spoken over TLS: `native-tls`.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -17,17 +18,22 @@ use crate::config::Address;
 /// The most sockets that are taken: far above any that is meant, and proof that the number is one.
 const SOCKETS_MAX: usize = 256;
 
+/// What follows a protocol's name where it is spoken over TLS.
+const OVER_TLS: &str = "-tls";
+
 /// What is spoken on a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Snowbank's own.
     Native,
+    /// HTTP, for the operator.
+    Admin,
 }
 
 impl Protocol {
     /// Each protocol, by the name of its sockets. The first one also takes those whose name is none of these: systemd's
     /// own default is the name of the socket's unit.
-    const ALL: [(&'static str, Protocol); 1] = [("native", Protocol::Native)];
+    const ALL: [(&'static str, Protocol); 2] = [("native", Protocol::Native), ("admin", Protocol::Admin)];
 
     fn of(name: &str) -> Protocol {
         let known = Self::ALL.iter().find(|(known, _)| *known == name);
@@ -53,10 +59,14 @@ impl Inherited {
         };
         let names = variable("LISTEN_FDNAMES");
         let mut handed_over = ListenFd::from_env();
-        let take = |(index, name)| {
-            let listener = take_listener(&mut handed_over, index)
+        let take = |(index, name): (usize, &str)| {
+            let (protocol, over_tls) = match name.strip_suffix(OVER_TLS) {
+                Some(protocol) => (protocol, true),
+                None => (name, false),
+            };
+            let listener = take_listener(&mut handed_over, index, over_tls)
                 .map_err(|refusal| StartError::from(refusal.said_of(index, name)))?;
-            Ok((Protocol::of(name), listener))
+            Ok((Protocol::of(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
         let sockets = (0..count).zip(names).map(take).collect::<Result<_, StartError>>()?;
@@ -111,7 +121,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-fn take_listener(handed_over: &mut ListenFd, index: usize) -> Result<Listener, Refusal> {
+fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, Refusal> {
     const NO_STREAM: &str =
         "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
     // Each checks the kind and leaves the descriptor where it was if it is another.
@@ -125,10 +135,16 @@ fn take_listener(handed_over: &mut ListenFd, index: usize) -> Result<Listener, R
     if !SockRef::from(&socket).is_listener().unwrap_or(false) {
         return Err(Refusal("found a socket that does not listen, allowed: one that does (Accept=no)"));
     }
-    let address = address_of(&socket).ok_or(Refusal("found a socket without an address"))?;
+    let mut address = address_of(&socket).ok_or(Refusal("found a socket without an address"))?;
     if matches!(address, Address::Tcp { .. }) {
         // As for sockets of our own; what the unit says of it is not relied on. 40 ms per call without it.
         socket.set_tcp_nodelay(true).map_err(|_| Refusal(NO_STREAM))?;
+    }
+    if over_tls {
+        address = match address {
+            Address::Tcp { host, port } => Address::Tls { host, port },
+            _ => return Err(Refusal("found a Unix socket, allowed: a TCP socket, for only that speaks TLS")),
+        };
     }
     socket.set_nonblocking(true).map_err(|_| Refusal("the socket cannot be made non-blocking"))?;
     // Its file is the service manager's, and stays.
@@ -168,5 +184,6 @@ mod tests {
         for name in ["native", "", "unknown", "snowbank.socket"] {
             assert_eq!(Protocol::of(name), Protocol::Native);
         }
+        assert_eq!(Protocol::of("admin"), Protocol::Admin);
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Listener {
 pub(super) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     match address {
         Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
-        Address::Tcp { host, port } => open_tcp(address, host, *port),
+        Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
     }
 }
 
@@ -47,7 +47,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let mut listeners = Vec::new();
     let mut unavailable = None;
     for at in resolved {
-        match bind_tcp(at) {
+        match bind_tcp(at, address.is_tls()) {
             Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
                 listeners.push(listener);
             }
@@ -94,7 +94,7 @@ fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
     }
 }
 
-fn bind_tcp(at: SocketAddr) -> io::Result<Listener> {
+fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
         // "[::]" is IPv6 alone; who wants both gives both. The other way, one of two listeners could not bind.
@@ -107,7 +107,8 @@ fn bind_tcp(at: SocketAddr) -> io::Result<Listener> {
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(at);
-    let address = Address::Tcp { host: bound.ip().to_string(), port: bound.port() };
+    let (host, port) = (bound.ip().to_string(), bound.port());
+    let address = if is_tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
     Ok(Listener { socket, address, _file: None })
 }
 

@@ -14,7 +14,9 @@
 //! - `admin`: accepts on the admin listener.
 //! - `grants`: where sources start over what is stored.
 //! - `worker`: a shard's thread; `ticker` ends waits on it.
+//! - `handshake`: the start of a TLS connection; `secure`: a TLS connection as a shard uses it.
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `complaints`: what peers do wrong, said once in a while.
 //! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
 //! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
@@ -27,10 +29,12 @@
 mod accept;
 mod admin;
 mod backlog;
+mod complaints;
 mod connection;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod grants;
+mod handshake;
 mod in_force;
 mod inherited;
 mod keeper;
@@ -39,6 +43,7 @@ mod metrics;
 mod pulse;
 mod reload;
 mod restored;
+mod secure;
 mod seldom;
 mod start;
 mod status;
@@ -53,4 +58,4 @@ pub use grants::State;
 pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};
 pub use start::{Server, StartError};
-pub use vitals::{VitalSigns, Vitals};
+pub use vitals::Vitals;

@@ -17,9 +17,10 @@ use super::in_force::{InForce, Supply};
 use super::keeper::Errand;
 use super::start::{describe, lock, number};
 use super::worker::Bells;
-use crate::config::{Changed, Mistakes, Settings, Tokens, diff};
+use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::source::line::Signals;
+use crate::tls;
 
 /// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
 /// goes on.
@@ -63,6 +64,8 @@ pub struct Reloaded {
     pub joined: Vec<String>,
     /// Whether the token file holds other tokens.
     pub tokens: bool,
+    /// Whether TLS listeners show another certificate, or judge those of clients otherwise.
+    pub certificates: bool,
     /// What the operator should know of it, a line each.
     pub notes: Vec<String>,
 }
@@ -73,7 +76,8 @@ impl fmt::Display for Reloaded {
         let changed = self.changed.iter().map(Changed::to_string);
         let joined = self.joined.iter().map(|name| format!("source {name:?} added"));
         let tokens = self.tokens.then(|| String::from("other tokens"));
-        let all: Vec<String> = changed.chain(joined).chain(tokens).collect();
+        let certificates = self.certificates.then(|| String::from("other certificates"));
+        let all: Vec<String> = changed.chain(joined).chain(tokens).chain(certificates).collect();
         f.write_str(if all.is_empty() { "nothing changed" } else { "" })?;
         f.write_str(&all.join(", "))
     }
@@ -86,6 +90,8 @@ pub struct Reloader {
     pub(super) is_kept: bool,
     /// This daemon's name in INFO.
     pub(super) instance: String,
+    /// What listeners shake hands with, if there was a certificate at the start: without one no listener wants it.
+    pub(super) tls: Option<tls::Acceptor>,
     pub(super) in_force: watch::Sender<Arc<InForce>>,
     /// The version that each shard goes by, when it has taken it up.
     pub(super) adopted: mpsc::Receiver<u64>,
@@ -94,11 +100,12 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Puts these settings and tokens in force. Blocks: on storage if sources join, and on shards until all go by them.
+    /// Puts these settings, tokens and certificates in force. Blocks: on storage if sources join, and on shards until all go by them.
     ///
     /// # Errors
     /// Why nothing was changed.
-    pub fn reload(&mut self, settings: Settings, tokens: Option<Tokens>) -> Result<Reloaded, ReloadError> {
+    pub fn reload(&mut self, settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
+        let tokens = secrets.tokens;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
         let info_json = describe(&settings, &self.instance)?;
         let joining = self.lock_joining(&settings)?;
@@ -127,8 +134,13 @@ impl Reloader {
             self.put_in_force(in_force(before.version + 1, facts(before.facts.info_json.clone())))?;
         }
         self.put_in_force(in_force(before.version + 2, facts(info_json)))?;
+        let certificates = match (&self.tls, secrets.tls) {
+            (Some(acceptor), Some(identity)) => acceptor.replace(identity),
+            _ => false,
+        };
         self.settings = settings;
-        Ok(Reloaded { changed, joined: names, tokens: tokens != before.facts.tokens, notes })
+        let tokens = tokens != before.facts.tokens;
+        Ok(Reloaded { changed, joined: names, tokens, certificates, notes })
     }
 
     /// The sources that are to join, with their worker IDs locked.

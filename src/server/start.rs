@@ -25,12 +25,13 @@ use super::worker::{self, Bells, Common, Worker};
 use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
-use crate::config::{Address, Settings, SourceSettings, Tokens};
+use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::shard::{Order, Shard};
+use crate::tls;
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,7 @@ impl From<String> for StartError {
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
+    tls: Option<tls::Acceptor>,
     admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
@@ -85,10 +87,12 @@ impl Server {
     /// In one line, what is in the way.
     pub fn start(
         settings: &Settings,
-        tokens: Option<Tokens>,
+        secrets: Secrets,
         state: State<'_>,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
+        let Secrets { tokens, tls, warnings: _ } = secrets;
+        let tls = tls.map(tls::Acceptor::new);
         let found = Found::open(state)?;
         let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
         let locks = numberings.iter().map(|numbering| lock(settings, numbering));
@@ -104,7 +108,8 @@ impl Server {
         let supplies: Vec<Supply> =
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
-        let opened = open(settings, inherited, &instance, &supplies, now);
+        let opened = open(settings, inherited, &instance, &supplies, now)
+            .and_then(|opened| check_certificate(&opened.2[0], tls.as_ref()).map(|()| opened));
         let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
@@ -124,6 +129,7 @@ impl Server {
             settings: settings.clone(),
             is_kept: state.directory.is_some(),
             instance,
+            tls: tls.clone(),
             in_force,
             adopted: adoptions,
             errands: send_errands,
@@ -136,12 +142,17 @@ impl Server {
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
         let common = Arc::new(Common { in_force: receiver, wall, order, bells, metrics, pulse, all_drained });
-        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, notes }, reloader))
+        Ok((Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What its TLS listeners shake hands with, for other listeners of the daemon; `None` without a certificate.
+    pub fn tls(&self) -> Option<&tls::Acceptor> {
+        self.tls.as_ref()
     }
 
     /// Where it tells how it is, with the ports that the system chose.
@@ -165,7 +176,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
+        let Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -192,8 +203,9 @@ impl Server {
                 admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
+                let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
                 let (inboxes, common) = (Arc::clone(&inboxes), Arc::clone(&common));
-                acceptors.spawn(accept::accept(listener, inboxes, common, no_more.clone()));
+                acceptors.spawn(accept::accept(listener, tls, inboxes, common, no_more.clone()));
             }
             stop.await;
             common.metrics.draining.store(true, Ordering::Relaxed);
@@ -281,7 +293,7 @@ fn open(
     let shards = shards.into_iter().map(|shard| Ok((shard, make_runtime()?)));
     let shards = shards.collect::<Result<_, StartError>>()?;
     let listeners = listen_all(settings, inherited)?;
-    Ok((info_json, shards, [listeners, listen_at(&settings.admin, settings.unix_mode)?]))
+    Ok((info_json, shards, listeners))
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
@@ -302,20 +314,35 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
 }
 
 /// Inherited sockets take the place of the listeners of their protocol.
-fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<Vec<Listener>, StartError> {
-    let listeners = inherited.listeners(Protocol::Native);
-    if !listeners.is_empty() {
-        return Ok(listeners);
-    }
-    listen_at(&settings.listen, settings.unix_mode)
+fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<[Vec<Listener>; 2], StartError> {
+    let mut open =
+        |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
+    Ok([open(Protocol::Native, &settings.listen)?, open(Protocol::Admin, &settings.admin)?])
 }
 
-fn listen_at(addresses: &[Address], unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+fn listen_at(
+    inherited: Vec<Listener>,
+    addresses: &[Address],
+    unix_mode: u32,
+) -> Result<Vec<Listener>, StartError> {
+    if !inherited.is_empty() {
+        return Ok(inherited);
+    }
     let mut listeners = Vec::new();
     for address in addresses {
         listeners.extend(listen::open(address, unix_mode)?);
     }
     Ok(listeners)
+}
+
+/// No listener that is to speak TLS may serve without, wherever it comes from.
+fn check_certificate(listeners: &[Listener], tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
+    match listeners.iter().find(|listener| listener.address.is_tls()) {
+        Some(Listener { address, .. }) if tls.is_none() => Err(StartError::from(format!(
+            "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// The JSON of INFO.

@@ -1,19 +1,25 @@
-//! TCP and Unix connections behind one face.
+//! TCP, Unix and TLS connections behind one face.
 
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use socket2::{Domain, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+
+use super::secure::Secure;
 
 /// An accepted connection on its shard's reactor.
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// Boxed, so that connections without TLS are no larger for it.
+    Tls(Box<Secure>),
 }
+
+const _: () = assert!(size_of::<Stream>() <= size_of::<TcpStream>() + size_of::<usize>());
 
 impl Stream {
     /// Registers a non-blocking socket with the reactor of the thread that calls.
@@ -35,13 +41,17 @@ impl Stream {
         match self {
             Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            Stream::Tls(stream) => stream.poll_read(cx, buffer),
         }
     }
 
+    /// Writes as much as is taken. Of a TLS connection that may be more than has left: see
+    /// [`has_unsent`](Self::has_unsent).
     pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            Stream::Tls(stream) => stream.poll_write(cx, bytes),
         }
     }
 
@@ -51,17 +61,57 @@ impl Stream {
         let ready = match self {
             Stream::Tcp(stream) => stream.ready(Interest::ERROR).await,
             Stream::Unix(stream) => stream.ready(Interest::ERROR).await,
+            Stream::Tls(stream) => stream.ready(Interest::ERROR).await,
         };
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Says that nothing more will be written; reading goes on.
-    pub(super) fn half_close(&mut self) -> io::Result<()> {
-        let socket = match self {
-            Stream::Tcp(stream) => socket2::SockRef::from(&*stream),
-            Stream::Unix(stream) => socket2::SockRef::from(&*stream),
+    /// Whether what was taken to be written has not all left, so that [`poll_send`](Self::poll_send) has something to do.
+    pub(super) fn has_unsent(&self) -> bool {
+        match self {
+            Stream::Tcp(_) | Stream::Unix(_) => false,
+            Stream::Tls(stream) => stream.has_unsent(),
+        }
+    }
+
+    /// One step of writing `bytes` and what was taken before: ready as soon as the peer has made room for some of it, with
+    /// how many of `bytes` were taken.
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Stream::Tls(stream) => stream.poll_send(cx, bytes),
+            Stream::Tcp(_) | Stream::Unix(_) => self.poll_write(cx, bytes).map(|written| match written {
+                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                written => written,
+            }),
+        }
+    }
+
+    /// Who is at the other end, for people.
+    #[cold]
+    pub(super) fn peer(&self) -> String {
+        let address = match self {
+            Stream::Tcp(stream) => stream.peer_addr(),
+            Stream::Tls(stream) => stream.peer_addr(),
+            Stream::Unix(stream) => return credentials_of(stream),
         };
-        socket.shutdown(std::net::Shutdown::Write)
+        address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
+    }
+
+    /// Says that nothing more will be written; reading goes on.
+    pub(super) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            Stream::Tls(stream) => stream.poll_half_close(cx),
+        }
+    }
+}
+
+/// A process on this machine, by its number and user.
+fn credentials_of(stream: &UnixStream) -> String {
+    match stream.peer_cred() {
+        Ok(peer) => format!("process {} of user {}", peer.pid().unwrap_or_default(), peer.uid()),
+        Err(_) => String::from("unknown"),
     }
 }
 
@@ -80,12 +130,15 @@ impl AsyncWrite for Stream {
         Stream::poll_write(self.get_mut(), cx, bytes)
     }
 
-    /// Sockets keep nothing back.
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sockets keep nothing back; TLS does.
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.has_unsent() {
+            ready!(self.poll_send(cx, &[]))?;
+        }
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.half_close())
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_half_close(cx)
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::accept::Admitted;
 use super::connection;
+use super::handshake;
 use super::in_force::InForce;
 use super::metrics::{Metrics, ShardCounters, Timing};
 use super::pulse::Pulse;
@@ -236,6 +237,18 @@ impl Member {
         self.undrained
     }
 
+    /// Has the stop wake this task; to be called when it is about to sleep.
+    pub(super) fn remember(&self, waker: &Waker) {
+        self.worker.state.borrow_mut().wakers.remember(self.slot, waker);
+    }
+
+    /// As [`note_drained`](Self::note_drained), if the stop has begun.
+    pub(super) fn note_drained_if_draining(&mut self) {
+        if self.worker.draining.get() {
+            self.note_drained();
+        }
+    }
+
     /// Says that the stop need not wait for this connection any more.
     pub(super) fn note_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
@@ -294,17 +307,26 @@ pub(super) fn run(
 }
 
 fn open(worker: &Rc<Worker>, admitted: Admitted) {
-    let Admitted { socket, place } = admitted;
+    let Admitted { socket, tls, place } = admitted;
     // Fails when the peer is gone or descriptors are short: there is nobody to tell.
     let Ok(stream) = Stream::register(socket) else {
         return;
     };
     let front = Native::new(&worker.in_force.borrow().facts);
-    let member = Member::new(Rc::clone(worker));
-    tokio::task::spawn_local(async move {
-        connection::serve(stream, front, member).await;
-        drop(place);
-    });
+    let mut member = Member::new(Rc::clone(worker));
+    match (stream, tls) {
+        (Stream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
+            // Boxed, so that its room is given back once the connection is served.
+            if let Some(stream) = Box::pin(handshake::shake(socket, acceptor, &mut member)).await {
+                connection::serve(stream, front, member).await;
+            }
+            drop(place);
+        }),
+        (stream, _) => tokio::task::spawn_local(async move {
+            connection::serve(stream, front, member).await;
+            drop(place);
+        }),
+    };
 }
 
 /// Answers what has arrived on this shard and on the others, within the drain timeout.

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::notify::{EXTEND_EVERY, Notifier};
-use crate::server::{VitalSigns, Vitals};
+use crate::admin::Status;
+use crate::config::Grouped;
+use crate::server::Vitals;
 
 /// How often the status may change.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
@@ -16,30 +18,29 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// live as well.
 pub async fn attend(notifier: &Notifier, vitals: &Vitals) {
     if notifier.is_wanted() {
-        await_ready(notifier, vitals).await;
-        let mut before = vitals.signs();
-        let status = status_line(&before, &before, STATUS_EVERY);
+        let first = await_ready(notifier, vitals).await;
+        let status = status_line(None, &first);
         notifier.ready(&status);
-        tokio::join!(feed(notifier, vitals), tell(notifier, vitals, &mut before, status));
+        tokio::join!(feed(notifier, vitals), tell(notifier, vitals, first, status));
     }
     std::future::pending().await
 }
 
-async fn await_ready(notifier: &Notifier, vitals: &Vitals) {
-    let mut looks = 0;
+/// Waits until IDs can be had, and gives the status of that moment.
+async fn await_ready(notifier: &Notifier, vitals: &Vitals) -> Status {
+    let mut told_at: Option<Instant> = None;
     loop {
-        let ready_in = vitals.ready_in();
-        if ready_in.is_zero() {
-            return;
+        let status = vitals.status();
+        if status.ready {
+            return status;
         }
-        if looks % (EXTEND_EVERY.as_secs() / LOOK_EVERY.as_secs()) == 0 {
-            notifier.not_ready(&format!(
-                "not ready: the wall clock is behind IDs already handed out; IDs in {} s",
-                ready_in.as_secs_f64().ceil()
-            ));
+        if told_at.is_none_or(|told_at| told_at.elapsed() >= EXTEND_EVERY) {
+            notifier.not_ready(&status_line(None, &status));
+            told_at = Some(Instant::now());
         }
-        looks += 1;
-        sleep(ready_in.min(LOOK_EVERY)).await;
+        let stands_s = status.sources.iter().map(|source| source.stands_s).fold(0.0, f64::max);
+        let soon = if stands_s > 0.0 { Duration::try_from_secs_f64(stands_s).ok() } else { None };
+        sleep(soon.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)).await;
     }
 }
 
@@ -57,12 +58,13 @@ async fn feed(notifier: &Notifier, vitals: &Vitals) {
     }
 }
 
-async fn tell(notifier: &Notifier, vitals: &Vitals, before: &mut VitalSigns, mut told: String) {
+/// Tells the status where it has changed.
+async fn tell(notifier: &Notifier, vitals: &Vitals, mut before: Status, mut told: String) {
     loop {
         sleep(STATUS_EVERY).await;
-        let signs = vitals.signs();
-        let status = status_line(before, &signs, STATUS_EVERY);
-        *before = signs;
+        let now = vitals.status();
+        let status = status_line(Some(&before), &now);
+        before = now;
         if status != told {
             notifier.status(&status);
             told = status;
@@ -70,13 +72,40 @@ async fn tell(notifier: &Notifier, vitals: &Vitals, before: &mut VitalSigns, mut
     }
 }
 
-/// What `systemctl status` shows. Without head-room where nobody asks: ceilings are raised when somebody does.
-fn status_line(before: &VitalSigns, now: &VitalSigns, apart: Duration) -> String {
-    if !now.ready_in.is_zero() {
-        let seconds = now.ready_in.as_secs_f64().ceil();
-        return format!("not ready: the wall clock is behind IDs already handed out; IDs in {seconds} s");
+/// What `systemctl status` shows: the worst that there is to say, and what the daemon does. Without head-room where nobody
+/// asks, for ceilings are raised when somebody does; so an idle daemon has one line to say.
+fn status_line(before: Option<&Status>, now: &Status) -> String {
+    let worst = now.findings().next().map(|check| match &check.source {
+        Some(source) => format!("source {source:?}: {}", check.message),
+        None => check.message.clone(),
+    });
+    if !now.ready {
+        return format!("not ready: {}", worst.unwrap_or_default());
     }
-    let headroom = now.headroom.as_secs_f64();
-    let _ = (before, apart);
-    format!("ready: ceiling {headroom:.0} s ahead")
+    let connections = match now.connections.open {
+        1 => String::from("1 connection"),
+        open => format!("{} connections", Grouped(open)),
+    };
+    let issued: Vec<(u64, f64)> =
+        (0..now.sources.len()).filter_map(|index| issued(before, now, index)).collect();
+    let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
+    let doing = match issued.iter().map(|(_, headroom_s)| *headroom_s).reduce(f64::min) {
+        None => String::from("idle"),
+        Some(headroom_s) => {
+            let ids: u64 = issued.iter().map(|(ids, _)| ids).sum();
+            let per_second = (ids as f64 / seconds).round() as u64;
+            format!("{} IDs/s, ceiling {headroom_s:.1} s ahead", Grouped(per_second))
+        }
+    };
+    let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
+    format!("ready: {doing}, {connections}{worst}")
+}
+
+/// The IDs that a source has handed out meanwhile, and its head-room; `None` if there were none.
+fn issued(before: Option<&Status>, now: &Status, index: usize) -> Option<(u64, f64)> {
+    let source = &now.sources[index];
+    // One that has joined meanwhile starts from nothing.
+    let ids_before = before?.sources.get(index).map_or(0, |source| source.ids);
+    let ids = source.ids.saturating_sub(ids_before);
+    (ids > 0).then_some((ids, source.headroom_s))
 }

@@ -21,6 +21,7 @@ use super::{DEADLINE, poll};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
+    Tls(SocketAddr),
     Unix(PathBuf),
 }
 
@@ -28,15 +29,19 @@ impl Address {
     fn of_line(line: &str) -> Address {
         let text = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("admin on "));
         let text = text.unwrap_or_else(|| panic!("not a listening line: {line:?}"));
-        match text.strip_prefix("unix:") {
-            Some(path) => Address::Unix(path.into()),
-            None => Address::Tcp(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}"))),
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Address::Unix(path.into());
         }
+        let (make, text): (fn(SocketAddr) -> Address, &str) = match text.strip_prefix("tls:") {
+            Some(rest) => (Address::Tls, rest),
+            None => (Address::Tcp, text),
+        };
+        make(text.parse().unwrap_or_else(|error| panic!("{line:?}: {error}")))
     }
 
     pub(crate) fn tcp(&self) -> SocketAddr {
         match self {
-            Address::Tcp(address) => *address,
+            Address::Tcp(address) | Address::Tls(address) => *address,
             Address::Unix(path) => panic!("{} is no TCP address", path.display()),
         }
     }
@@ -46,6 +51,7 @@ impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Address::Tcp(address) => address.fmt(f),
+            Address::Tls(address) => write!(f, "tls:{address}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
         }
     }
@@ -95,6 +101,11 @@ impl Setup {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Setup {
         self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, stdin: Stdio) -> Setup {
+        self.command.stdin(stdin);
         self
     }
 

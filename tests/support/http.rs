@@ -36,6 +36,7 @@ pub(crate) fn exchange(address: &Address, request: &[u8]) -> Vec<u8> {
         answer
     }
     match address {
+        Address::Tls(address) => panic!("{address} speaks TLS"),
         Address::Tcp(address) => {
             let stream = TcpStream::connect_timeout(address, DEADLINE).expect("the admin listener is there");
             stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");

@@ -98,10 +98,19 @@ struct Frame {
     body: Vec<u8>,
 }
 
+/// What else a connection can go over.
+pub(crate) trait Transport: Read + Write + std::fmt::Debug + Send {
+    fn tcp(&self) -> &TcpStream;
+
+    /// Says that nothing more will be written.
+    fn half_close(&mut self) -> io::Result<()>;
+}
+
 #[derive(Debug)]
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Other(Box<dyn Transport>),
 }
 
 /// A connection.
@@ -124,12 +133,23 @@ impl Wire {
                 stream.set_write_timeout(Some(DEADLINE))?;
                 Stream::Tcp(stream)
             }
+            Address::Tls(address) => panic!("{address} wants certificates"),
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
                 stream.set_write_timeout(Some(DEADLINE))?;
                 Stream::Unix(stream)
             }
         };
+        Wire::of(stream)
+    }
+
+    /// A connection over something else.
+    pub(crate) fn over(transport: Box<dyn Transport>) -> Wire {
+        transport.tcp().set_write_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        Wire::of(Stream::Other(transport)).expect("a timeout can be set")
+    }
+
+    fn of(stream: Stream) -> io::Result<Wire> {
         let wire = Wire { stream, unread: Vec::new() };
         wire.set_read_timeout(DEADLINE)?;
         Ok(wire)
@@ -139,6 +159,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
             Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Other(stream) => stream.tcp().set_read_timeout(Some(timeout)),
         }
     }
 
@@ -146,6 +167,7 @@ impl Wire {
         match &self.stream {
             Stream::Tcp(stream) => stream,
             Stream::Unix(_) => panic!("not a TCP connection"),
+            Stream::Other(stream) => stream.tcp(),
         }
     }
 
@@ -154,6 +176,7 @@ impl Wire {
         let stream = match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().map(Stream::Tcp),
             Stream::Unix(stream) => stream.try_clone().map(Stream::Unix),
+            Stream::Other(_) => panic!("has one handle"),
         };
         Wire { stream: stream.expect("a socket can be cloned"), unread: Vec::new() }
     }
@@ -167,14 +190,16 @@ impl Wire {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes),
             Stream::Unix(stream) => stream.write_all(bytes),
+            Stream::Other(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
         }
     }
 
     /// Says that nothing more will be written.
-    pub(crate) fn half_close(&self) {
-        let done = match &self.stream {
+    pub(crate) fn half_close(&mut self) {
+        let done = match &mut self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Other(stream) => stream.half_close(),
         };
         done.unwrap_or_else(|error| panic!("cannot half-close: {error}"));
     }
@@ -184,6 +209,7 @@ impl Wire {
         let size = match &mut self.stream {
             Stream::Tcp(stream) => stream.read(&mut piece),
             Stream::Unix(stream) => stream.read(&mut piece),
+            Stream::Other(stream) => stream.read(&mut piece),
         }?;
         self.unread.extend_from_slice(&piece[..size]);
         Ok(size)
@@ -265,6 +291,13 @@ impl Wire {
             assert!(enough, "{count} IDs for {ask:?}");
         }
         reply
+    }
+
+    /// Leaves a request the time to arrive, and checks that it waits.
+    #[track_caller]
+    pub(crate) fn assert_waits_a_moment(&mut self) {
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!self.has_reply(), "answered already");
     }
 
     /// Checks that the connection still answers.

@@ -6,16 +6,28 @@ use clap::Args;
 use snowbank::client::Endpoint;
 
 use super::Failure;
+use super::approach::Approach;
 use crate::run::{Drive, Length, Scenario};
 use crate::schedule::Arrivals;
 use crate::value::{Mix, Time};
 use crate::verdict::Latency;
 
+/// An address that the generator's own sockets can be connected to.
+fn parse_address(text: &str) -> Result<Endpoint, String> {
+    match Endpoint::parse_remote(text) {
+        Ok(address) if address.is_tls() => {
+            Err(String::from("the load generator speaks no TLS yet; give the address of a plain listener"))
+        }
+        Ok(address) => Ok(address),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
     /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = parse_address)]
     pub(super) address: Option<Endpoint>,
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]
@@ -41,6 +53,8 @@ pub(super) struct Load {
     /// What random draws begin with; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
+    #[command(flatten)]
+    pub(super) approach: Approach,
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -77,6 +91,7 @@ impl Load {
         }
         Ok(Scenario {
             address: self.address.clone(),
+            token: self.approach.token().map_err(Failure::usage)?,
             source: self.source.clone(),
             resp: self.resp,
             drive,
@@ -86,6 +101,8 @@ impl Load {
             warm_up: self.warm_up.0,
             length,
             outage: None,
+            client_stall: None,
+            real_time: self.approach.real_time(self.threads as usize),
             seed: self.seed,
         })
     }

@@ -18,6 +18,8 @@ pub(super) struct InFlight {
     pub(super) sent_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
+    /// Due on a connection that was stalled on purpose: checked, and not held against an objective.
+    pub(super) excused: bool,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub(super) struct Connection {
     pub(super) is_down: bool,
     /// Opened again since.
     pub(super) is_reopened: bool,
+    /// Its socket took no more.
+    pub(super) is_full: bool,
     /// The begin of a frame whose rest has not come.
     pub(super) partial: Vec<u8>,
     tag: u16,
@@ -54,6 +58,7 @@ impl Connection {
             unsent: 0,
             is_down: false,
             is_reopened: false,
+            is_full: false,
             out: Vec::new(),
             partial: Vec::new(),
             tag: 0,
@@ -65,6 +70,7 @@ impl Connection {
         self.out.clear();
         self.partial.clear();
         self.unsent = 0;
+        self.is_full = false;
     }
 
     /// Whether something waits to be flushed.
@@ -73,10 +79,10 @@ impl Connection {
     }
 
     /// Prepares a request; it leaves with the next [`flush`](Self::flush).
-    pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64) {
+    pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64, excused: bool) {
         wire.encode(&mut self.out, self.tag, source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
-        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag });
+        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag, excused });
         self.tag = self.tag.wrapping_add(1);
         self.unsent += 1;
     }
@@ -102,7 +108,8 @@ impl Connection {
             Err(error) => return Err(self.closed(Some(&error))),
         };
         self.out.drain(..taken);
-        Ok(if self.out.is_empty() { Flushed::All } else { Flushed::Part })
+        self.is_full = !self.out.is_empty();
+        Ok(if self.is_full { Flushed::Part } else { Flushed::All })
     }
 
     /// Reads once; `None` if nothing is there.

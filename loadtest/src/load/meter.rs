@@ -3,11 +3,10 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use crate::measure::{Counts, Refusals, Second};
 
 use super::connection::InFlight;
+use super::processor::Use;
 use super::{Message, Now};
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
@@ -22,8 +21,12 @@ pub(super) struct Meter {
     /// From its begin, until it is over.
     outage: Option<(u64, Option<u64>)>,
     last_answer_ns: Option<u64>,
-    /// Processor time and instant when the measurement began on this thread.
-    began: Option<(Duration, u64)>,
+    /// What of the processors had been used when the measurement began on this thread, and that instant.
+    began: Option<(Use, u64)>,
+    /// Since when the thread has been busy, or should have been: what it reads now may have been there since.
+    busy_since_ns: u64,
+    /// Until when requests that left late, in a bunch, may be in each other's way: as long as they were late.
+    bunched_until_ns: u64,
 }
 
 impl Meter {
@@ -39,6 +42,8 @@ impl Meter {
             outage: outage_ns.map(|from_ns| (from_ns, None)),
             last_answer_ns: None,
             began: None,
+            busy_since_ns: 0,
+            bunched_until_ns: 0,
         }
     }
 
@@ -63,10 +68,15 @@ impl Meter {
         }
     }
 
+    /// A turn begins that was due at `due_ns`, if it was not woken before.
+    pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
+        self.busy_since_ns = now.ns.min(due_ns);
+    }
+
     /// The outage took a request away that was in flight.
     pub(super) fn lost(&mut self, request: &InFlight) {
         self.counts.lost += 1;
-        if self.counts_at(request.intended_ns) {
+        if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.requests -= 1;
         }
     }
@@ -76,15 +86,30 @@ impl Meter {
         self.counts.lost += 1;
     }
 
-    pub(super) fn sent(&mut self, request: &InFlight) {
+    /// A request that was sent and counted is excused after all.
+    pub(super) fn excuse_sent(&mut self, request: &InFlight) {
+        self.counts.excused += 1;
         if self.counts_at(request.intended_ns) {
+            self.counts.requests -= 1;
+        }
+    }
+
+    pub(super) fn sent(&mut self, request: &InFlight) {
+        let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
+        self.bunched_until_ns = self.bunched_until_ns.max(request.sent_ns + slip_ns);
+        if request.excused {
+            self.counts.excused += 1;
+        } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
-            self.counts.slip.saturating_record(request.sent_ns.saturating_sub(request.intended_ns));
+            self.counts.slip.saturating_record(slip_ns);
         }
     }
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
         self.counts.checked_ids += u64::from(request.asked.count);
+        if request.excused {
+            return;
+        }
         if now.ns >= self.warm_ns {
             let last_ns = self.last_answer_ns.replace(now.ns).unwrap_or(now.ns);
             self.counts.longest_gap = self.counts.longest_gap.max(Duration::from_nanos(now.ns - last_ns));
@@ -99,7 +124,7 @@ impl Meter {
     }
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
-        if !self.counts_at(request.intended_ns) {
+        if !self.counts_at(request.intended_ns) || request.excused {
             return;
         }
         let words = || String::from_utf8_lossy(message).into_owned();
@@ -114,20 +139,31 @@ impl Meter {
         let response_ns = now.ns.saturating_sub(request.intended_ns);
         self.counts.response.saturating_record(response_ns);
         self.second.response.saturating_record(response_ns);
-        self.counts.service.saturating_record(now.ns.saturating_sub(request.sent_ns));
+        let service_ns = now.ns.saturating_sub(request.sent_ns);
+        self.counts.service.saturating_record(service_ns);
+        self.counts.target.saturating_record(service_ns.saturating_sub(self.own_delay_ns(now)));
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    /// How much later than without our own delays an answer may have come that is read now: it may have lain there while
+    /// the thread was busy or did not run, and its request may have had to wait behind others that left late as well.
+    fn own_delay_ns(&self, now: Now) -> u64 {
+        now.ns.saturating_sub(self.busy_since_ns) + self.bunched_until_ns.saturating_sub(now.ns)
     }
 
     /// A request that never was answered lasted at least until now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
-        if self.counts_at(request.intended_ns) {
+        if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.unanswered += 1;
             self.counts.response.saturating_record(now.ns.saturating_sub(request.intended_ns));
         }
     }
 
     /// Notes how long the thread did not run when it should have.
-    pub(super) fn paused(&mut self, pause_ns: u64) {
+    pub(super) fn paused(&mut self, now: Now, pause_ns: u64) {
+        if now.ns < self.warm_ns {
+            return;
+        }
         self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
     }
 
@@ -137,7 +173,7 @@ impl Meter {
             return;
         }
         if self.began.is_none() {
-            self.began = Some((thread_cpu(), now.ns));
+            self.began = Some((Use::now(), now.ns));
         }
         let number = (now.ns - self.warm_ns) / 1_000_000_000;
         if number > self.second_number {
@@ -156,17 +192,15 @@ impl Meter {
         if self.second.ids > 0 || self.second.refused > 0 {
             self.hand_over(to);
         }
-        if let Some((cpu, began_ns)) = self.began {
-            self.counts.cpu = thread_cpu().saturating_sub(cpu);
+        if let Some((at_begin, began_ns)) = self.began {
+            let used = Use::now().since(at_begin);
+            (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
-            self.counts.busiest_thread = self.counts.cpu.as_secs_f64() / elapsed_s;
+            self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
+            self.counts.throttled_share = used.throttled.as_secs_f64() / elapsed_s;
         }
         self.counts
     }
-}
-
-fn thread_cpu() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -185,7 +219,7 @@ mod tests {
 
     fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
         let asked = Asked { count: 3, sent_us: 0, above: 0 };
-        InFlight { intended_ns, sent_ns, asked, tag: 0 }
+        InFlight { intended_ns, sent_ns, asked, tag: 0, excused: false }
     }
 
     fn meter(outage_ns: Option<u64>) -> Meter {
@@ -201,6 +235,49 @@ mod tests {
         let counts = &meter.counts;
         let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
         assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
+    }
+
+    #[test]
+    fn what_the_target_took_is_without_the_generators_own_delays() {
+        let least_ms = |meter: &Meter| meter.counts.target.max() / 1_000_000;
+        // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
+        let mut woken_late = meter(None);
+        woken_late.sent(&request(2_000_000, 2_000_000));
+        woken_late.woke(at(8_000_000), 4_000_000);
+        woken_late.answered(&request(2_000_000, 2_000_000), at(8_000_000));
+        assert_eq!(least_ms(&woken_late), 2);
+        // Sent on time, 10 ms after others that left 20 ms late at once: those were in its way.
+        let mut bunched = meter(None);
+        bunched.sent(&request(10_000_000, 30_000_000));
+        bunched.sent(&request(30_000_000, 30_000_000));
+        bunched.woke(at(40_000_000), 40_000_000);
+        bunched.answered(&request(30_000_000, 30_000_000), at(40_000_000));
+        assert_eq!(least_ms(&bunched), 0);
+        // Long after that the target's time is its own.
+        bunched.sent(&request(60_000_000, 60_000_000));
+        bunched.woke(at(67_000_000), 67_000_000);
+        bunched.answered(&request(60_000_000, 60_000_000), at(67_000_000));
+        assert_eq!(least_ms(&bunched), 7);
+    }
+
+    #[test]
+    fn what_is_due_on_a_stalled_connection_is_checked_and_not_judged() {
+        let mut meter = meter(None);
+        let (before, mut during) = (request(2_000_000, 2_000_000), request(3_000_000, 3_000_000));
+        meter.sent(&before);
+        let before = InFlight { excused: true, ..before };
+        meter.excuse_sent(&before);
+        during.excused = true;
+        meter.sent(&during);
+        for excused in [&before, &during] {
+            meter.answered(excused, at(4_000_000_000));
+            meter.unanswered(excused, at(4_000_000_000));
+            meter.refused(excused, at(4_000_000_000), 6, b"");
+        }
+        let counts = &meter.counts;
+        assert_eq!((counts.requests, counts.excused, counts.answered, counts.checked_ids), (0, 2, 0, 6));
+        assert_eq!((counts.response.len(), counts.refused_count(), counts.unanswered), (0, 0, 0));
+        assert_eq!(counts.longest_gap, Duration::ZERO);
     }
 
     #[test]

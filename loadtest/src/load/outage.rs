@@ -21,19 +21,28 @@ impl Worker<'_> {
     /// Lets a connection go that the outage ended; a fault at any other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        let connection = &mut self.connections[index];
-        let excused = matches!(fault, Fault::Closed { .. }) && !connection.is_reopened;
+        let excused = matches!(fault, Fault::Closed { .. }) && !self.connections[index].is_reopened;
+        if excused && self.is_stalled(index) {
+            self.stalled_was_closed(now);
+            return Ok(());
+        }
         if !excused || self.meter.outage_since(now).is_none() {
             return Err(fault);
         }
-        for request in connection.in_flight.drain(..connection.in_flight.len()) {
+        self.let_go(index);
+        Ok(())
+    }
+
+    /// Forgets a connection that has ended, and what was in flight on it.
+    pub(super) fn let_go(&mut self, index: usize) {
+        let connection = &mut self.connections[index];
+        for request in connection.in_flight.drain(..) {
             self.meter.lost(&request);
         }
         // Fails only for a socket that is not watched.
         let _ = epoll::delete(&self.epoll, &connection.stream);
         connection.is_down = true;
         connection.forget_unsent();
-        Ok(())
     }
 
     /// Whether a refusal says that the daemon is stopping because of the outage.
@@ -65,9 +74,12 @@ impl Worker<'_> {
     }
 
     fn reopen(&mut self, index: usize) -> bool {
-        let Ok(stream) = Stream::connect(&self.task.endpoint, RECONNECT_TIMEOUT) else {
-            return false;
-        };
+        let opened = self.task.access.open(RECONNECT_TIMEOUT);
+        opened.is_ok_and(|stream| self.replace(index, stream))
+    }
+
+    /// Puts an open connection in the place of one that has ended; tells whether that could be done.
+    pub(super) fn replace(&mut self, index: usize, stream: Stream) -> bool {
         let data = epoll::EventData::new_u64(index as u64);
         let watched = stream.set_nonblocking().is_ok()
             && epoll::add(&self.epoll, &stream, data, epoll::EventFlags::IN).is_ok();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::SyncSender;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
@@ -12,6 +12,7 @@ use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
+use super::stall::{STALLED, Stalling};
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
 use crate::measure::Fault;
 use crate::promise::Span;
@@ -51,6 +52,8 @@ pub(super) struct Worker<'a> {
     ids_left: u64,
     /// When connections that are down are tried again.
     pub(super) retry_ns: u64,
+    /// The announced stall of one of the connections.
+    pub(super) stalling: Option<Stalling>,
 }
 
 /// Runs one thread of the load to its end and reports it.
@@ -103,17 +106,26 @@ impl<'a> Worker<'a> {
             housekeeping_ns: 0,
             ids_left,
             retry_ns: 0,
+            stalling: task.stall.map(Stalling::new),
             task,
         })
     }
 
     fn run_to_end(mut self) {
+        let real_time = self.task.real_time && super::processor::raise_priority();
+        self.meter.counts.real_time_threads = usize::from(real_time);
         std::thread::sleep(self.shared.origin.saturating_duration_since(Instant::now()));
         let fault = self.turns().err();
         if fault.is_some() {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let now = self.shared.now();
+        if fault.is_some()
+            && let Some(schedule) = &self.schedule
+        {
+            let due_ns = schedule.due_ns();
+            self.meter.counts.late_at_fault = Duration::from_nanos(now.ns.saturating_sub(due_ns));
+        }
         self.hand_over_spans(now);
         for connection in &self.connections {
             connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
@@ -132,20 +144,27 @@ impl<'a> Worker<'a> {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.meter.tick(turn, self.to);
             self.recover(turn)?;
+            self.stall(turn)?;
             let more = self.prepare(turn)?;
             let all_sent = self.flush()?;
             self.keep_house(turn)?;
-            if !more && self.connections.iter().all(|connection| connection.in_flight.is_empty()) {
+            let answered = self.connections.iter().all(|connection| connection.in_flight.is_empty());
+            if !more && answered && !self.is_stalled(STALLED) {
                 return Ok(());
             }
             let before_sleep = self.shared.now();
-            self.meter.paused(before_sleep.ns.saturating_sub(turn.ns));
+            self.meter.paused(before_sleep, before_sleep.ns.saturating_sub(turn.ns));
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
             self.sleep(&mut events, sleep_ns);
             turn = self.shared.now();
-            self.meter.paused(turn.ns.saturating_sub(before_sleep.ns + sleep_ns));
+            let due_ns = before_sleep.ns + sleep_ns;
+            self.meter.paused(turn, turn.ns.saturating_sub(due_ns));
+            self.meter.woke(turn, due_ns);
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;
+                if self.is_hanging(index) {
+                    continue;
+                }
                 self.receive(index, &mut input).or_else(|fault| self.excuse(index, fault))?;
             }
         }
@@ -178,22 +197,23 @@ impl<'a> Worker<'a> {
                 self.meter.lost_unsent();
                 continue;
             };
+            let excused = self.is_stalled(index);
             let connection = &mut self.connections[index];
             if connection.in_flight.len() >= MAX_IN_FLIGHT {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
             }
             let count = draw(&self.task, &mut self.random);
-            connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns);
+            connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns, excused);
         }
         Ok(true)
     }
 
-    /// Connections in turn, without those that are down.
+    /// Connections in turn, without those that are down or, being stalled, full.
     fn next_open(&mut self) -> Option<usize> {
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
-            if !self.connections[index].is_down {
+            if !self.connections[index].is_down && self.takes_requests(index) {
                 return Some(index);
             }
         }
@@ -205,13 +225,18 @@ impl<'a> Worker<'a> {
             return false;
         }
         let counts = self.meter.counts_at(now.ns);
-        for connection in self.connections.iter_mut().filter(|connection| !connection.is_down) {
+        for index in 0..self.connections.len() {
+            let excused = self.is_stalled(index);
+            let connection = &mut self.connections[index];
+            if connection.is_down || connection.is_full {
+                continue;
+            }
             while connection.in_flight.len() < depth && self.ids_left > 0 {
                 let count = draw(&self.task, &mut self.random);
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
-                connection.ask(&self.shared.wire, self.shared.promise.source, count, now.ns);
+                connection.ask(&self.shared.wire, self.shared.promise.source, count, now.ns, excused);
             }
         }
         true
@@ -222,8 +247,9 @@ impl<'a> Worker<'a> {
         let mut all = true;
         let strict = self.shared.promise.strict;
         for index in 0..self.connections.len() {
+            let (stalled, hangs) = (self.is_stalled(index), self.is_hanging(index));
             let connection = &mut self.connections[index];
-            if !connection.is_dirty() {
+            if !connection.is_dirty() || (hangs && connection.is_full) {
                 continue;
             }
             let above = if strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
@@ -231,6 +257,8 @@ impl<'a> Worker<'a> {
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match (flushed, self.task.pace) {
                 (Ok(Flushed::All), _) => {}
+                // A client that does not read has to expect it.
+                (Ok(Flushed::Part), _) if stalled => all &= hangs,
                 (Ok(Flushed::Part), Pace::Open { .. }) => return Err(Fault::FullSocket),
                 (Ok(Flushed::Part), Pace::Closed { .. }) => all = false,
                 (Err(fault), _) => self.excuse(index, fault)?,
@@ -242,6 +270,7 @@ impl<'a> Worker<'a> {
     fn until_due_ns(&self, now: Now, more: bool) -> u64 {
         let down = self.meter.outage_since(now).is_some();
         let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
+        let longest_ns = longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns));
         match &self.schedule {
             Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(longest_ns),
             _ => longest_ns,
@@ -261,8 +290,10 @@ impl<'a> Worker<'a> {
         self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
         self.hand_over_spans(now);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
-        for connection in &self.connections {
-            if connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns) {
+        for (index, connection) in self.connections.iter().enumerate() {
+            // One that is stalled on purpose has a time of its own.
+            let waits_long = connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns);
+            if waits_long && !self.is_stalled(index) {
                 let unanswered = connection.in_flight.len();
                 return Err(Fault::Silent { waited: ANSWER_TIMEOUT, unanswered });
             }

@@ -1,12 +1,14 @@
 //! All figures of a run, for programs. Times are in microseconds unless a name says otherwise.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
 use crate::daemon::Ending;
-use crate::measure::{SecondFigures, micros};
+use crate::measure::{Counts, SecondFigures, micros};
 use crate::origin::Origin;
-use crate::run::{Drive, Length};
+use crate::run::{ClientStall, Drive, Length};
 use crate::schedule::Arrivals;
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
@@ -87,10 +89,17 @@ pub struct Run {
     pub refused: std::collections::BTreeMap<String, u64>,
     /// The announced outage; `None` without one.
     pub outage: Option<OutageFigures>,
+    /// The announced stall of a client; `None` without one.
+    #[serde(default)]
+    pub client_stall: Option<ClientStallFigures>,
     /// From the intended instant to the receipt.
     pub response_time: Times,
     /// From the sending to the receipt.
     pub service_time: Times,
+    /// The least that the target took: service time without the generator's own delays, as far as it knows them; `None` in a
+    /// closed loop.
+    #[serde(default)]
+    pub target_time: Option<Times>,
     /// From the intended instant to the sending; `None` in a closed loop.
     pub schedule_slip: Option<Times>,
     /// The longest that the generator stood still.
@@ -99,6 +108,15 @@ pub struct Run {
     pub generator_cpu_share: f64,
     /// That of its busiest thread.
     pub busiest_thread_share: f64,
+    /// For how long its threads waited for a core that something else had.
+    #[serde(default)]
+    pub generator_waited_us: f64,
+    /// The share of the time for which a processor quota held it back.
+    #[serde(default)]
+    pub generator_throttled_share: f64,
+    /// Whether its threads ran before ordinary ones.
+    #[serde(default)]
+    pub generator_real_time: bool,
     /// The daemon's, where it was started for this run.
     pub daemon_cpu_share: Option<f64>,
     /// How far apart the two machines' clocks were seen to be; `None` on one machine.
@@ -120,6 +138,49 @@ pub struct OutageFigures {
     pub longest_gap_us: f64,
     /// Requests that it took away.
     pub lost: u64,
+}
+
+/// What an announced stall of a client did.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClientStallFigures {
+    /// When the connection was not read any more, in seconds of the measurement.
+    pub at_s: f64,
+    /// For how long.
+    pub for_s: f64,
+    /// `recovered`, `closed by the target`, or `not over` at the end of the run.
+    pub ended: String,
+    /// When the target was seen to have closed the connection, from the begin of the stall.
+    pub closed_after_us: Option<f64>,
+    /// From the end of the stall until all that had been due on the connection was answered.
+    pub caught_up_after_us: Option<f64>,
+    /// The longest time between two answers on the other connections.
+    pub longest_gap_us: f64,
+    /// Requests on the connection that do not count against objectives.
+    pub excused: u64,
+    /// Those in flight when it was closed.
+    pub lost: u64,
+}
+
+impl ClientStallFigures {
+    fn of(stall: ClientStall, counts: &Counts) -> Self {
+        let us = |time: Duration| time.as_secs_f64() * 1e6;
+        let closed_after = counts.stall.and_then(|figures| figures.closed_after);
+        let ended = match counts.stall {
+            None => "not over",
+            Some(_) if closed_after.is_some() => "closed by the target",
+            Some(_) => "recovered",
+        };
+        Self {
+            at_s: stall.at.as_secs_f64(),
+            for_s: stall.length.as_secs_f64(),
+            ended: ended.to_owned(),
+            closed_after_us: closed_after.map(us),
+            caught_up_after_us: counts.stall.map(|figures| us(figures.caught_up_after)),
+            longest_gap_us: us(counts.longest_gap),
+            excused: counts.excused,
+            lost: counts.lost,
+        }
+    }
 }
 
 /// What a run was held to, and whether it kept to it.
@@ -251,12 +312,17 @@ impl Run {
                 longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
                 lost: counts.lost,
             }),
+            client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
+            target_time: depth.is_none().then(|| Times::of(&counts.target)),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
             longest_pause_us: counts.longest_pause.as_secs_f64() * 1e6,
             generator_cpu_share: report.own_cpu_share(),
             busiest_thread_share: counts.busiest_thread,
+            generator_waited_us: counts.waited.as_secs_f64() * 1e6,
+            generator_throttled_share: counts.throttled_share,
+            generator_real_time: counts.real_time_threads > 0,
             daemon_cpu_share: report.target_cpu_share(),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
             seconds: outcome.seconds.clone(),

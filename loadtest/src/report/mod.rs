@@ -77,9 +77,6 @@ impl<'a> Report<'a> {
     /// The loop in words, for every output.
     #[must_use]
     pub fn loop_words(&self) -> &'static str {
-        match self.scenario.drive {
-            Drive::Open { .. } => "open loop",
-            Drive::Closed { .. } => "closed loop",
-        }
+        self.scenario.loop_words()
     }
 }

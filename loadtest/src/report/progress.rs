@@ -29,10 +29,11 @@ impl Bar {
             self.0.set_length(total.as_millis() as u64);
             self.0.set_position(progress.elapsed.min(total).as_millis() as u64);
         }
-        self.0.set_message(match progress.last_second {
+        let figures = match progress.last_second {
             None => "warming up".to_owned(),
             Some(second) => format!("{} IDs/s, p99 {:.3} ms", second.ids, second.p99_us / 1e3),
-        });
+        };
+        self.0.set_message(format!("{}: {figures}", progress.loop_words));
         self.0.tick();
     }
 

@@ -1,10 +1,11 @@
 //! The final table. Its lines fit into 80 columns, but for the last, which is one line whatever it says.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use super::{QUANTILES, Report};
 use crate::daemon::Ending;
-use crate::measure::micros;
+use crate::measure::{StallFigures, micros};
 use crate::run::{Drive, Length};
 use crate::target::code_name;
 use crate::value::Time;
@@ -22,6 +23,7 @@ pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     rates(report, out)?;
     outage(report, out)?;
+    stall(report, out)?;
     generator(report, out)?;
     writeln!(out)?;
     writeln!(out, "{}", last_line(&report.verdict, &report.evidence(), report.objectives))
@@ -43,7 +45,7 @@ fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let scenario = report.scenario;
     let drive = match scenario.drive {
         Drive::Open { rate, arrivals, .. } => {
-            format!("{rate} IDs, {} arrivals", format!("{arrivals:?}").to_lowercase())
+            format!("{} IDs/s, {} arrivals", rate.per_s(), format!("{arrivals:?}").to_lowercase())
         }
         Drive::Closed { depth } => format!("{depth} requests in flight on each connection"),
     };
@@ -59,9 +61,15 @@ fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "            {} IDs per request, {} connections, {} threads",
-        scenario.batch, scenario.connections, scenario.threads
+        "            IDs per request {}, {}, {}",
+        scenario.batch,
+        counted(scenario.connections, "connection"),
+        counted(scenario.threads, "thread")
     )
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
@@ -75,6 +83,7 @@ fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let rows = [
         ("response time", &counts.response, true),
         ("service time", &counts.service, true),
+        ("target's at least", &counts.target, intended),
         ("schedule slip", &counts.slip, intended),
     ];
     for (name, histogram, _) in rows.into_iter().filter(|(.., shown)| *shown) {
@@ -129,6 +138,35 @@ fn outage(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     )
 }
 
+fn stall(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(stall) = report.scenario.client_stall else {
+        return Ok(());
+    };
+    let counts = &report.outcome.counts;
+    let (at, length) = (Time(stall.at), Time(stall.length));
+    write!(out, "stall       one connection not read for {length} at {at}: ")?;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    match counts.stall {
+        None => write!(out, "the run ended before it was over")?,
+        Some(StallFigures { closed_after: None, caught_up_after }) => {
+            write!(out, "it recovered, all answered {:.3} ms after", ms(caught_up_after))?;
+        }
+        Some(StallFigures { closed_after: Some(after), caught_up_after }) => write!(
+            out,
+            "the target closed it, seen after {:.3} ms; opened anew {:.3} ms after the stall",
+            ms(after),
+            ms(caught_up_after)
+        )?,
+    }
+    writeln!(
+        out,
+        "\n            longest gap between answers on the others {:.3} ms; {} requests on it excused, {} lost",
+        ms(counts.longest_gap),
+        counts.excused,
+        counts.lost
+    )
+}
+
 fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let counts = &report.outcome.counts;
     if let Some(share) = report.target_cpu_share() {
@@ -143,6 +181,19 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         counts.busiest_thread * 100.0,
         counts.longest_pause.as_secs_f64() * 1e3
     )?;
+    let priority = if counts.real_time_threads > 0 { "real-time" } else { "ordinary" };
+    writeln!(
+        out,
+        "            {priority} priority; waited {:.1} ms in all for a core that something else had",
+        counts.waited.as_secs_f64() * 1e3
+    )?;
+    if counts.throttled_share > 0.0 {
+        writeln!(
+            out,
+            "            a processor quota held it back for {:.1} % of the time",
+            counts.throttled_share * 100.0
+        )?;
+    }
     if !report.outcome.same_clock {
         let offset_ms = counts.clock_offset_us as f64 / 1e3;
         writeln!(

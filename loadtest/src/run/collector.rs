@@ -54,7 +54,8 @@ pub(super) fn collect(
 ) -> Collected {
     let mut collector = Collector::new(shared, seen, scenario.threads);
     let until_origin = shared.origin.saturating_duration_since(Instant::now());
-    let mut log = IntervalLog::begin(SystemTime::now() + until_origin + scenario.measured_from());
+    let begin = SystemTime::now() + until_origin + scenario.measured_from();
+    let mut log = IntervalLog::begin(begin, scenario.loop_words());
     let mut cpu = TargetCpu::default();
     let mut told = Instant::now();
     let mut restarted = false;
@@ -85,7 +86,8 @@ pub(super) fn collect(
         if told.elapsed() >= PROGRESS_INTERVAL {
             told = Instant::now();
             let last_second = collector.collected.seconds.last();
-            progress(Progress { elapsed, total: scenario.ends_at(), last_second });
+            let loop_words = scenario.loop_words();
+            progress(Progress { elapsed, total: scenario.ends_at(), last_second, loop_words });
         }
     }
     collector.reached.fill(u64::MAX);
@@ -207,17 +209,19 @@ struct IntervalLog {
     text: Vec<u8>,
     began: SystemTime,
     headed: bool,
+    loop_words: &'static str,
 }
 
 impl IntervalLog {
-    fn begin(began: SystemTime) -> Self {
-        Self { text: Vec::new(), began, headed: false }
+    fn begin(began: SystemTime, loop_words: &'static str) -> Self {
+        Self { text: Vec::new(), began, headed: false, loop_words }
     }
 
     fn write(&mut self, number: u64, second: &Second) {
         let mut builder = IntervalLogWriterBuilder::new();
         if !self.headed {
-            builder.add_comment("[snowbank-loadtest: response times in nanoseconds, maximum too]");
+            let loop_words = self.loop_words;
+            builder.add_comment(&format!("[snowbank-loadtest: {loop_words}, response times in nanoseconds]"));
             builder.add_comment("[Histogram log format version 1.3]");
             builder.with_start_time(self.began).with_base_time(self.began);
             self.headed = true;
@@ -274,7 +278,8 @@ mod tests {
 
     #[test]
     fn an_interval_log_is_read_back() {
-        let mut log = IntervalLog::begin(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+        let mut log =
+            IntervalLog::begin(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), "open loop");
         for number in 0..3 {
             let mut second = Second::empty();
             second.response.saturating_record_n(5_000_000, number + 1);

@@ -1,6 +1,8 @@
 //! The load test as a program: what it wrote, and its exit code.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub(crate) mod scripted;
+
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -39,20 +41,14 @@ pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     ran
 }
 
-/// The daemon is built by this workspace's tests, but not where only this package is tested.
-pub(crate) fn has_daemon() -> bool {
-    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
-    let found = program.with_file_name("snowbank").is_file();
-    if !found {
-        eprintln!("skipped: no snowbank binary beside snowbank-loadtest; cargo build makes it");
-    }
-    found
-}
-
 /// Starts the load test.
 pub(crate) fn start(options: &[&str]) -> Running {
+    start_by(Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest")), options)
+}
+
+/// Starts the load test by a command that it is the last argument of, or itself.
+pub(crate) fn start_by(mut command: Command, options: &[&str]) -> Running {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
     // Later options come on top where one is given twice.
     command.args(last_of_each(options)).arg("--json").arg(directory.path().join("run.json"));
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the load test starts");
@@ -82,8 +78,30 @@ fn last_of_each(options: &[&str]) -> Vec<String> {
 }
 
 impl Running {
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The processes that it has started, as far as they run.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let id = self.id();
+        // Whichever of its threads started them.
+        let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
+            let path = entry.ok()?.path().join("children");
+            std::fs::read_to_string(path).ok()
+        };
+        let threads = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten();
+        let all = threads.filter_map(of_thread).collect::<Vec<_>>().join(" ");
+        all.split_whitespace().filter_map(|id| id.parse().ok()).collect()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the load test runs");
+    }
+
+    /// Waits for the end of one that was killed.
+    pub(crate) fn reap(mut self) {
+        self.child.wait().expect("the load test ends");
     }
 
     pub(crate) fn wait(self) -> Ran {
@@ -110,4 +128,20 @@ impl Ran {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(self.json_text()).expect("JSON")
     }
+}
+
+/// The daemon is built by this workspace's tests, but not where only this package is tested.
+pub(crate) fn has_daemon() -> bool {
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let found = program.with_file_name("snowbank").is_file();
+    if !found {
+        skip("no snowbank binary beside snowbank-loadtest; cargo build makes it");
+    }
+    found
+}
+
+/// Says that a test cannot run here; where everything is meant to be there, it fails.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    eprintln!("skipped: {reason}");
 }

@@ -4,10 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{Connection, GREETING_TAG, READ_SIZE, bad_length, closed, describe, wrong_tag};
+use crate::client::endpoint::connect;
 use crate::client::error::Error;
 use crate::client::shared::Shared;
 use crate::protocol::collect::{BadReply, InfoCollector, Progress};
@@ -22,8 +23,7 @@ impl Connection {
         let unreachable =
             |reason: String| Error::Unreachable { endpoint: endpoint.clone(), reason: reason.into() };
         let began = Instant::now();
-        let streams = shared.options.endpoints[index]
-            .connect(limit)
+        let streams = connect(&shared.options.endpoints[index], &shared.options.tls, limit)
             .await
             .map_err(|error| unreachable(describe(&error)))?;
         let mut connection = Self {
@@ -56,7 +56,7 @@ impl Connection {
         }
         request::encode_info(&mut hello, GREETING_TAG);
         // A daemon that is too busy answers before it reads, and closes: its answer counts, not the failed write.
-        let sent = self.streams.writer.write_all(&hello).await;
+        let sent = self.streams.writer.send(&hello).await;
         let mut info = InfoCollector::default();
         loop {
             let (taken, progress) = match reply::parse(&self.input) {
@@ -68,7 +68,7 @@ impl Connection {
                         Err(error) => return Err(self.lost(&describe(&error))),
                     }
                 }
-                Parsed::BadLength(length) => return Err(self.broken(&bad_length(length))),
+                Parsed::BadLength(length) => return Err(self.broken(&bad_length(length, &self.input))),
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.broken(&fault)),
                 Parsed::Frame { content: Ok(Frame::Error(error)), .. } => return Err(self.refused(&error)),
                 Parsed::Frame { tag, .. } if tag != GREETING_TAG => {

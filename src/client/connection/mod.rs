@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, timeout};
 
 use in_flight::{InFlight, PartialReply};
@@ -107,7 +107,7 @@ impl Connection {
                         return end;
                     }
                 }
-                written = self.streams.writer.write_buf(&mut self.output), if !self.output.is_empty() => {
+                written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
                     // What the daemon said before it closed counts more than the failed write: read on to its end.
                     if written.is_err() {
                         return self.read_to_the_end().await;
@@ -198,7 +198,10 @@ impl Connection {
         loop {
             let (frame, tag, consumed) = match reply::parse(&self.input) {
                 Parsed::Incomplete => return Ok(()),
-                Parsed::BadLength(length) => return Err(self.fail_front(&bad_length(length))),
+                Parsed::BadLength(length) => {
+                    let what = bad_length(length, &self.input);
+                    return Err(self.fail_front(&what));
+                }
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.fail_front(&fault)),
                 Parsed::Frame { content: Ok(frame), tag, consumed } => (frame, tag, consumed),
             };
@@ -336,7 +339,11 @@ fn closed() -> String {
     "closed by the daemon".to_owned()
 }
 
-fn bad_length(length: u32) -> String {
+fn bad_length(length: u32, input: &[u8]) -> String {
+    // An alert of TLS, in answer to what it took for a broken handshake.
+    if let [0x15, 0x03, ..] = input {
+        return String::from("it speaks TLS: write tls:host:port");
+    }
     format!(
         "a frame with a length of {length}; {} to {} are allowed",
         crate::protocol::MIN_LENGTH,
@@ -348,8 +355,12 @@ fn wrong_tag(found: u16, expected: u16) -> String {
     format!("a reply with tag {found} where {expected} is due")
 }
 
-/// What the operating system said, without Rust's "(os error 111)".
+/// What TLS or the operating system said, without Rust's "(os error 111)".
 fn describe(error: &std::io::Error) -> String {
+    #[cfg(feature = "tls")]
+    if let Some(text) = crate::tls::explain(error) {
+        return text;
+    }
     let text = error.to_string();
     match text.split_once(" (os error") {
         Some((words, _)) => words.to_owned(),

@@ -25,9 +25,14 @@ const OTHERS: &[(&str, &str)] = &[
     ("clock.max_step", r#""7s""#),
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),
+    ("admin.listen", "9660"),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
-    ("admin.listen", "9660"),
+    ("tls.certificate", r#""/daemon.crt""#),
+    ("tls.key", r#""credential:daemon.key""#),
+    ("tls.client_ca", r#""/clients.crt""#),
+    ("tls.min_version", r#""1.2""#),
+    ("tls.handshake_timeout", r#""7s""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -45,11 +50,20 @@ fn other(section: Section, key: &str) -> &'static str {
     row.unwrap_or_else(|| panic!("{key} is new: say another value of it, and whether a reload takes it")).1
 }
 
-/// A file that sets one setting alone, and the full key by which it is spoken of.
+/// What a setting of that section does not go without: a certificate and its key.
+fn beside(section: Section, key: &str) -> String {
+    let pair = ["certificate", "key"].into_iter().filter(|other| section == Section::Tls && *other != key);
+    pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
+}
+
+/// A file that sets one setting alone, but for what it does not go without, and the full key by which it is spoken of.
 fn file_with(section: Section, key: &str, value: &str) -> (String, String) {
     let table = Section::TABLES.iter().find(|(_, of)| *of == section);
     match (table, section) {
-        (Some((table, _)), _) => (format!("[{table}]\n{key} = {value}\n"), format!("{table}.{key}")),
+        (Some((table, _)), _) => {
+            let beside = if value == r#""""# { String::new() } else { beside(section, key) };
+            (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
+        }
         (None, Section::SourceAlone) => {
             (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}"))
         }
@@ -60,7 +74,10 @@ fn file_with(section: Section, key: &str, value: &str) -> (String, String) {
 
 /// Holds one row of a table against what `diff` does, both ways.
 fn check_row(section: Section, key: &str, change: Change) {
-    let running = settings("");
+    let running = match section {
+        Section::Tls => settings(&format!("[tls]\n{}", beside(section, ""))),
+        _ => settings(""),
+    };
     let (file, full) = file_with(section, key, other(section, key));
     let wanted = settings(&file);
     match (change, diff(&running, &wanted)) {

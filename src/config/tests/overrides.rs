@@ -84,15 +84,17 @@ fn an_option_for_one_source_is_refused_where_there_are_several() {
 fn the_token_file_is_part_of_the_check() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("snowbank.toml");
-    let load = |text: &str| load_with_tokens(Some((&file, text)), &Overrides::default(), CORES, NOW);
+    let credentials = Credentials::default();
+    let load =
+        |text: &str| load_with_secrets(Some((&file, text)), &Overrides::default(), CORES, NOW, &credentials);
     let text = "[auth]\ntoken_file = \"tokens\"\n";
     let mistakes = load(&format!("{text}[limits]\nmax_wait = 1")).unwrap_err();
     assert_eq!(mistakes.len(), 2);
     let line = mistakes.first_line();
     assert!(line.starts_with(&format!("{}:2: auth.token_file: cannot read", file.display())), "{line}");
     std::fs::write(directory.path().join("tokens"), "let me in\n").unwrap();
-    assert!(load(text).unwrap().1.unwrap().accepts(b"let me in"));
-    assert!(load("").unwrap().1.is_none());
+    assert!(load(text).unwrap().1.tokens.unwrap().accepts(b"let me in"));
+    assert!(load("").unwrap().1.tokens.is_none());
 }
 
 #[test]

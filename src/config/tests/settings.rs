@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::*;
 use crate::layout::{Layout, WorkerSet};
 use crate::source::{OnStepBack, SequenceStart};
+use crate::tls::MinVersion;
 
 /// The reference with its settings, which are commented out, made to count.
 fn uncommented_reference() -> String {
@@ -52,6 +53,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         state_dir: StateDirChoice::Default,
         lock_dir: "/run/lock/snowbank".into(),
         token_file: None,
+        tls: TlsSettings::default(),
         unix_mode: 0o660,
         admin: Vec::new(),
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
@@ -62,14 +64,29 @@ fn nothing_given_is_a_daemon_for_this_machine() {
 
 #[test]
 fn docs_snowbank_toml_is_the_reference() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/snowbank.toml");
+    expect_file("docs/snowbank.toml", &reference());
+}
+
+#[test]
+fn the_packaged_configuration_is_the_reference_with_an_admin_listener() {
+    let reference = reference();
+    let (before, admin) = reference.split_once("#[admin]").unwrap();
+    let packaged = format!("{before}[admin]{}", admin.replacen("#listen = \"\"", "listen = 9660", 1));
+    expect_file("packaging/snowbank.toml", &packaged);
+    let admin = settings(&packaged).admin;
+    assert_eq!(admin.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:9660"]);
+}
+
+/// Compares a file of the repository with what the code says it is; writes it first if told so.
+fn expect_file(name: &str, expected: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
-        std::fs::write(&path, reference()).unwrap();
+        std::fs::write(&path, expected).unwrap();
     }
     assert_eq!(
-        std::fs::read_to_string(&path).unwrap(),
-        reference(),
-        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test docs_snowbank_toml"
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        expected,
+        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml packaged"
     );
 }
 
@@ -102,7 +119,7 @@ fn every_line_of_the_reference_fits_a_screen() {
 fn every_setting_reaches_its_field() {
     let settings = settings(
         r#"
-        listen = ["127.0.0.1:1", "unix:run/snowbank.sock", "[::1]:0", "[::1]:0"]
+        listen = ["127.0.0.1:1", "tls:[::1]:2", "unix:run/snowbank.sock", "[::1]:0", "[::1]:0"]
         shards = 7
         order = "strict"
         state_dir = "state"
@@ -128,14 +145,20 @@ fn every_setting_reaches_its_field() {
         clock.max_step = "6s"
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
+        tls.certificate = "tls/daemon.crt"
+        tls.key = "credential:daemon.key"
+        tls.client_ca = "/run/clients.crt"
+        tls.min_version = "1.2"
+        tls.handshake_timeout = "8s"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
         "#,
     );
     let seconds = Duration::from_secs;
+    let path = |text: &str| FileRef::Path(text.into());
     let expected = Settings {
-        listen: ["127.0.0.1:1", "unix:/etc/run/snowbank.sock", "[::1]:0", "[::1]:0"]
+        listen: ["127.0.0.1:1", "tls:[::1]:2", "unix:/etc/run/snowbank.sock", "[::1]:0", "[::1]:0"]
             .map(|text| text.parse().unwrap())
             .into(),
         shards: 7.try_into().unwrap(),
@@ -166,7 +189,14 @@ fn every_setting_reaches_its_field() {
         }],
         state_dir: StateDirChoice::At("/etc/state".into()),
         lock_dir: "/locks".into(),
-        token_file: Some("/run/tokens".into()),
+        token_file: Some(path("/run/tokens")),
+        tls: TlsSettings {
+            certificate: Some(path("/etc/tls/daemon.crt")),
+            key: Some(FileRef::Credential("daemon.key".into())),
+            client_ca: Some(path("/run/clients.crt")),
+            min_version: MinVersion::Tls12,
+            handshake_timeout: seconds(8),
+        },
         unix_mode: 0o600,
         admin: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },

@@ -17,6 +17,7 @@ use tokio::io::ReadBuf;
 
 use self::wait::Waiting;
 use super::backlog::Backlog;
+use super::complaints;
 use super::in_force::InForce;
 use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
@@ -84,7 +85,7 @@ impl<F: Front> Connection<F> {
         loop {
             let turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
             // Replies that fit the socket's buffer are out before anything is awaited.
-            if !self.unwritten.is_empty() {
+            if !self.unwritten.is_empty() || self.stream.has_unsent() {
                 Box::pin(self.flush()).await?;
             }
             match turn {
@@ -255,6 +256,9 @@ impl<F: Front> Connection<F> {
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
+                    if let Some(complaint) = self.front.complaint(&bytes[at..]) {
+                        complaints::say(self.stream.peer(), complaint);
+                    }
                     at = bytes.len();
                     note_answer(worker, error);
                     break Turn::Close;
@@ -298,7 +302,8 @@ impl<F: Front> Connection<F> {
     fn grant(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask) {
         let counters = &worker.counters.sources[ask.source];
         counters.requests.add(1);
-        counters.ids.add(state.runs.iter().map(|run| u64::from(run.count)).sum());
+        let some_of_it = || state.runs.iter().map(|run| u64::from(run.count)).sum();
+        counters.ids.add(if ask.partial { some_of_it() } else { ask.count });
         let numbering = in_force.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
@@ -345,10 +350,9 @@ impl<F: Front> Connection<F> {
     async fn flush(&mut self) -> io::Result<()> {
         let timeout = self.member.worker.in_force.borrow().limits.write_timeout;
         let mut written = 0;
-        while written < self.unwritten.len() {
+        while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
-            match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_write(cx, bytes))).await {
-                Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+            match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
                 Ok(Ok(size)) => {
                     written += size;
                     self.member.worker.counters.sent_bytes.add(size as u64);
@@ -364,7 +368,11 @@ impl<F: Front> Connection<F> {
 
     /// Says that nothing more comes, and reads on for a moment so that the last reply arrives.
     async fn linger(&mut self) -> io::Result<()> {
-        self.stream.half_close()?;
+        let stream = &mut self.stream;
+        match tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_half_close(cx))).await {
+            Ok(closed) => closed?,
+            Err(_) => return Ok(()),
+        }
         self.member.note_drained();
         let mut discarded = [0; 4_096];
         let stream = &mut self.stream;

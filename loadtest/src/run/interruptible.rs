@@ -1,0 +1,51 @@
+//! Waiting for what blocks, and giving it up when the user does.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use super::CannotRun;
+
+/// How soon an interrupt is seen.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// What `work` comes to, or [`CannotRun::Interrupted`] as soon as `interrupt` is set: the work then goes on, unheard, until
+/// the process ends.
+pub(super) fn unless<T: Send + 'static>(
+    interrupt: &AtomicBool,
+    work: impl FnOnce() -> Result<T, CannotRun> + Send + 'static,
+) -> Result<T, CannotRun> {
+    let (to, from) = mpsc::sync_channel(1);
+    let thread = std::thread::spawn(move || drop(to.send(work())));
+    loop {
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(CannotRun::Interrupted);
+        }
+        match from.recv_timeout(LOOK_INTERVAL) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    match thread.join() {
+        Err(panic) => std::panic::resume_unwind(panic),
+        Ok(()) => unreachable!("the work is told before its thread ends"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_waited_for_until_an_interrupt() {
+        let mut interrupt = AtomicBool::new(false);
+        assert!(matches!(unless(&interrupt, || Ok(7)), Ok(7)));
+        *interrupt.get_mut() = true;
+        let endless = || {
+            std::thread::sleep(Duration::from_secs(60));
+            Ok(())
+        };
+        assert!(matches!(unless(&interrupt, endless), Err(CannotRun::Interrupted)));
+    }
+}

@@ -1,0 +1,93 @@
+//! A generator that is kept from its work says so, and never passes.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use support::scripted::sound_target;
+use support::{Ran, skip, start, start_by};
+
+fn assert_bottleneck(ran: &Ran) {
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.last_line().starts_with("no verdict: ") && ran.last_line().contains("bottleneck"), "{ran:?}");
+}
+
+#[test]
+fn two_hundred_milliseconds_without_its_thread_are_no_verdict() {
+    // With an objective that is missed, and with one that is met in spite of it.
+    for objective in ["2ms", "5s"] {
+        let target = sound_target();
+        let address = target.name();
+        let options = ["--address", &address, "--rate", "1000", "--for", "2s", "--p99.9", objective];
+        let generator = start(&options);
+        std::thread::sleep(Duration::from_millis(1_800));
+        generator.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(200));
+        generator.signal(Signal::CONT);
+        assert_bottleneck(&generator.wait());
+    }
+}
+
+/// A twenty-fifth of one core, for what is put into it.
+struct Quota {
+    directory: PathBuf,
+}
+
+impl Quota {
+    /// `None`, said on standard error, where there are no control groups that can be written.
+    fn new() -> Option<Self> {
+        let name = format!("snowbank-loadtest-{}", std::process::id());
+        let hierarchies = [
+            (
+                Path::new("/sys/fs/cgroup/cpu"),
+                &[("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", "4000")][..],
+            ),
+            (Path::new("/sys/fs/cgroup"), &[("cpu.max", "4000 100000")]),
+        ];
+        for (hierarchy, settings) in hierarchies {
+            let directory = hierarchy.join(&name);
+            if !hierarchy.join("cgroup.procs").is_file() || std::fs::create_dir(&directory).is_err() {
+                continue;
+            }
+            let quota = Self { directory };
+            let set = |&(file, value): &(&str, &str)| std::fs::write(quota.directory.join(file), value);
+            match settings.iter().try_for_each(set) {
+                Ok(()) => return Some(quota),
+                Err(error) => skip(&format!("{} takes no quota: {error}", quota.directory.display())),
+            }
+        }
+        // Not a failure anywhere: that a container has no control groups of its own is usual.
+        eprintln!("skipped: there are no control groups that can be written");
+        None
+    }
+
+    fn run(&self, options: &[&str]) -> Ran {
+        let mut command = Command::new("sh");
+        command.args(["-c", r#"echo $$ > "$0"; exec "$@""#]).arg(self.directory.join("cgroup.procs"));
+        command.arg(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+        start_by(command, options).wait()
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.directory);
+    }
+}
+
+#[test]
+fn a_generator_under_a_quota_is_no_verdict() {
+    let Some(quota) = Quota::new() else {
+        return;
+    };
+    let target = sound_target();
+    let address = target.name();
+    let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms", "--ordinary-priority"];
+    // More than that sends, with the standard objective, one that is met all the same, and none.
+    for more in [&["--rate", "20000"][..], &["--rate", "20000", "--p99.9", "900ms"], &["--closed"]] {
+        assert_bottleneck(&quota.run(&[&load[..], more].concat()));
+    }
+}

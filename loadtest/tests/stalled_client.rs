@@ -1,0 +1,104 @@
+//! A client that hangs on purpose: what it cost it, and nobody else.
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use support::scripted::fake_daemon::{Asked, FakeDaemon};
+use support::scripted::{INFO, Ids, sound_target};
+use support::{Ran, has_daemon, loadtest, until_judged};
+
+const STALL: [&str; 10] =
+    ["--rate", "1000", "--for", "2s", "--warm-up", "200ms", "--p99.9", "500ms", "--stall-client", "1s@500ms"];
+
+fn stall(address: &str, more: &[&str]) -> Ran {
+    loadtest(&[&STALL[..], &["--address", address], more].concat())
+}
+
+#[test]
+fn a_stalled_client_recovers_and_the_others_count() {
+    for more in [&[][..], &["--closed", "--rate", "1"]] {
+        let ran = until_judged(|| stall(&sound_target().name(), more));
+        assert_eq!(ran.code, 0, "{ran:?}");
+        let run = ran.json();
+        let figures = &run["client_stall"];
+        assert_eq!(figures["ended"], "recovered", "{ran:?}");
+        assert!(figures["caught_up_after_us"].as_f64() < Some(1e6), "{ran:?}");
+        assert!(run["response_time"]["quantiles_us"]["max"].as_f64() < Some(900_000.0), "{ran:?}");
+        assert!(ran.stdout.contains("one connection not read for 1s at 500ms: it recovered"), "{ran:?}");
+        if more.is_empty() {
+            // An eighth of the requests of 1 s and what it took to catch up.
+            assert!(figures["excused"].as_u64() >= Some(120), "{ran:?}");
+            assert_eq!(
+                run["requests"].as_u64().zip(figures["excused"].as_u64()).map(|(n, m)| n + m),
+                Some(2_000)
+            );
+        }
+    }
+}
+
+/// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled then. The
+/// target cannot see who does not read; that it closes is what matters.
+fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
+    let (ids, connections, began) = (Ids::default(), AtomicUsize::new(0), Instant::now());
+    FakeDaemon::start(move |_, peer| {
+        let mut number = None;
+        while let Some((asked, tag)) = peer.read() {
+            let goes_on = match asked {
+                Asked::Next(next) => {
+                    // The first is the one that asked for INFO.
+                    let number = *number.get_or_insert_with(|| connections.fetch_add(1, Ordering::SeqCst));
+                    !closes_when(number, began.elapsed())
+                        && peer.send_run(tag, ids.take(next.count), next.count)
+                }
+                _ => peer.send(|out| snowbank::protocol::reply::encode_info(out, tag, INFO.as_bytes())),
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_target_may_close_the_stalled_client_and_only_that() {
+    // The stall is from 0.75 s to 1.75 s after the connections; the requests of the first connection come first.
+    let within = |elapsed: Duration| (1.0..1.6).contains(&elapsed.as_secs_f64());
+    let ran = until_judged(|| stall(&closes_one(move |number, at| number == 0 && within(at)).name(), &[]));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let run = ran.json();
+    assert_eq!(run["client_stall"]["ended"], "closed by the target", "{ran:?}");
+    assert!(run["client_stall"]["closed_after_us"].as_f64() > Some(0.0), "{ran:?}");
+    assert!(ran.stdout.contains("the target closed it"), "{ran:?}");
+
+    let ran = until_judged(|| stall(&closes_one(move |number, at| number == 1 && within(at)).name(), &[]));
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.last_line().contains("closed a connection"), "{ran:?}");
+}
+
+#[test]
+fn a_daemon_of_our_own_goes_on_serving_the_others() {
+    if !has_daemon() {
+        return;
+    }
+    let ran = until_judged(|| loadtest(&STALL));
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert_eq!(ran.json()["client_stall"]["ended"], "recovered", "{ran:?}");
+}
+
+#[test]
+fn a_stall_needs_others_and_an_end() {
+    for (options, reason) in [
+        (&["--connections", "1"][..], "--connections 2 or more"),
+        (&["--stall-client", "2s@1s"], "does not end within"),
+        (&["--stall-client", "1s"], "how long and when"),
+        (&["--kill-daemon-at", "1s"], "cannot be used with"),
+    ] {
+        let ran = loadtest(&[&STALL[..], options].concat());
+        assert_eq!((ran.code, ran.stderr.lines().count()), (2, 1), "{ran:?}");
+        assert!(ran.stderr.contains(reason), "{ran:?}");
+    }
+    let ran = loadtest(&["--closed", "--count", "10", "--stall-client", "1s@1s"]);
+    assert!(ran.code == 2 && ran.stderr.contains("--for instead of --count"), "{ran:?}");
+}

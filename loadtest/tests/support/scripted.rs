@@ -1,0 +1,64 @@
+//! Targets that answer by a script.
+
+#[path = "../../../tests/fake_daemon/mod.rs"]
+pub(crate) mod fake_daemon;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use fake_daemon::{Asked, FakeDaemon, Peer};
+use snowbank::protocol::Next;
+
+const EPOCH_MS: u64 = 1_288_834_974_657;
+const WORKER: u64 = 3 << 12;
+pub(crate) const INFO: &str = r#"{"protocol":1,"max_count":1000,"sources":[
+    {"index":0,"name":"default","kind":"snowflake","layout":"twitter","worker_ids":[3]}]}"#;
+
+/// Which request it is, over all connections, from 0.
+pub(crate) type Number = u64;
+
+/// Hands out sound IDs of worker 3.
+#[derive(Default)]
+pub(crate) struct Ids(pub(crate) Mutex<u64>);
+
+impl Ids {
+    pub(crate) fn take(&self, count: u32) -> u64 {
+        let mut next_id = self.0.lock().expect("no panic");
+        let first = (*next_id).max(first_of_tick(0));
+        *next_id = first + u64::from(count);
+        first
+    }
+}
+
+/// The first ID of the tick so many ms from now.
+pub(crate) fn first_of_tick(ahead_ms: i64) -> u64 {
+    let now_ms = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_millis() as u64;
+    (now_ms - EPOCH_MS).saturating_add_signed(ahead_ms) << 22 | WORKER
+}
+
+/// A target that says `info` and answers every request by the script, which tells whether to go on.
+pub(crate) fn target(
+    info: &'static str,
+    script: impl Fn(Number, &Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'static,
+) -> FakeDaemon {
+    let (ids, requests) = (Ids::default(), AtomicU64::new(0));
+    FakeDaemon::start(move |_, peer| {
+        while let Some((asked, tag)) = peer.read() {
+            let goes_on = match asked {
+                Asked::Next(next) => script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag),
+                _ => peer.send(|out| {
+                    snowbank::protocol::reply::encode_info(out, tag, info.as_bytes());
+                }),
+            };
+            if !goes_on {
+                return;
+            }
+        }
+    })
+}
+
+/// One that does nothing wrong.
+pub(crate) fn sound_target() -> FakeDaemon {
+    target(INFO, |_, ids, peer, next, tag| peer.send_run(tag, ids.take(next.count), next.count))
+}

@@ -1,0 +1,174 @@
+//! Files that settings name, above all those with secrets: where they are, and reading them with the configuration.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use jiff::Timestamp;
+
+use super::daemon::TlsSettings;
+use super::reader::Reader;
+use super::tokens::{Tokens, read_tokens};
+use crate::layout::UnixMicros;
+use crate::tls::{Identity, ServerFiles, What};
+
+/// A file that a setting names: its path, or systemd's credential of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileRef {
+    /// A path.
+    Path(PathBuf),
+    /// `credential:NAME`: a file of that name in `$CREDENTIALS_DIRECTORY`, where systemd puts what a unit's
+    /// `LoadCredential=` names.
+    Credential(String),
+}
+
+/// What stands before a credential's name.
+const CREDENTIAL: &str = "credential:";
+
+/// The longest name of a file, and so of a credential.
+const NAME_BYTES_MAX: usize = 255;
+
+impl FromStr for FileRef {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let Some(name) = text.strip_prefix(CREDENTIAL) else {
+            return Ok(FileRef::Path(text.into()));
+        };
+        let fits =
+            (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('/') && ![".", ".."].contains(&name);
+        fits.then(|| FileRef::Credential(name.to_owned()))
+            .ok_or("\"credential:\" and the name of a credential of systemd's, which is that of a file")
+    }
+}
+
+impl fmt::Display for FileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileRef::Path(path) => path.display().fmt(f),
+            FileRef::Credential(name) => write!(f, "{CREDENTIAL}{name}"),
+        }
+    }
+}
+
+impl FileRef {
+    /// Where the file is.
+    ///
+    /// # Errors
+    /// It is a credential, and there are none here.
+    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, UnknownCredential> {
+        match (self, &credentials.directory) {
+            (FileRef::Path(path), _) => Ok(path.clone()),
+            (FileRef::Credential(name), Some(directory)) => Ok(directory.join(name)),
+            (FileRef::Credential(name), None) => Err(UnknownCredential(name.clone())),
+        }
+    }
+}
+
+/// A credential is named where there are none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "found \"credential:{0}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with LoadCredential={0}:/path; run \
+     as such a unit, or name the file's path"
+)]
+pub struct UnknownCredential(String);
+
+/// Where this process finds systemd's credentials.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    directory: Option<PathBuf>,
+    may_be_elsewhere: bool,
+}
+
+impl Credentials {
+    /// Those of the process whose environment `variable` reads.
+    pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let directory =
+            variable("CREDENTIALS_DIRECTORY").map(PathBuf::from).filter(|path| path.is_absolute());
+        Credentials { directory, may_be_elsewhere: false }
+    }
+
+    /// Makes it a warning, and no mistake, that there are none here: another process will have them.
+    #[must_use]
+    pub fn or_elsewhere(self) -> Self {
+        Credentials { may_be_elsewhere: true, ..self }
+    }
+}
+
+/// What the files that a configuration names hold.
+#[derive(Clone, Debug, Default)]
+pub struct Secrets {
+    /// The tokens, if there is a token file.
+    pub tokens: Option<Tokens>,
+    /// The certificate of TLS listeners and all that belongs to it, if there is one.
+    pub tls: Option<Identity>,
+    /// What is right and yet worth a second look, a line for each.
+    pub warnings: Vec<String>,
+}
+
+/// Reads the files that the configuration names; what is wrong with one is a mistake of its setting.
+pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicros) -> Secrets {
+    let mut secrets = Secrets::default();
+    let mut find = |key, file: &Option<FileRef>| {
+        let located = file.as_ref()?.locate(credentials);
+        match located {
+            Ok(path) => Some(path),
+            Err(error) if credentials.may_be_elsewhere => {
+                secrets.warnings.push(format!("{key}: {error}; not checked here"));
+                None
+            }
+            Err(error) => {
+                reader.findings.mistake_of(key, error.to_string());
+                None
+            }
+        }
+    };
+    let TlsSettings { certificate, key, client_ca, min_version, handshake_timeout } = &reader.daemon.tls;
+    let token_file = find("auth.token_file", &reader.daemon.token_file);
+    let (certificate_path, key_path) = (find("tls.certificate", certificate), find("tls.key", key));
+    let client_ca_path = find("tls.client_ca", client_ca);
+    for (what, path) in [("the token file", &token_file), ("the private key", &key_path)] {
+        secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
+    }
+    if let Some(path) = token_file {
+        match read_tokens(&path) {
+            Ok(tokens) => secrets.tokens = Some(tokens),
+            Err(error) => reader.findings.mistake_of("auth.token_file", error.to_string()),
+        }
+    }
+    // Without its authorities a daemon would let anybody in: it is all or nothing.
+    let is_complete = client_ca_path.is_some() == client_ca.is_some();
+    if let (Some(certificate), Some(key), true) = (certificate_path, key_path, is_complete) {
+        let files =
+            ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
+        let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        match Identity::read(files, *min_version, *handshake_timeout, now) {
+            Ok(identity) => {
+                secrets.warnings.extend(identity.warning(now));
+                secrets.tls = Some(identity);
+            }
+            Err(fault) => {
+                let key = match fault.what {
+                    What::Certificate => "tls.certificate",
+                    What::Key => "tls.key",
+                    What::Authorities => "tls.client_ca",
+                };
+                reader.findings.mistake_of(key, fault.to_string());
+            }
+        }
+    }
+    secrets
+}
+
+/// A warning if users besides the file's own and its group can read it.
+fn open_to_others(what: &str, path: &Path) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
+    (mode & 0o004 != 0).then(|| {
+        let path = path.display();
+        format!(
+            "{what} {path} can be read by every user of this machine (mode {mode:04o}): chmod o-rwx {path}"
+        )
+    })
+}

@@ -1,0 +1,219 @@
+//! The side that listens.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::fault::{self, Side};
+use super::files::{self, FileFault, Validity, What};
+
+/// An accepted connection, once its handshake is over.
+pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
+
+/// From how long before its end a certificate is warned of.
+const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// The oldest version of TLS that is spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MinVersion {
+    /// TLS 1.2.
+    Tls12,
+    /// TLS 1.3.
+    #[default]
+    Tls13,
+}
+
+impl MinVersion {
+    /// As settings name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MinVersion::Tls12 => "1.2",
+            MinVersion::Tls13 => "1.3",
+        }
+    }
+
+    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
+        const NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
+        match self {
+            MinVersion::Tls12 => BOTH,
+            MinVersion::Tls13 => NEWEST,
+        }
+    }
+}
+
+/// Where a server's certificate is, and whom it believes.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerFiles<'a> {
+    /// Its certificate, and those that lead to the authority's, in PEM.
+    pub certificate: &'a Path,
+    /// The certificate's private key, in PEM.
+    pub key: &'a Path,
+    /// The authorities of which a client must have a certificate, in PEM; `None`: clients need none.
+    pub client_ca: Option<&'a Path>,
+}
+
+/// Who a server says it is and whom it believes: files that were read and fit each other.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    handshake_timeout: Duration,
+    validity: Validity,
+    /// Of all that was read: whether two are alike, for a message.
+    digest: u64,
+}
+
+impl Identity {
+    /// Reads the files. `now` decides whether the certificate has expired.
+    ///
+    /// # Errors
+    /// The first fault, in one line.
+    pub fn read(
+        files: ServerFiles<'_>,
+        min_version: MinVersion,
+        handshake_timeout: Duration,
+        now: Timestamp,
+    ) -> Result<Self, FileFault> {
+        let chain = files::read_chain(files.certificate)?;
+        let fault = |found: String| FileFault::new(What::Certificate, files.certificate, found);
+        let validity = chain
+            .first()
+            .and_then(files::validity)
+            .ok_or_else(|| fault("cannot be used: it is no X.509 certificate".into()))?;
+        let key = files::read_key(files.key)?;
+        if validity.not_after < now {
+            return Err(fault(format!(
+                "found one that expired {}, allowed: one that clients believe; renew it (now is {})",
+                seconds(validity.not_after),
+                seconds(now)
+            )));
+        }
+        let mut digest = DefaultHasher::new();
+        chain.iter().for_each(|certificate| certificate.hash(&mut digest));
+        key.secret_der().hash(&mut digest);
+        let provider = super::provider();
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(min_version.versions())
+            .map_err(|error| fault(error.to_string()))?;
+        let builder = match files.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(files::read_authorities(path)?);
+                for root in &roots.roots {
+                    (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let verifier =
+                    verifier.map_err(|error| FileFault::new(What::Authorities, path, error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Identity { config: Arc::new(config), handshake_timeout, validity, digest: digest.finish() })
+    }
+
+    /// The last instant at which clients believe the certificate.
+    pub fn not_after(&self) -> Timestamp {
+        self.validity.not_after
+    }
+
+    /// What is right and yet worth a look: a certificate that ends soon, or has not begun.
+    pub fn warning(&self, now: Timestamp) -> Option<String> {
+        let Validity { not_before, not_after } = self.validity;
+        if now < not_before {
+            return Some(format!(
+                "the TLS certificate is valid from {} on, and clients refuse it until then; is this machine's clock \
+                 behind?",
+                seconds(not_before)
+            ));
+        }
+        let left = not_after.duration_since(now);
+        (left < ENDS_SOON).then(|| {
+            format!(
+                "the TLS certificate expires {}, in {} days; clients refuse it then: renew it",
+                seconds(not_after),
+                left.as_hours() / 24
+            )
+        })
+    }
+}
+
+fn seconds(instant: Timestamp) -> Timestamp {
+    Timestamp::from_second(instant.as_second()).unwrap_or(instant)
+}
+
+/// Turns accepted streams into TLS streams. Clones are the same acceptor.
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<RwLock<Identity>>);
+
+impl Acceptor {
+    /// An acceptor with this certificate.
+    pub fn new(identity: Identity) -> Self {
+        Acceptor(Arc::new(RwLock::new(identity)))
+    }
+
+    /// Has connections from now on see this certificate, and be judged by these authorities. Those that are open stay.
+    /// Whether anything was read that is not as before.
+    pub fn replace(&self, identity: Identity) -> bool {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, identity);
+        before.digest != current.digest
+    }
+
+    /// What new connections see.
+    pub fn identity(&self) -> Identity {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shakes hands, within the handshake timeout.
+    ///
+    /// # Errors
+    /// Why there is no connection, and the stream to close, on which the alert has been sent; without the stream where
+    /// the time was up.
+    pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (Closed, Option<IO>)>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Identity { config, handshake_timeout, .. } = self.identity();
+        let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
+        match tokio::time::timeout(handshake_timeout, handshake).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err((error, stream))) => Err((Closed::of(&error), Some(stream))),
+            Err(_) => Err((Closed::TooSlow(handshake_timeout), None)),
+        }
+    }
+}
+
+/// Why a handshake came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// The peer left without having said anything wrong, as health checks do.
+    #[error("the peer left before the handshake was over")]
+    Left,
+    /// It took too long.
+    #[error("the handshake was not over within {0:?}")]
+    TooSlow(Duration),
+    /// Something is wrong on this side or the other: what, and what to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Closed {
+    fn of(error: &io::Error) -> Self {
+        match fault::of(error) {
+            Some(error) => Closed::Refused(fault::describe(error, Side::Server)),
+            None => Closed::Left,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What tests of TLS share: certificates of every kind, made when they run, and the wire over TLS.
+
+#![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    date_time_ymd,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+
+use crate::support::wire::Transport;
+use crate::support::{DEADLINE, Wire};
+
+/// A certificate authority with a directory of files.
+pub(crate) struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pub(crate) file: PathBuf,
+    directory: PathBuf,
+}
+
+/// A certificate and its key, in files.
+#[derive(Clone, Debug)]
+pub(crate) struct Pair {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Authority {
+    /// Its certificate is the file `NAME.crt` of the directory.
+    pub(crate) fn new(directory: &Path, name: &str) -> Authority {
+        let mut params = params(&[], name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.self_signed(&key).expect("a certificate");
+        let file = directory.join(format!("{name}.crt"));
+        std::fs::write(&file, certificate.pem()).expect("written");
+        Authority { issuer: Issuer::new(params, key), file, directory: directory.to_owned() }
+    }
+
+    /// A certificate that holds now.
+    pub(crate) fn issue(&self, name: &str, hosts: &[&str]) -> Pair {
+        self.issue_as(name, params(hosts, name))
+    }
+
+    /// For 127.0.0.1 and localhost.
+    pub(crate) fn issue_local(&self, name: &str) -> Pair {
+        self.issue(name, &["127.0.0.1", "localhost"])
+    }
+
+    /// A certificate of the year 2000.
+    pub(crate) fn issue_expired(&self, name: &str, hosts: &[&str]) -> Pair {
+        let mut params = params(hosts, name);
+        (params.not_before, params.not_after) = (date_time_ymd(2000, 1, 1), date_time_ymd(2001, 1, 1));
+        self.issue_as(name, params)
+    }
+
+    /// A certificate that holds from some year on.
+    pub(crate) fn issue_from(&self, name: &str, hosts: &[&str], year: i32) -> Pair {
+        let mut params = params(hosts, name);
+        params.not_before = date_time_ymd(year, 1, 1);
+        self.issue_as(name, params)
+    }
+
+    /// A certificate for the use of servers alone.
+    pub(crate) fn issue_for_servers(&self, name: &str) -> Pair {
+        let mut params = params(&["127.0.0.1"], name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue_as(name, params)
+    }
+
+    fn issue_as(&self, name: &str, params: CertificateParams) -> Pair {
+        let key = KeyPair::generate().expect("a key");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let pair = Pair {
+            certificate: self.directory.join(format!("{name}.crt")),
+            key: self.directory.join(format!("{name}.key")),
+        };
+        std::fs::write(&pair.certificate, certificate.pem()).expect("written");
+        write_secret(&pair.key, &key.serialize_pem());
+        pair
+    }
+
+    /// What a client has that believes this authority.
+    pub(crate) fn client(&self, own: Option<&Pair>) -> Arc<ClientConfig> {
+        self.client_of(own, rustls::ALL_VERSIONS)
+    }
+
+    pub(crate) fn client_of(
+        &self,
+        own: Option<&Pair>,
+        versions: &[&'static SupportedProtocolVersion],
+    ) -> Arc<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_file(&self.file).expect("PEM")).expect("an authority");
+        let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_protocol_versions(versions)
+            .expect("versions that ring has")
+            .with_root_certificates(roots);
+        Arc::new(match own {
+            None => builder.with_no_client_auth(),
+            Some(pair) => {
+                builder.with_client_auth_cert(pair.chain(), pair.private_key()).expect("key and certificate")
+            }
+        })
+    }
+}
+
+impl Pair {
+    pub(crate) fn chain(&self) -> Vec<CertificateDer<'static>> {
+        CertificateDer::pem_file_iter(&self.certificate)
+            .expect("a file")
+            .collect::<Result<_, _>>()
+            .expect("PEM")
+    }
+
+    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivateKeyDer::from_pem_file(&self.key).expect("PEM")
+    }
+}
+
+fn params(hosts: &[&str], name: &str) -> CertificateParams {
+    let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let mut params = CertificateParams::new(hosts).expect("names");
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
+}
+
+/// A file that its user alone can read.
+pub(crate) fn write_secret(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::write(path, text).expect("written");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).expect("one's own file");
+}
+
+/// A configuration with this certificate, and with these lines in `[tls]` besides.
+pub(crate) fn tls_section(pair: &Pair, more: &str) -> String {
+    let (certificate, key) = (pair.certificate.display(), pair.key.display());
+    format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"{key}\"\n{more}\n")
+}
+
+type Secured = StreamOwned<ClientConnection, TcpStream>;
+
+/// TLS as the wire's client speaks it.
+#[derive(Debug)]
+struct Secure(Secured);
+
+impl Read for Secure {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Secure {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Transport for Secure {
+    fn tcp(&self) -> &TcpStream {
+        &self.0.sock
+    }
+
+    fn half_close(&mut self) -> io::Result<()> {
+        self.0.conn.send_close_notify();
+        self.0.flush()?;
+        self.0.sock.shutdown(Shutdown::Write)
+    }
+}
+
+/// Connects and shakes hands.
+pub(crate) fn try_secure(address: SocketAddr, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
+    shake(TcpStream::connect_timeout(&address, DEADLINE)?, config, name)
+}
+
+/// Shakes hands.
+pub(crate) fn shake(mut socket: TcpStream, config: &Arc<ClientConfig>, name: &str) -> io::Result<Secured> {
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(DEADLINE))?;
+    let name = name.to_owned().try_into().expect("a name");
+    let mut session = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
+    while session.is_handshaking() {
+        session.complete_io(&mut socket)?;
+    }
+    Ok(StreamOwned::new(session, socket))
+}
+
+/// A connection over TLS to 127.0.0.1.
+pub(crate) fn secure_wire(address: SocketAddr, config: &Arc<ClientConfig>) -> Wire {
+    let secured = try_secure(address, config, "127.0.0.1").unwrap_or_else(|error| panic!("no TLS: {error}"));
+    Wire::over(Box::new(Secure(secured)))
+}
