@@ -68,9 +68,15 @@ fn the_template_is_the_service_but_for_its_names() {
     };
     let plain: Vec<String> = settings("snowbank.service")
         .into_iter()
+        .flat_map(|line| match &*line {
+            // An admin listener of its own, which the environment file can change.
+            "EnvironmentFile=-/etc/default/snowbank" => {
+                vec![String::from("Environment=SNOWBANK_ADMIN=unix:/run/snowbank/%i/admin.sock"), line + "-%i"]
+            }
+            _ => vec![line],
+        })
         .map(|line| match &*line {
             "Description=Snowbank, unique time-sortable IDs" => format!("{line} (%i)"),
-            "EnvironmentFile=-/etc/default/snowbank" => format!("{line}-%i"),
             "StateDirectory=snowbank" | "RuntimeDirectory=snowbank" => format!("{line}/%i"),
             _ => line.replace("/etc/snowbank/snowbank.toml", "/etc/snowbank/%i.toml"),
         })
