@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::TakenOver;
-use super::store::{FileId, file_id};
+use super::store::{FileId, file_id, give_to_owner_of};
 use crate::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
@@ -176,6 +176,9 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     match open(true) {
         Ok(file) => {
             file.set_permissions(Permissions::from_mode(mode))?;
+            if let Some(directory) = path.parent() {
+                give_to_owner_of(directory, &file);
+            }
             Ok(file)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false),
