@@ -14,7 +14,7 @@ back_to_the_older_release() {
     show ls -l /var/lib/snowbank
     [ "$(head -n 1 "$work/after")" -gt "$(tail -n 1 "$work/before")" ] || fail "an ID lies below earlier ones"
     [ -z "$(inside find /var/lib/snowbank ! -user snowbank)" ] || fail "a file is not the daemon's"
-    forget_journal
+    read_journal
 }
 
 to_new_hardware() {

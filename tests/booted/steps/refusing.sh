@@ -1,22 +1,21 @@
 # Steps of tests/booted/run: what is refused. Each is one line in the journal, with what to do, and no restart loop.
 
-# How many lines the daemon itself has written since the journal was last read, and keeps them in $work/said.
-daemon_said() {
-    inside journalctl --no-pager -q --cursor-file=/run/journal-cursor -t snowbank -o cat "$@" >"$work/said"
-    wc -l <"$work/said"
+# The daemon has said one line since the journal was last read, and it says this.
+expect_line() {
+    read_journal
+    daemon_lines | sed 's/^/journal: /'
+    [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"
+    daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
 }
 
 # Starts a unit that must refuse to: expect_refusal UNIT CODE PATTERN
 expect_refusal() {
-    local unit=$1 code=$2 pattern=$3 lines
-    forget_journal
+    local unit=$1 code=$2 pattern=$3
+    read_journal
     show systemctl start "$unit" && fail "$unit started"
     # Longer than RestartSec=.
     sleep 4
-    lines=$(daemon_said)
-    cat "$work/said"
-    [ "$lines" -eq 1 ] || fail "found $lines lines, wanted: one"
-    grep -q -- "$pattern" "$work/said" || fail "the line does not say: $pattern"
+    expect_line "$pattern"
     echo "exit code $(property ExecMainStatus "$unit"), restarts $(property NRestarts "$unit")"
     [ "$(property ExecMainStatus "$unit")" -eq "$code" ] || fail "the exit code is not $code"
     [ "$(property NRestarts "$unit")" -eq 0 ] || fail "it was started again"
@@ -58,7 +57,7 @@ TOML
     show cat /etc/snowbank/secure.toml
     show systemctl start snowbank@secure
     sleep 1
-    forget_journal
+    read_journal
     local ca="--ca /etc/snowbank/ca.crt" of=/etc/snowbank
     expect_refused_peer "a token that is not one" --address 127.0.0.1:7680 --token-file $of/wrong-token
     expect_refused_peer "does not speak TLS" --address 127.0.0.1:7681
@@ -72,14 +71,10 @@ TOML
 }
 
 expect_refused_peer() {
-    local pattern=$1 lines
+    local pattern=$1
     shift
     show snowbank next "$@" && fail "it was served"
-    sleep 0.5
-    lines=$(daemon_said)
-    sed 's/^/journal: /' "$work/said"
-    [ "$lines" -eq 1 ] || fail "found $lines lines, wanted: one"
-    grep -q -- "$pattern" "$work/said" || fail "the line does not say: $pattern"
+    expect_line "$pattern"
 }
 
 refused_starts() {
@@ -114,7 +109,7 @@ refused_starts() {
     show systemctl reset-failed snowbank.service snowbank.socket
     show systemctl start snowbank.socket snowbank.service
     show_as_user snowbank next
-    forget_journal
+    read_journal
 }
 
 port_taken() {
@@ -124,14 +119,14 @@ import socket, time
 taken = socket.create_server(("127.0.0.1", 7680))
 time.sleep(8)' &
     sleep 1
-    forget_journal
+    read_journal
     show systemctl start snowbank@secure || true
     sleep 1
-    daemon_said -p err >/dev/null
-    cat "$work/said"
+    read_journal
+    daemon_lines | tail -n 1 | sed 's/^/journal: /'
     echo "exit code $(property ExecMainStatus snowbank@secure)"
     [ "$(property ExecMainStatus snowbank@secure)" -eq 3 ] || fail "the exit code is not 3"
     until_true inside systemctl is-active snowbank@secure || fail "it did not come up when the port was free"
     echo "up after $(property NRestarts snowbank@secure) restarts"
-    forget_journal
+    read_journal
 }

@@ -66,22 +66,24 @@ restart_twice() {
 restarted_under_load() {
     say "restarted twice under load: 100 connections held, 100 opened each second"
     under_load restart_twice
-    forget_journal
+    read_journal
 }
 
 reloaded() {
     say "reloaded"
     edit 's/^#max_connections = .*/max_connections = 5000/' /etc/snowbank/snowbank.toml
     show systemctl reload snowbank.service
-    journal -o cat | tee "$work/reload"
-    grep -q '^reloaded: limits.max_connections: 10000 -> 5000' "$work/reload" || fail "the reload was not taken"
+    read_journal
+    daemon_lines
+    daemon_lines | grep -q '^reloaded: limits.max_connections: 10000 -> 5000' || fail "the reload was not taken"
     edit 's/^#shards = .*/shards = 7/' /etc/snowbank/snowbank.toml
     show systemctl reload snowbank.service
-    journal -o cat | tee "$work/reload"
-    grep -q '^reload refused: .*shards' "$work/reload" || fail "the reload was not refused"
+    read_journal
+    daemon_lines
+    daemon_lines | grep -q '^reload refused: .*shards' || fail "the reload was not refused"
     edit 's/^shards = .*/#shards = "auto"/' /etc/snowbank/snowbank.toml
     show systemctl reload snowbank.service
-    forget_journal
+    read_journal
 }
 
 blocked_thread() {
@@ -93,8 +95,8 @@ blocked_thread() {
     another() { [ "$(property MainPID snowbank.service)" != "$before" ] && as_user snowbank next; }
     until_true another || fail "the watchdog did not end the daemon, or it did not return"
     wait "$tracer" || fail "no thread was stopped"
-    show_journal | tee "$work/watchdog" | grep -i 'watchdog\|killed\|signal\|restart\|Started'
-    grep -q 'Watchdog timeout' "$work/watchdog" || fail "it was not the watchdog"
+    show_journal | grep -i 'journalctl\|watchdog\|killed\|signal\|restart\|Started'
+    grep -q 'Watchdog timeout' "$work/news" || fail "it was not the watchdog"
 }
 
 upgraded_under_load() {
@@ -103,7 +105,7 @@ upgraded_under_load() {
     [ "$(inside dpkg-query -W -f '${Version}' snowbank)" = 99.0-1 ] || fail "it was not upgraded"
     inside grep -q '^max_connections = 5000' /etc/snowbank/snowbank.toml || fail "the upgrade lost the configuration"
     under_load show dpkg -i /root/snowbank.deb
-    forget_journal
+    read_journal
 }
 
 several_daemons() {
@@ -114,5 +116,5 @@ several_daemons() {
     show systemctl enable --now snowbank@orders
     show snowbank status --admin unix:/run/snowbank/orders/admin.sock | head -n 2
     show_as_user snowbank next --address 127.0.0.1:7670
-    forget_journal
+    read_journal
 }
