@@ -151,7 +151,9 @@ fn what_a_crash_left_unfinished_is_swept_away() {
 fn what_root_makes_belongs_to_the_owner_of_the_directory() {
     const OWNER: u32 = 61_184;
     let directory = tempfile::tempdir().unwrap();
-    if directory.path().metadata().unwrap().uid() != 0 || chown(directory.path(), Some(OWNER), Some(OWNER)).is_err() {
+    if directory.path().metadata().unwrap().uid() != 0
+        || chown(directory.path(), Some(OWNER), Some(OWNER)).is_err()
+    {
         println!("skipped: only root can give files away");
         return;
     }

@@ -35,7 +35,7 @@ to_new_hardware() {
     echo "on the new one:"
     show snowbank state import --state-dir /var/lib/snowbank /root/moved.export
     show systemctl enable --now snowbank
-    show_as_user snowbank status | head -n 1
+    show_as_user snowbank status | head -n 2
     ids 100 >"$work/after"
     [ "$(head -n 1 "$work/after")" -gt "$(tail -n 1 "$work/before")" ] || fail "an ID lies below earlier ones"
     [ -z "$(inside find /var/lib/snowbank ! -user snowbank)" ] || fail "a file is not the daemon's"
@@ -47,16 +47,17 @@ to_new_hardware() {
     machine=ids-2
     expect_refusal snowbank@orders 2 "is another machine's"
     show mkdir -p /run/systemd/system/snowbank@orders.service.d
-    inside sh -c 'cat >/run/systemd/system/snowbank@orders.service.d/override.conf' <<'UNIT'
+    inside sh -c 'cat >/run/systemd/system/snowbank@orders.service.d/adopt.conf' <<'UNIT'
 [Service]
 ExecStart=
 ExecStart=/usr/bin/snowbank serve --config /etc/snowbank/orders.toml --adopt-state
 UNIT
-    show cat /run/systemd/system/snowbank@orders.service.d/override.conf
+    show cat /run/systemd/system/snowbank@orders.service.d/adopt.conf
     show systemctl daemon-reload
-    show systemctl start snowbank@orders
+    show systemctl restart snowbank@orders
     show_as_user snowbank next --address 127.0.0.1:7670
-    show systemctl revert snowbank@orders
+    show rm /run/systemd/system/snowbank@orders.service.d/adopt.conf
+    show systemctl daemon-reload
     show systemctl restart snowbank@orders
     show_as_user snowbank next --address 127.0.0.1:7670
     machine=ids-1
@@ -74,6 +75,7 @@ uninstalled() {
     left=$(inside find / -xdev -iname '*snowbank*' -not -path '/root/*' -not -path '/proc/*')
     left+=$(inside find /run /dev/shm -iname '*snowbank*' -not -path '/run/lock/*' -not -path '/run/host/*')
     [ -z "$left" ] || fail "left after the purge: $left"
-    [ -z "$(inside systemctl list-units --all --no-legend 'snowbank*')" ] || fail "a unit is left after the purge"
+    [ -z "$(inside systemctl list-unit-files --no-legend 'snowbank*')" ] || fail "a unit is left after the purge"
+    [ -z "$(inside systemctl list-units --state=active,failed --no-legend 'snowbank*')" ] || fail "a unit runs on, or is failed"
     machine=ids-1
 }

@@ -105,6 +105,15 @@ refused_starts() {
     show_as_user snowbank check --config /etc/snowbank/snowbank.toml || true
     show systemctl stop snowbank.service
     expect_refusal snowbank.service 2 'shadrs'
+    # Each client that waits starts it again: until the unit's start limit, and no further.
+    show_as_user snowbank next || true
+    until_true inside systemctl is-failed snowbank.socket || fail "clients start it again without end"
+    read_journal
+    echo "the daemon's line, $(daemon_lines | wc -l) times; then:"
+    tail -n 3 "$work/news"
+    sleep 5
+    read_journal
+    [ "$(daemon_lines | wc -l)" -eq 0 ] || fail "it is started again and again"
     edit '/^shadrs/d' /etc/snowbank/snowbank.toml
     show systemctl reset-failed snowbank.service snowbank.socket
     show systemctl start snowbank.socket snowbank.service
