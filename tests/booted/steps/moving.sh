@@ -56,7 +56,7 @@ UNIT
     show systemctl daemon-reload
     show systemctl restart snowbank@orders
     show_as_user snowbank next --address 127.0.0.1:7670
-    show rm /run/systemd/system/snowbank@orders.service.d/adopt.conf
+    show rm -r /run/systemd/system/snowbank@orders.service.d
     show systemctl daemon-reload
     show systemctl restart snowbank@orders
     show_as_user snowbank next --address 127.0.0.1:7670
