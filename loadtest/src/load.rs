@@ -5,6 +5,7 @@
 //! has; so it takes a real-time priority where it may (`processor`). In each turn it first sends all that is due, one `send` for
 //! each connection, then reads what has come. It never waits for an answer before it sends.
 
+mod behind;
 mod clocks;
 mod connection;
 mod meter;

@@ -103,6 +103,7 @@ impl Load {
             outage: None,
             client_stall: None,
             real_time: self.approach.real_time(self.threads as usize),
+            keeps_interval_log: false,
             seed: self.seed,
         })
     }
