@@ -185,6 +185,11 @@ impl Arguments {
             ..self.load.scenario(drive, length)?
         };
         check_stall(&scenario)?;
+        if scenario.real_time && self.closed {
+            return Err(Failure::usage(
+                "--real-time is for the open loop: a closed one has no schedule to keep",
+            ));
+        }
         Ok(scenario)
     }
 

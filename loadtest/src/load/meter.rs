@@ -10,6 +10,9 @@ use super::connection::InFlight;
 use super::processor::Use;
 use super::{Message, Now};
 
+/// A measurement of which it can be told what share of it a thread wanted a core for.
+const MIN_SHARED_S: f64 = 0.1;
+
 /// Figures of requests that were meant to leave between the warm-up and the end.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -203,7 +206,10 @@ impl Meter {
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
             self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
-            self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+            // A wait of a tick is most of a shorter run, and says nothing of it.
+            if elapsed_s >= MIN_SHARED_S {
+                self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+            }
             self.counts.throttled_share = used.throttled.as_secs_f64() / elapsed_s;
         }
         self.counts

@@ -186,7 +186,7 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let priority = if counts.real_time_threads > 0 { "real-time" } else { "ordinary" };
     writeln!(
         out,
-        "            {priority} priority; waited {:.1} ms in all for a core that something else had",
+        "            {priority} priority; waited {:.1} ms in all\n            for a core that something else had",
         counts.waited.as_secs_f64() * 1e3
     )?;
     if counts.throttled_share > 0.0 {
