@@ -74,7 +74,8 @@ pub fn may_run_real_time() -> bool {
 ///
 /// An ordinary thread that wakes up while another runs has to wait for the kernel's next tick, which is milliseconds away.
 /// With the lowest real-time priority it does not wait for ordinary ones. Who waits instead is what runs on its core, so
-/// this is nothing for a target on the same machine: measured on two busy cores, its p99 was longer each time.
+/// this is nothing for a target on the same machine: measured on two busy cores, a generator that needed most of one made
+/// the target's p99 ten times as long. The kernel also takes the core away for 50 ms of a second that was wanted whole.
 pub(super) fn raise_priority() -> bool {
     use RealtimeThreadSchedulePolicy::{Fifo, RoundRobin};
     if let Ok(ThreadSchedulePolicy::Realtime(Fifo | RoundRobin)) = thread_schedule_policy() {
