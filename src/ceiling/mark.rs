@@ -110,7 +110,10 @@ mod tests {
             for is_released in [false, true] {
                 let mark = Mark { id_bound, state: OURS.to_owned(), is_released };
                 let text = mark.to_string();
-                assert_eq!(text.len(), Mark { id_bound: 7, is_released: false, ..mark.clone() }.to_string().len());
+                assert_eq!(
+                    text.len(),
+                    Mark { id_bound: 7, is_released: false, ..mark.clone() }.to_string().len()
+                );
                 assert_eq!(Mark::parse(&text), Some(mark));
                 for cut in 0..text.len() {
                     assert_eq!(Mark::parse(&text[..cut]), None);
@@ -131,7 +134,11 @@ mod tests {
         let marks = [mark(at, OURS)];
         assert_eq!(compare(&marks, &numbering, at, &ours), Marked::Below);
         assert_eq!(compare(&marks, &numbering, before, &ours), Marked::SinceThisCopy(at));
-        assert_eq!(compare(&marks, &numbering, before, &records_of("")), Marked::SinceThisCopy(at), "unknown");
+        assert_eq!(
+            compare(&marks, &numbering, before, &records_of("")),
+            Marked::SinceThisCopy(at),
+            "unknown"
+        );
         assert_eq!(compare(&marks, &numbering, before, &records_of(THEIRS)), Marked::ByAnother(at));
         assert_eq!(compare(&marks, &numbering, before, &[]), Marked::ByAnother(at), "a new directory");
         assert_eq!(compare(&[], &numbering, Position(0), &ours), Marked::Below, "after a boot");

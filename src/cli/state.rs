@@ -47,7 +47,8 @@ const EXPORT_HELP: &str = "\
 Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
 IDs is refused here from then on, until they are imported again. Exporting again writes the same. Import it on one machine
 alone; nothing can tell that it was imported on two.
-Exit code 0: exported. 1: there is nothing to export, it is in use, or it could not be written. 2: wrong use.";
+Exit code 0: exported. 1: there is nothing to export, it is in use or older than what served on this machine, or it could
+not be written. 2: wrong use.";
 
 const IMPORT_HELP: &str = "\
 Stop the daemon that uses the state directory first.
