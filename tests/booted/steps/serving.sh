@@ -87,7 +87,7 @@ reloaded() {
 }
 
 blocked_thread() {
-    say "a shard's thread is stopped from outside: the watchdog ends the daemon, and it returns"
+    say "a shard's thread is stopped from outside (ptrace; the program has no hook for it): the watchdog ends the daemon, and it returns"
     local before tracer
     before=$(property MainPID snowbank.service)
     python3 "$here/stop_thread.py" "$(host_pid "$machine" "$before")" shard-0 &
