@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::mark::Mark;
-use super::store::{FileId, Record, file_id};
+use super::store::{FileId, Record, file_id, give_to_owner_of};
 use super::{Owner, TakenOver};
 use crate::layout::Numbering;
 
@@ -268,6 +268,9 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     match open(true) {
         Ok(file) => {
             file.set_permissions(Permissions::from_mode(mode))?;
+            if let Some(directory) = path.parent() {
+                give_to_owner_of(directory, &file);
+            }
             Ok(file)
         }
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false),

@@ -34,7 +34,8 @@ pub fn reference() -> String {
     comment(&mut out, SOURCE_HEAD);
     rows(&mut out, SOURCE, Section::Source);
     for (table, section) in Section::TABLES {
-        out.push_str(&format!("\n#[{table}]\n"));
+        // Not commented out: a setting below it takes effect when its own line does.
+        out.push_str(&format!("\n[{table}]\n"));
         rows(&mut out, DAEMON, section);
     }
     out.push('\n');

@@ -102,9 +102,8 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
     let Some(bytes) = bytes else { return Ok(Vec::new()) };
     image::records(bytes).map_err(|error| match error {
         ImageError::Corrupt(reason) => format!(
-            "the state file {shown} is corrupt: {reason}; restore it, or, once the clock is right and \
-             every ID handed out lies in the past, move it away: a start without it begins above now by \
-             first_start_guard"
+            "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right and every ID \
+             handed out lies in the past, move it away: a start without it begins above now by first_start_guard"
         ),
         ImageError::Newer { .. } => format!("the state file {shown} cannot be used: {error}"),
     })

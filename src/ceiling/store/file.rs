@@ -6,7 +6,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,6 +36,17 @@ pub(in crate::ceiling) type FileId = (u64, u64);
 /// Device and inode.
 pub(in crate::ceiling) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
+}
+
+/// Gives a file that root has just made to the owner of its directory: what an export or an import leaves is then the
+/// daemon's, which runs as another user. Where the system does not let it, the file stays root's.
+pub(in crate::ceiling) fn give_to_owner_of(directory: &Path, file: &File) {
+    if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
+        && made.uid() == 0
+        && directory.uid() != 0
+    {
+        let _ = fchown(file, Some(directory.uid()), Some(directory.gid()));
+    }
 }
 
 /// The file that was last given the name. Kept open, whatever became of it, so that its number is nobody else's.
@@ -75,6 +86,7 @@ impl StateFile {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(&unfinished);
         let file = file.map_err(|error| failed("create", &unfinished, error))?;
+        give_to_owner_of(directory, &file);
         let id = file.metadata().map(|metadata| file_id(&metadata));
         let id = id.map_err(|error| failed("look at", &unfinished, error))?;
 

@@ -23,7 +23,7 @@ pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
-pub(super) use self::file::{FileId, file_id};
+pub(super) use self::file::{FileId, file_id, give_to_owner_of};
 
 use self::file::{NamedFile, StateFile};
 use super::identity::{Owner, Place};

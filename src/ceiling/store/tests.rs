@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
@@ -144,6 +145,25 @@ fn what_a_crash_left_unfinished_is_swept_away() {
     assert_eq!(read(directory.path()), Ok(Vec::new()));
     open(directory.path(), &numbering, Position(1)).raise(&[(0, Position(5))], 0).unwrap();
     assert!(!directory.path().join("ceilings.redb.new").exists());
+}
+
+#[test]
+fn what_root_makes_belongs_to_the_owner_of_the_directory() {
+    const OWNER: u32 = 61_184;
+    let directory = tempfile::tempdir().unwrap();
+    if directory.path().metadata().unwrap().uid() != 0
+        || chown(directory.path(), Some(OWNER), Some(OWNER)).is_err()
+    {
+        println!("skipped: only root can give files away");
+        return;
+    }
+    let _lock = StateDir::lock(directory.path()).unwrap();
+    let record = record("orders", "twitter", "0", 0);
+    StateFile::create(directory.path(), &[&record], &mut |_| {}).unwrap();
+    for name in ["ceilings.redb", "lock"] {
+        let made = directory.path().join(name).metadata().unwrap();
+        assert_eq!((made.uid(), made.gid()), (OWNER, OWNER), "{name}");
+    }
 }
 
 #[test]

@@ -1,0 +1,86 @@
+# Sourced by tests/booted/run: machines with a systemd of their own, booted from one root, which they leave as it is.
+#
+#   boot NAME        boots a machine; what it writes is kept in memory, and gone when it ends
+#   on NAME COMMAND  runs a command there
+#   end_machines     ends all of them, waits for it, and leaves nothing mounted
+# Wants $root (a directory with Debian) and $work (a directory for logs).
+
+# The host's PIDs of each machine's systemd-nspawn (below `timeout`, which ends it whatever happens) and of its PID 1.
+declare -A nspawn_of=() init_of=()
+
+boot() {
+    local name=$1 found="" state
+    # Not registered with the host's systemd, which need not run: so this works in a container as well.
+    SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout -s KILL 1800 systemd-nspawn --quiet --register=no --keep-unit \
+        --volatile=overlay --private-network --machine="snowbank-$$-$name" --hostname="$name" --directory="$root" --boot \
+        </dev/null >"$work/boot-$name.log" 2>&1 &
+    nspawn_of[$name]=$!
+    for _ in $(seq 300); do
+        found=$(first_process "$name") && break
+        kill -0 "${nspawn_of[$name]}" 2>/dev/null || break
+        sleep 0.1
+    done
+    if [ -z "$found" ]; then
+        cat "$work/boot-$name.log" >&2
+        echo "tests/booted: the machine does not boot" >&2
+        return 1
+    fi
+    init_of[$name]=$found
+    for _ in $(seq 600); do
+        state=$(on "$name" systemctl is-system-running 2>/dev/null || true)
+        case "$state" in running | degraded) return 0 ;; esac
+        sleep 0.1
+    done
+    echo "tests/booted: the machine does not come up: ${state:-no answer}" >&2
+    return 1
+}
+
+# The host's PID of the machine's PID 1.
+first_process() {
+    local nspawn process
+    nspawn=$(pgrep -P "${nspawn_of[$1]}") || return 1
+    for process in $(pgrep -P "$nspawn"); do
+        if [ "$(awk '/^NSpid:/ { print $NF }' "/proc/$process/status" 2>/dev/null)" = 1 ] &&
+            [ "$(cat "/proc/$process/comm")" = systemd ]; then
+            echo "$process"
+            return 0
+        fi
+    done
+    return 1
+}
+
+on() {
+    local name=$1
+    shift
+    nsenter -t "${init_of[$name]}" -a env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM=dumb "$@"
+}
+
+# The host's PID of a process that has this PID in the machine.
+host_pid() {
+    local name=$1 inner=$2 process space
+    space=$(readlink "/proc/${init_of[$name]}/ns/pid")
+    for process in $(pgrep --ns "${init_of[$name]}" --nslist pid .); do
+        if [ "$(awk '/^NSpid:/ { print $NF }' "/proc/$process/status" 2>/dev/null)" = "$inner" ] &&
+            [ "$(readlink "/proc/$process/ns/pid")" = "$space" ]; then
+            echo "$process"
+            return 0
+        fi
+    done
+    return 1
+}
+
+end_machines() {
+    local name
+    for name in "${!nspawn_of[@]}"; do
+        # The machine ends with its PID 1, and systemd-nspawn after it, which takes its mounts away.
+        init=${init_of[$name]:-$(first_process "$name" || true)}
+        [ -z "$init" ] || kill -KILL "$init" 2>/dev/null || true
+        for _ in $(seq 100); do
+            kill -0 "${nspawn_of[$name]}" 2>/dev/null || break
+            sleep 0.1
+        done
+        kill -TERM "${nspawn_of[$name]}" 2>/dev/null || true
+        wait "${nspawn_of[$name]}" 2>/dev/null || true
+    done
+    nspawn_of=() init_of=()
+}

@@ -1,0 +1,142 @@
+# Steps of tests/booted/run: what is refused. Each is one line in the journal, with what to do, and no restart loop.
+
+# The daemon has said one line since the journal was last read, and it says this.
+expect_line() {
+    read_journal
+    # What a running one says when it is told to stop is no refusal.
+    sed -i '/: stopping: answering what has arrived$/d' "$work/news"
+    daemon_lines | sed 's/^/journal: /'
+    [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"
+    daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
+}
+
+# Starts (or restarts) a unit that must refuse to: expect_refusal UNIT CODE PATTERN [restart]
+expect_refusal() {
+    local unit=$1 code=$2 pattern=$3
+    read_journal
+    show systemctl "${4:-start}" "$unit" && fail "$unit started"
+    # Longer than RestartSec=.
+    sleep 4
+    expect_line "$pattern"
+    echo "exit code $(property ExecMainStatus "$unit"), restarts $(property NRestarts "$unit")"
+    [ "$(property ExecMainStatus "$unit")" -eq "$code" ] || fail "the exit code is not $code"
+    [ "$(property NRestarts "$unit")" -eq 0 ] || fail "it was started again"
+    inside systemctl reset-failed "$unit"
+}
+
+refused_peers() {
+    say "peers that are not let in: a line each, and the daemon serves on"
+    inside sh -e -c '
+        cd /etc/snowbank
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=snowbank CA" \
+            -keyout ca.key -out ca.crt
+        echo "subjectAltName=DNS:localhost,IP:127.0.0.1" >names
+        for name in daemon client expired; do
+            openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$name" -keyout $name.key -out $name.csr
+            # One that ended yesterday, for the daemon or for a client.
+            days=30; [ $name != expired ] || days=-1
+            openssl x509 -req -days $days -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile names -out $name.crt
+        done
+        chgrp snowbank *.key
+        chmod 640 *.key
+        echo the-right-token >tokens
+        echo a-wrong-token >wrong-token
+        chmod 640 tokens && chgrp snowbank tokens
+        chmod 644 client.key expired.key wrong-token
+    ' >"$work/openssl.log" 2>&1 || fail "no certificates: $(cat "$work/openssl.log")"
+    inside sh -c 'cat >/etc/snowbank/secure.toml' <<'TOML'
+listen = ["127.0.0.1:7680", "tls:127.0.0.1:7681"]
+worker_ids = 8
+
+[auth]
+token_file = "tokens"
+
+[tls]
+certificate = "daemon.crt"
+key = "daemon.key"
+client_ca = "ca.crt"
+TOML
+    show cat /etc/snowbank/secure.toml
+    show systemctl start snowbank@secure
+    sleep 1
+    read_journal
+    local ca="--ca /etc/snowbank/ca.crt" of=/etc/snowbank
+    expect_refused_peer "a token that is not one" --address 127.0.0.1:7680 --token-file $of/wrong-token
+    expect_refused_peer "does not speak TLS" --address 127.0.0.1:7681
+    # shellcheck disable=SC2086
+    expect_refused_peer "certificate has expired" --address tls:127.0.0.1:7681 $ca --client-cert $of/expired.crt --client-key $of/expired.key
+    # shellcheck disable=SC2086
+    expect_refused_peer "no client certificate" --address tls:127.0.0.1:7681 $ca
+    # shellcheck disable=SC2086
+    show snowbank next --address tls:127.0.0.1:7681 $ca --client-cert $of/client.crt --client-key $of/client.key --token-file $of/tokens
+    [ "$(property NRestarts snowbank@secure)" -eq 0 ] || fail "a peer ended the daemon"
+}
+
+expect_refused_peer() {
+    local pattern=$1
+    shift
+    show snowbank next "$@" && fail "it was served"
+    expect_line "$pattern"
+}
+
+refused_starts() {
+    say "a setting that is not known"
+    inside systemctl stop snowbank@secure
+    edit 's/^\[auth\]/shadrs = 3\n[auth]/' /etc/snowbank/secure.toml
+    expect_refusal snowbank@secure 2 'shadrs'
+    edit '/^shadrs/d' /etc/snowbank/secure.toml
+
+    say "the daemon's certificate has expired"
+    edit 's/^certificate = .*/certificate = "expired.crt"/; s/^key = .*/key = "expired.key"/' /etc/snowbank/secure.toml
+    expect_refusal snowbank@secure 2 'expired'
+    edit 's/"expired\.\(crt\|key\)"/"daemon.\1"/' /etc/snowbank/secure.toml
+
+    say "a second daemon with the same worker ID"
+    edit 's/^worker_ids = .*/worker_ids = 6/' /etc/snowbank/secure.toml
+    expect_refusal snowbank@secure 2 'worker ID 6 .* is held by another daemon'
+    edit 's/^worker_ids = .*/worker_ids = 8/' /etc/snowbank/secure.toml
+
+    say "a state directory that is not writable"
+    edit '1i state_dir = "/srv/snowbank"' /etc/snowbank/secure.toml
+    inside install -d -o root -m 755 /srv/snowbank
+    expect_refusal snowbank@secure 2 'state directory /srv/snowbank'
+    edit '/^state_dir/d' /etc/snowbank/secure.toml
+
+    say "a mistake in the configuration while the socket unit is in place"
+    inside sh -c 'echo "shadrs = 3" >>/etc/snowbank/snowbank.toml'
+    show_as_user snowbank check --config /etc/snowbank/snowbank.toml || true
+    # Clients that connect meanwhile, too.
+    inside python3 /root/client.py 127.0.0.1:7660 4 >/dev/null 2>&1 &
+    sleep 1
+    expect_refusal snowbank.service 2 'shadrs' restart
+    wait $! || true
+    # Each client that waits would start it again, so the socket is closed.
+    show_as_user snowbank next && fail "somebody listens"
+    echo "the socket unit: $(property ActiveState snowbank.socket)"
+    sleep 4
+    read_journal
+    [ "$(daemon_lines | wc -l)" -eq 0 ] || fail "it was started again"
+    edit '/^shadrs/d' /etc/snowbank/snowbank.toml
+    show systemctl start snowbank.socket snowbank.service
+    show_as_user snowbank next
+    read_journal
+}
+
+port_taken() {
+    say "a port that is taken may be free later: tried again every three seconds"
+    inside python3 -c '
+import socket, time
+taken = socket.create_server(("127.0.0.1", 7680))
+time.sleep(8)' &
+    sleep 1
+    read_journal
+    show systemctl start snowbank@secure || true
+    sleep 1
+    read_journal
+    daemon_lines | tail -n 1 | sed 's/^/journal: /'
+    echo "exit code $(property ExecMainStatus snowbank@secure)"
+    [ "$(property ExecMainStatus snowbank@secure)" -eq 3 ] || fail "the exit code is not 3"
+    until_true inside systemctl is-active snowbank@secure || fail "it did not come up when the port was free"
+    echo "up after $(property NRestarts snowbank@secure) restarts"
+    read_journal
+}

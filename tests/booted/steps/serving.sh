@@ -1,0 +1,120 @@
+# Steps of tests/booted/run: the service as it should run.
+
+# Puts the packages and the client into a machine, and makes an ordinary user there.
+bring() {
+    local file
+    for file in "$packages"/snowbank.deb "$packages"/upgrade.deb "$here"/client.py; do
+        on "$1" sh -c "cat >/root/$(basename "$file")" <"$file"
+    done
+    on "$1" useradd --uid 1500 --create-home visitor
+}
+
+install_and_start() {
+    say "install, and start with its sockets kept by systemd"
+    show dpkg -i /root/snowbank.deb
+    show_as_user snowbank check --config /etc/snowbank/snowbank.toml
+    show systemctl enable --now snowbank.socket snowbank.service
+    show systemctl status --no-pager --lines=0 snowbank.socket snowbank.service | grep -v 'CGroup\|control group\|dump process'
+    show_journal
+    show_as_user snowbank status
+    show_as_user snowbank next -n 3
+    show_as_user curl --silent --show-error --fail http://127.0.0.1:9660/readyz
+    printf '\n$ curl http://127.0.0.1:9660/metrics | grep ids_issued\n'
+    as_user curl --silent --show-error --fail http://127.0.0.1:9660/metrics >"$work/metrics"
+    grep '^snowbank_ids_issued_total' "$work/metrics"
+    as_user curl --silent --fail http://127.0.0.1:9660/ | grep -qi '<html' || fail "there is no page"
+    show systemd-analyze security --no-pager --threshold=15 snowbank.service | tail -n 1
+    as_user man snowbank | grep -q 'Find every mistake in a configuration file' || fail "man snowbank does not read"
+    as_user bash -c '. /usr/share/bash-completion/bash_completion && _completion_loader snowbank; complete -p snowbank' >/dev/null ||
+        fail "bash finds no completions"
+}
+
+# Prints so many IDs, sorted.
+ids() { as_user snowbank next -n "$1" | sort -n; }
+
+killed_it_returns() {
+    say "killed, it returns"
+    local before
+    ids 1000 >"$work/before"
+    before=$(property MainPID snowbank.service)
+    show kill -KILL "$before"
+    # systemd keeps the socket, so that this waits, and is answered by the next daemon.
+    ids 1000 >"$work/after"
+    [ "$(property MainPID snowbank.service)" != "$before" ] || fail "it was not killed"
+    [ "$(sort -u "$work/before" "$work/after" | wc -l)" -eq 2000 ] || fail "an ID came twice after the kill"
+    show_journal | grep -v 'listens on\|listening\|admin on\|source 0\|kernel.s log'
+    echo "1000 IDs before and 1000 after: 2000 different ones; nobody was refused meanwhile"
+}
+
+# Runs a function while clients hold 100 connections and open 100 each second; none may be refused, and no ID come twice.
+under_load() {
+    local client
+    inside python3 /root/client.py 127.0.0.1:7660 12 >"$work/client.json" 2>&1 &
+    client=$!
+    sleep 3
+    "$@"
+    wait "$client" || fail "a connection was refused, or an ID came twice: $(cat "$work/client.json")"
+    echo "clients, over 12 s: $(cat "$work/client.json")"
+}
+
+restart_twice() {
+    show systemctl restart snowbank.service
+    sleep 3
+    show systemctl restart snowbank.service
+}
+
+restarted_under_load() {
+    say "restarted twice under load: 100 connections held, 100 opened each second"
+    under_load restart_twice
+    read_journal
+}
+
+reloaded() {
+    say "reloaded"
+    edit 's/^#max_connections = .*/max_connections = 5000/' /etc/snowbank/snowbank.toml
+    show systemctl reload snowbank.service
+    read_journal
+    daemon_lines
+    daemon_lines | grep -q '^reloaded: limits.max_connections: 10000 -> 5000' || fail "the reload was not taken"
+    edit 's/^#shards = .*/shards = 7/' /etc/snowbank/snowbank.toml
+    show systemctl reload snowbank.service
+    read_journal
+    daemon_lines
+    daemon_lines | grep -q '^reload refused: .*shards' || fail "the reload was not refused"
+    edit 's/^shards = .*/#shards = "auto"/' /etc/snowbank/snowbank.toml
+    show systemctl reload snowbank.service
+    read_journal
+}
+
+blocked_thread() {
+    say "a shard's thread is stopped from outside: the watchdog ends the daemon, and it returns"
+    local before tracer
+    before=$(property MainPID snowbank.service)
+    python3 "$here/stop_thread.py" "$(host_pid "$machine" "$before")" shard-0 &
+    tracer=$!
+    another() { [ "$(property MainPID snowbank.service)" != "$before" ] && as_user snowbank next; }
+    until_true another || fail "the watchdog did not end the daemon, or it did not return"
+    wait "$tracer" || fail "no thread was stopped"
+    show_journal | grep -i 'journalctl\|watchdog\|killed\|signal\|restart\|Started'
+    grep -q 'Watchdog timeout' "$work/news" || fail "it was not the watchdog"
+}
+
+upgraded_under_load() {
+    say "upgraded under load, and back"
+    under_load show dpkg -i /root/upgrade.deb
+    [ "$(inside dpkg-query -W -f '${Version}' snowbank)" = 99.0-1 ] || fail "it was not upgraded"
+    inside grep -q '^max_connections = 5000' /etc/snowbank/snowbank.toml || fail "the upgrade lost the configuration"
+    under_load show dpkg -i /root/snowbank.deb
+    read_journal
+}
+
+several_daemons() {
+    say "an instance, with an admin listener of its own"
+    show install -m 644 /etc/snowbank/snowbank.toml /etc/snowbank/orders.toml
+    edit 's/^#listen = \["127.*/listen = ["127.0.0.1:7670"]/; s/^#worker_ids = .*/worker_ids = 6/' /etc/snowbank/orders.toml
+    show grep '^listen = \["\|^worker_ids' /etc/snowbank/orders.toml
+    show systemctl enable --now snowbank@orders
+    show snowbank status --admin unix:/run/snowbank/orders/admin.sock | head -n 2
+    show_as_user snowbank next --address 127.0.0.1:7670
+    read_journal
+}

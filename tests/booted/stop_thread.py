@@ -1,0 +1,29 @@
+#!/usr/bin/env python3
+"""Stops one thread of a process from outside, until the process is gone. Needs root.
+
+    stop_thread.py PID THREAD      THREAD: its name, as `ps -L` shows it
+"""
+
+import ctypes
+import os
+import sys
+
+PTRACE_ATTACH = 16
+WALL = 0x40000000  # threads that are no children of this process
+
+process, name = sys.argv[1:]
+tasks = f"/proc/{process}/task"
+thread = next((int(of) for of in os.listdir(tasks) if open(f"{tasks}/{of}/comm").read().strip() == name), None)
+if thread is None:
+    sys.exit(f"process {process} has no thread {name}")
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.ptrace(PTRACE_ATTACH, thread, None, None) != 0:
+    sys.exit(f"cannot stop thread {name}: {os.strerror(ctypes.get_errno())}")
+os.waitpid(thread, WALL)
+print(f"{name} stands still", flush=True)
+# Signals that would make it go on stay unanswered. Only its end is reported otherwise, and has to be waited for: until
+# then the process would stay as a zombie.
+while True:
+    _, status = os.waitpid(thread, WALL)
+    if not os.WIFSTOPPED(status):
+        break
