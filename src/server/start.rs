@@ -109,7 +109,7 @@ impl Server {
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
         let opened = open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| check_certificate(&opened.2[0], tls.as_ref()).map(|()| opened));
+            .and_then(|opened| check_certificate(opened.2.iter().flatten(), tls.as_ref()).map(|()| opened));
         let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = store.trim(&starts);
@@ -148,11 +148,6 @@ impl Server {
     /// What the operator should know of how it started, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// What its TLS listeners shake hands with, for other listeners of the daemon; `None` without a certificate.
-    pub fn tls(&self) -> Option<&tls::Acceptor> {
-        self.tls.as_ref()
     }
 
     /// Where it tells how it is, with the ports that the system chose.
@@ -199,11 +194,15 @@ impl Server {
                 };
                 Arc::new(Site::new(move || common.status(), all_beat))
             };
-            let mut admin: tokio::task::JoinSet<_> =
-                admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
+            let tls_of = |listener: &Listener| tls.clone().filter(|_| listener.address.is_tls());
+            let admin = admin.into_iter().map(|listener| {
+                let tls = tls_of(&listener);
+                super::admin::serve(listener, tls, Arc::clone(&site))
+            });
+            let mut admin: tokio::task::JoinSet<_> = admin.collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
+                let tls = tls_of(&listener);
                 let (inboxes, common) = (Arc::clone(&inboxes), Arc::clone(&common));
                 acceptors.spawn(accept::accept(listener, tls, inboxes, common, no_more.clone()));
             }
@@ -336,8 +335,11 @@ fn listen_at(
 }
 
 /// No listener that is to speak TLS may serve without, wherever it comes from.
-fn check_certificate(listeners: &[Listener], tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
-    match listeners.iter().find(|listener| listener.address.is_tls()) {
+fn check_certificate<'a>(
+    mut listeners: impl Iterator<Item = &'a Listener>,
+    tls: Option<&tls::Acceptor>,
+) -> Result<(), StartError> {
+    match listeners.find(|listener| listener.address.is_tls()) {
         Some(Listener { address, .. }) if tls.is_none() => Err(StartError::from(format!(
             "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
         ))),

@@ -317,7 +317,7 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
     match (stream, tls) {
         (Stream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
             // Boxed, so that its room is given back once the connection is served.
-            if let Some(stream) = Box::pin(handshake::shake(socket, acceptor, &mut member)).await {
+            if let Some(stream) = Box::pin(handshake::shake_as(&mut member, socket, &acceptor)).await {
                 connection::serve(stream, front, member).await;
             }
             drop(place);
