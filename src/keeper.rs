@@ -229,10 +229,8 @@ impl Keeper {
         for (&(index, ceiling), generation) in raises.iter().zip(generations) {
             let kept = &mut self.sources[index];
             kept.durable = ceiling;
-            // Taken away while the store was at it: what is durable from before that counts no more.
-            if kept.source.grant().generation() == generation {
-                kept.source.grant().raise(ceiling);
-            }
+            // Not if it was taken away while the store was at it.
+            kept.source.grant().raise_if(generation, ceiling);
         }
         Ok(())
     }

@@ -93,8 +93,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'H
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] says where to ask' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Ask again and again, every so many seconds, and show rates' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'How long to wait for an answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status has it'

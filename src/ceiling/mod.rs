@@ -19,7 +19,7 @@ use crossbeam::utils::CachePadded;
 use self::store::{Claimant, PlanError};
 use crate::clock::Now;
 use crate::layout::{Numbering, Position, UnixMicros};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Grant {
     wanted: AtomicU64,
     /// 1 once the worker IDs may be another process's: it never rises again.
     lost: AtomicU64,
+    /// Held while the grant is taken away or given back, so that neither happens amid the other. Claims never look at it.
+    changes: Mutex<()>,
 }
 
 impl Grant {
@@ -42,6 +44,7 @@ impl Grant {
             generation: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            changes: Mutex::new(()),
         }
     }
 
@@ -63,9 +66,21 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
+    /// As [`raise`](Grant::raise), unless the grant was taken away since this generation: a ceiling made durable before
+    /// that counts no more. Whether it was raised.
+    pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
+        let _alone = lock(&self.changes);
+        let holds = self.generation() == generation;
+        if holds {
+            self.raise(ceiling);
+        }
+        holds
+    }
+
     /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
     /// dropped.
     pub fn revoke(&self) {
+        let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -274,5 +289,28 @@ mod tests {
         assert!(grant.want_more());
         grant.revoke();
         assert_eq!((grant.ceiling(), grant.generation()), (Position(0), 1));
+        assert!(!grant.raise_if(0, Position(30)), "durable before it was taken away");
+        assert_eq!(grant.ceiling(), Position(0));
+        assert!(grant.raise_if(1, Position(30)));
+        assert_eq!(grant.ceiling(), Position(30));
+    }
+
+    /// The thread that hears of a restored snapshot and the keeper's meet here.
+    #[test]
+    fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+        for round in 0..2_000 {
+            let grant = Grant::new(Position(1));
+            let generation = grant.generation();
+            let start = std::sync::Barrier::new(2);
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    start.wait();
+                    grant.revoke();
+                });
+                start.wait();
+                grant.raise_if(generation, Position(2));
+            });
+            assert_eq!(grant.ceiling(), Position(0), "round {round}");
+        }
     }
 }
