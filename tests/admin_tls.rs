@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustls::ClientConfig;
 use secure::{Authority, tls_section, try_secure};
-use support::http::{Answer, ask, parse};
+use support::http::{Answer, ask, get, parse, sample, scrape};
 use support::{Address, Ask, DEADLINE, Daemon, Setup, poll};
 
 /// A daemon whose admin listener alone speaks TLS, and the authority that it and its operators believe.
@@ -87,12 +87,35 @@ fn the_operator_is_told_over_tls() {
     for path in ["/", "/metrics", "/healthz", "/readyz", "/status"] {
         assert_eq!(house.get(path, &client).code, 200, "{path}");
     }
+    let ready = house.get("/readyz", &client).json().to_string();
+    assert!(ready.contains("\"certificate\""), "{ready}");
+}
+
+#[test]
+fn a_certificate_that_clients_do_not_believe_is_a_warning_and_the_daemon_is_ready() {
+    let files = support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let config = tls_section(&authority.issue_from("daemon", &["127.0.0.1"], 2990), "");
+    let daemon = Setup::configured(&config).admin().start();
+    let ready = get(&daemon, "/readyz");
+    assert_eq!(ready.code, 200);
+    let checks = ready.json()["checks"].clone();
+    let first = &checks[0];
+    assert_eq!((&first["name"], &first["level"]), (&"certificate".into(), &"warn".into()), "{checks}");
+    // It is renewed, and a reload is enough.
+    authority.issue_local("daemon");
+    daemon.signal(rustix::process::Signal::HUP);
+    poll("no warning", || get(&daemon, "/readyz").json()["checks"][0]["level"].eq("ok").then_some(()));
+    assert!(sample(&scrape(&daemon), "snowbank_certificate_expiry_timestamp_seconds") > 1e9);
 }
 
 #[test]
 fn a_client_certificate_is_asked_for_where_clients_need_one() {
     let house = House::with("client_ca = \"PATH/authority.crt\"");
-    assert_unasked(&house.status(&[]), "asks for a client certificate: give one (--client-cert, --client-key)");
+    assert_unasked(
+        &house.status(&[]),
+        "asks for a client certificate: give one (--client-cert, --client-key)",
+    );
     house.says("the peer sent no client certificate");
     let own = house.authority.issue("operator", &[]);
     let (certificate, key) = (own.certificate.display().to_string(), own.key.display().to_string());

@@ -71,7 +71,10 @@ fn the_template_is_the_service_but_for_its_names() {
         .flat_map(|line| match &*line {
             // An admin listener of its own, which the environment file can change.
             "EnvironmentFile=-/etc/default/snowbank" => {
-                vec![String::from("Environment=SNOWBANK_ADMIN=unix:/run/snowbank/%i/admin.sock"), line + "-%i"]
+                vec![
+                    String::from("Environment=SNOWBANK_ADMIN=unix:/run/snowbank/%i/admin.sock"),
+                    line + "-%i",
+                ]
             }
             _ => vec![line],
         })

@@ -18,6 +18,6 @@ pub(crate) use checks::seconds;
 pub(crate) use fetch::Target;
 pub(crate) use http::{Beats, Site, Stay, Via};
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, Check, ClockState, ClockStatus, Connections, Latency, Level, SourceStatus,
-    Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, Latency,
+    Level, SourceStatus, Status,
 };

@@ -69,7 +69,6 @@ impl From<String> for StartError {
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
-    tls: Option<tls::Acceptor>,
     admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
@@ -141,8 +140,9 @@ impl Server {
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
-        let common = Arc::new(Common { in_force: receiver, wall, order, bells, metrics, pulse, all_drained });
-        Ok((Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes }, reloader))
+        let in_force = receiver;
+        let common = Arc::new(Common { in_force, wall, order, bells, metrics, tls, pulse, all_drained });
+        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -171,7 +171,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
+        let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -194,7 +194,7 @@ impl Server {
                 };
                 Arc::new(Site::new(move || common.status(), all_beat))
             };
-            let tls_of = |listener: &Listener| tls.clone().filter(|_| listener.address.is_tls());
+            let tls_of = |listener: &Listener| common.tls.clone().filter(|_| listener.address.is_tls());
             let admin = admin.into_iter().map(|listener| {
                 let tls = tls_of(&listener);
                 super::admin::serve(listener, tls, Arc::clone(&site))

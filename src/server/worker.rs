@@ -27,6 +27,7 @@ use crate::front::Native;
 use crate::layout::Run;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
+use crate::tls;
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;
@@ -39,6 +40,8 @@ pub(super) struct Common {
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
     pub(super) metrics: Arc<Metrics>,
+    /// What TLS listeners shake hands with, if there is a certificate.
+    pub(super) tls: Option<tls::Acceptor>,
     /// Whether all threads live.
     pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.

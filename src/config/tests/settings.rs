@@ -210,7 +210,11 @@ fn every_setting_reaches_its_field() {
 fn a_port_alone_is_an_admin_listener_for_this_machine() {
     let here: Address = "127.0.0.1:9660".parse().unwrap();
     for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
-        assert_eq!(settings(&format!("[admin]\nlisten = {text}")).admin, std::slice::from_ref(&here), "{text}");
+        assert_eq!(
+            settings(&format!("[admin]\nlisten = {text}")).admin,
+            std::slice::from_ref(&here),
+            "{text}"
+        );
     }
     assert_eq!(settings("[admin]\nlisten = \"\"").admin, []);
 }
