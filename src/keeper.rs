@@ -163,6 +163,9 @@ impl Keeper {
     /// # Errors
     /// When that cannot be said. The newcomers are dropped with their locks, and nothing else has changed.
     pub fn add(&mut self, mut newcomers: Vec<Kept>, now: Now) -> Result<(), StoreError> {
+        if self.taken_over.is_none() {
+            self.taken_over = self.still_ours().err();
+        }
         if let Some(taken_over) = &self.taken_over {
             return Err(StoreError(taken_over.to_string()));
         }

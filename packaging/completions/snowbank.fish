@@ -44,7 +44,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Needed once; afterwards the state is this machine\'s'
@@ -79,7 +79,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
