@@ -132,7 +132,7 @@ fn mistakes_are_said_to_whoever_made_them() {
     let house = House::with("handshake_timeout = \"300ms\"");
     let at = house.admin().tcp();
     // Plain text where TLS is spoken.
-    assert_unasked(&status(&["--admin", &at.to_string()]), "is not a daemon's admin listener");
+    assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));
     house.says("the peer does not speak TLS");
     // Another authority, another name.
     let admin = house.admin().to_string();

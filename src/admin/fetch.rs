@@ -97,6 +97,9 @@ where
     let request = request.map_err(|error| no_daemon(&error))?;
     let response = sender.send_request(request).await.map_err(|error| match explain(&error) {
         Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
+        None if error.is_parse() && !address.is_tls() => {
+            format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
+        }
         None => no_daemon(&error),
     })?;
     if response.status() != StatusCode::OK {

@@ -3,14 +3,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use super::accept::{Acceptor, is_of_the_peer};
+use super::accept::{Acceptor, OUT_OF_RESOURCES_PAUSE, is_of_the_peer};
 use super::handshake;
 use super::listen::Listener;
+use super::seldom::Seldom;
 use super::stream::Stream;
 use crate::admin::{Site, Stay, Via};
 use crate::config::Address;
@@ -19,9 +20,6 @@ use crate::tls;
 /// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
 /// one is closed, which its deadlines see to.
 pub const ADMIN_CONNECTIONS_MAX: usize = 64;
-
-/// How long to rest when the system has no descriptor or memory left.
-const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// How many of them may stay until they ask again. The others give their places back soon, so that the next who comes, a
 /// scrape or a probe of a supervisor, never waits long for one.
@@ -36,7 +34,7 @@ pub(super) async fn serve(listener: Listener, tls: Option<tls::Acceptor>, site: 
     let acceptor = Acceptor::register(socket)?;
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
-    let mut fails = false;
+    let mut failures = Seldom::new();
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -45,15 +43,14 @@ pub(super) async fn serve(listener: Listener, tls: Option<tls::Acceptor>, site: 
         while connections.try_join_next().is_some() {}
         match acceptor.accept().await.and_then(Stream::register) {
             Ok(stream) => {
-                fails = false;
                 let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
                 let stay = if is_crowded { Stay::Short } else { Stay::Long };
                 connections.spawn(serve_one(stream, tls.clone(), Arc::clone(&site), via, stay, place));
             }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
-                if !std::mem::replace(&mut fails, true) {
-                    tracing::warn!(%address, %error, "cannot accept admin connections; trying again until it works");
+                if let Some(count) = failures.count(Instant::now()) {
+                    tracing::warn!(%address, %error, count, "cannot accept admin connections; trying again until it works");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
