@@ -1,10 +1,11 @@
 //! The keeper: raises ceilings, durable first, and watches the wall clock. Pure but for the store that it is given: the
 //! daemon's thread drives it with the system's clock, simulations with theirs.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::store::{Claimant, PlanError};
+use crate::ceiling::store::{Claimant, PlanError, id_bound};
 use crate::ceiling::{CeilingRule, CeilingStore, Newcomer, StoreError, TakenOver, WorkerLocks};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::layout::{Position, Tick};
@@ -33,12 +34,14 @@ pub struct Kept {
     used_at: BootMicros,
     /// The machine's locks of its worker IDs, where there are any.
     locks: Option<WorkerLocks>,
+    /// Why the machine does not remember what was granted last.
+    unmarked: Option<String>,
 }
 
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None }
+        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None, unmarked: None }
     }
 
     /// Holds the locks of its worker IDs for as long as it is kept.
@@ -59,7 +62,22 @@ impl Kept {
     /// Grants what is durable now.
     pub fn grant(&mut self, durable: Position) {
         self.durable = durable;
+        self.mark_durable();
         self.source.grant().raise(durable);
+    }
+
+    /// Has the machine remember how far the worker IDs are granted. A failure stops nothing: the state still says it.
+    fn mark_durable(&mut self) {
+        self.unmarked = self.mark(self.durable).err().map(|error| error.to_string());
+    }
+
+    /// Has the machine remember that nothing from this position on was granted to the worker IDs.
+    ///
+    /// # Errors
+    /// It may remember what it did before.
+    pub fn mark(&self, position: Position) -> io::Result<()> {
+        let id_bound = id_bound(self.source.numbering(), position);
+        self.locks.as_ref().map_or(Ok(()), |locks| locks.mark_granted(id_bound))
     }
 
     /// The ceiling to make durable now, if there is one to.
@@ -108,6 +126,8 @@ pub struct Looked {
     pub clock: Observed,
     /// Why ceilings that were to rise did not.
     pub failure: Option<StoreError>,
+    /// Why the machine does not remember how far worker IDs were granted.
+    pub unmarked: Option<String>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
     /// Whether grants that were taken away are back, under ceilings made durable since.
@@ -218,7 +238,9 @@ impl Keeper {
         let is_held = self.taken_over.is_none() && failure.is_none();
         let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
         let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
-        Looked { clock, failure, taken_over: self.taken_over.clone(), raised, is_renewed, some_wait, next_in }
+        let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
+        let taken_over = self.taken_over.clone();
+        Looked { clock, failure, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.
@@ -232,6 +254,7 @@ impl Keeper {
         for (&(index, ceiling), generation) in raises.iter().zip(generations) {
             let kept = &mut self.sources[index];
             kept.durable = ceiling;
+            kept.mark_durable();
             // Not if it was taken away while the store was at it.
             kept.source.grant().raise_if(generation, ceiling);
         }
@@ -248,8 +271,17 @@ impl Keeper {
         if self.taken_over.is_some() {
             return Ok(());
         }
+        // The machine first: it is never to remember more than the state says. Nothing above the cursor was handed out.
+        for &(index, cursor) in &trims {
+            self.sources[index].mark(cursor).map_err(|error| unlowered(&error))?;
+        }
         self.store.trim(&trims)
     }
+}
+
+/// Why a ceiling is not trimmed: the next start would be taken for one of an older copy of the state.
+pub fn unlowered(error: &io::Error) -> StoreError {
+    StoreError(format!("cannot mark the worker IDs' locks: {error}"))
 }
 
 #[cfg(test)]

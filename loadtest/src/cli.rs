@@ -178,8 +178,18 @@ impl Arguments {
             )));
         }
         let client_stall = self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length });
-        let scenario = Scenario { outage, client_stall, ..self.load.scenario(drive, length)? };
+        let scenario = Scenario {
+            outage,
+            client_stall,
+            keeps_interval_log: self.hlog.is_some(),
+            ..self.load.scenario(drive, length)?
+        };
         check_stall(&scenario)?;
+        if scenario.real_time && self.closed {
+            return Err(Failure::usage(
+                "--real-time is for the open loop: a closed one has no schedule to keep",
+            ));
+        }
         Ok(scenario)
     }
 

@@ -106,11 +106,12 @@ impl Daemon {
     fn stop(&mut self) {
         // Fails only when it has ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        for _ in 0..500 {
+        for _ in 0..5_000 {
             if !matches!(self.child.try_wait(), Ok(None)) {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            // Part of the outage that a run reports, so a short one.
+            std::thread::sleep(Duration::from_millis(1));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();

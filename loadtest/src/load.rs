@@ -2,9 +2,10 @@
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond: spinning would
 //! take a core from the target where both share a machine. Nearly all of its slip is the wait for a core that something else
-//! has; so it takes a real-time priority where it may (`processor`). In each turn it first sends all that is due, one `send` for
+//! has; with a target on another machine a real-time priority is a way out (`processor`). In each turn it first sends all that is due, one `send` for
 //! each connection, then reads what has come. It never waits for an answer before it sends.
 
+mod behind;
 mod clocks;
 mod connection;
 mod meter;
@@ -24,6 +25,7 @@ use crate::schedule::{Arrivals, Share};
 use crate::target::Access;
 use crate::value::Mix;
 
+pub use processor::may_run_real_time;
 pub use stall::Stall;
 pub use wire::Wire;
 pub use worker::run;

@@ -207,6 +207,8 @@ pub struct Counts {
     pub real_time_threads: usize,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub busiest_thread: f64,
+    /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to 1.
+    pub hungriest_thread: f64,
     /// The share of the time for which a processor quota held the generator back, its own daemon's use included.
     pub throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
@@ -241,6 +243,7 @@ impl Counts {
             waited: Duration::ZERO,
             real_time_threads: 0,
             busiest_thread: 0.0,
+            hungriest_thread: 0.0,
             throttled_share: 0.0,
             last_receipt: Duration::ZERO,
             clock_offset_us: 0,
@@ -276,6 +279,7 @@ impl Counts {
         self.waited += other.waited;
         self.real_time_threads += other.real_time_threads;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
+        self.hungriest_thread = self.hungriest_thread.max(other.hungriest_thread);
         self.throttled_share = self.throttled_share.max(other.throttled_share);
         self.last_receipt = self.last_receipt.max(other.last_receipt);
         if other.clock_offset_us.abs() > self.clock_offset_us.abs() {

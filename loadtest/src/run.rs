@@ -60,6 +60,8 @@ pub struct Scenario {
     pub client_stall: Option<ClientStall>,
     /// Whether generator threads run before ordinary ones where that is permitted.
     pub real_time: bool,
+    /// Whether each second's histogram is kept for a file.
+    pub keeps_interval_log: bool,
     /// What random draws begin with.
     pub seed: u64,
 }
@@ -129,7 +131,7 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// Its seconds.
     pub seconds: Vec<SecondFigures>,
-    /// The seconds' histograms, in HdrHistogram's interval log format.
+    /// The seconds' histograms, in HdrHistogram's interval log format, if they were to be kept.
     pub interval_log: Vec<u8>,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
     pub elapsed: Duration,

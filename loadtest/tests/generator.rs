@@ -31,6 +31,29 @@ fn two_hundred_milliseconds_without_its_thread_are_no_verdict() {
     }
 }
 
+#[test]
+fn a_real_time_priority_is_taken_only_when_asked_for_and_refused_where_it_cannot_be() {
+    let target = sound_target();
+    let address = target.name();
+    let run = |more: &[&str]| {
+        let options = ["--address", &address, "--rate", "1000", "--for", "300ms", "--warm-up", "100ms"];
+        start(&[&options[..], &["--p99.9", "2s"], more].concat()).wait()
+    };
+    assert!(run(&[]).stdout.contains("ordinary priority"));
+    for (more, reason) in [
+        (&["--threads", "1024", "--connections", "1024"][..], "use fewer threads"),
+        (&["--closed"], "open loop"),
+    ] {
+        let ran = run(&[&["--real-time"], more].concat());
+        let permitted = !ran.stderr.contains("not permitted") && !ran.stderr.contains("1 core");
+        assert!(ran.code == 2 && ran.stderr.lines().count() == 1, "{ran:?}");
+        assert!(!permitted || ran.stderr.contains(reason), "{ran:?}");
+    }
+    let ran = run(&["--real-time"]);
+    let refused = ran.code == 2 && ran.stderr.lines().count() == 1;
+    assert!(refused || ran.stdout.contains("real-time priority"), "{ran:?}");
+}
+
 /// A twenty-fifth of one core, for what is put into it.
 struct Quota {
     directory: PathBuf,
@@ -85,7 +108,7 @@ fn a_generator_under_a_quota_is_no_verdict() {
     };
     let target = sound_target();
     let address = target.name();
-    let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms", "--ordinary-priority"];
+    let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms"];
     // More than that sends, with the standard objective, one that is met all the same, and none.
     for more in [&["--rate", "20000"][..], &["--rate", "20000", "--p99.9", "900ms"], &["--closed"]] {
         assert_bottleneck(&quota.run(&[&load[..], more].concat()));

@@ -144,6 +144,10 @@ fn the_json_holds_to_its_schema() {
         let (ran, _) = short_run(directory.path(), &[&["--address", &address], more].concat());
         held_to_schema(&ran.json());
     }
+    let (ran, page) = short_run(directory.path(), &["--address", &address, "--stall-client", "500ms@500ms"]);
+    held_to_schema(&ran.json());
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("announced client stall") && page.contains("not read for 500"), "{ran:?}");
     let options = ["--closed", "--address", &address, "--for", "1s", "--rate", "10/s", "--connections", "2"];
     held_to_schema(&loadtest(&options).json());
     if has_daemon() {

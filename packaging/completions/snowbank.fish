@@ -47,7 +47,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Needed once; afterwards the state is this machine\'s'
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Or go on with an older copy of this machine\'s state, if the newest is lost, once the clock is past all that was granted since. Needed once; afterwards the state is this machine\'s'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l stop-at-stdin-eof -d 'Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds the other end of a pipe, so that the daemon does not outlive it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'How many IDs; more than the daemon\'s max_count are fetched in several batches' -r
@@ -112,6 +112,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l lock-dir -d 'The directory of the machine\'s locks of worker IDs' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l output -d 'Write to this new file instead of standard output' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F

@@ -16,12 +16,24 @@ pub struct Owner {
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
+    /// The identity of the state that it kept, drawn with the first file and kept by all that replace it: 128 bits in
+    /// hexadecimal. Empty in files from before states had one.
+    #[serde(default)]
+    pub state: String,
 }
 
 impl Owner {
-    /// This process, with a number that no other has.
+    /// This process, with a number that no other has, over a new state.
     pub fn new() -> Self {
-        Owner { instance: format!("{:032x}", fastrand::u128(..)), pid: std::process::id() }
+        let draw = || format!("{:032x}", fastrand::u128(..));
+        Owner { instance: draw(), pid: std::process::id(), state: draw() }
+    }
+
+    /// This process over the state that others have kept, if its identity is known.
+    pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
+        let this = Owner::new();
+        let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());
+        Owner { state: known.cloned().unwrap_or_else(|| this.state.clone()), ..this }
     }
 }
 
@@ -87,6 +99,16 @@ mod tests {
         for none in ["", "\n", "uninitialized\n", "00000000000000000000000000000000"] {
             assert_eq!(machine_of(none), None, "{none:?}");
         }
+    }
+
+    #[test]
+    fn a_state_keeps_its_identity_from_owner_to_owner() {
+        let (first, unknown) = (Owner::new(), Owner { state: String::new(), ..Owner::new() });
+        let next = Owner::after([&unknown, &first]);
+        assert_eq!(next.state, first.state);
+        assert_ne!(next.instance, first.instance);
+        assert_eq!(Owner::after([&unknown]).state.len(), 32, "one from before gets one");
+        assert_ne!(Owner::new().state, Owner::new().state);
     }
 
     #[test]

@@ -3,25 +3,31 @@
 //! The locks are advisory (`flock`), held by the open file, and gone with the process however it ends. The files stay:
 //! removing one that another process is about to lock would give the worker ID to both. Where somebody else removes one,
 //! its holder finds out ([`still_ours`](WorkerLocks::still_ours)).
+//!
+//! Beside who holds it, a worker ID's file says how far its IDs were granted: its [`Mark`].
 
+use std::collections::HashSet;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::hash::Hasher;
-use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use super::TakenOver;
-use super::store::{FileId, file_id};
+use super::mark::Mark;
+use super::store::{FileId, Record, file_id};
+use super::{Owner, TakenOver};
 use crate::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
 const DIRECTORY_MODE: u32 = 0o1777;
 /// Any user's daemon must be able to lock the file that another's has made.
 const FILE_MODE: u32 = 0o666;
-/// A holder's line is short; what is longer was not written here.
-const HOLDER_BYTES_MAX: u64 = 256;
+/// The holder's line, filled up with spaces: what follows it stays when another holder's takes its place.
+const HOLDER_BYTES: u64 = 256;
+/// More than a mark has; what is longer was not written here.
+const MARK_BYTES_MAX: usize = 128;
 /// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
 const ATTEMPTS: usize = 5;
 /// How long until a lock is tried again that somebody has. Who only asks has it for microseconds.
@@ -31,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
+    /// The state whose grants are marked; `None`: none are.
+    state: Option<String>,
 }
 
 impl WorkerLocks {
@@ -41,6 +49,40 @@ impl WorkerLocks {
     pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
+
+    /// Has grants be marked from now on, as those of the owner's state.
+    pub fn mark_for(&mut self, owner: &Owner) {
+        self.state = Some(owner.state.clone());
+    }
+
+    /// Marks all of the worker IDs as granted below this ID: a small write for each, and no sync, for what a boot forgets.
+    ///
+    /// # Errors
+    /// Some could not be marked: theirs are as they were.
+    pub fn mark_granted(&self, id_bound: u64) -> io::Result<()> {
+        let Some(state) = &self.state else { return Ok(()) };
+        self.mark(&Mark { id_bound, state: state.clone(), is_released: false })
+    }
+
+    /// Marks all of the worker IDs.
+    ///
+    /// # Errors
+    /// Some could not be marked: theirs are as they were.
+    pub fn mark(&self, mark: &Mark) -> io::Result<()> {
+        let text = mark.to_string();
+        // All are tried, whatever becomes of the first.
+        let marked = self.files.iter().map(|file| file.file.write_all_at(text.as_bytes(), HOLDER_BYTES));
+        marked.fold(Ok(()), Result::and)
+    }
+
+    /// What is marked of the worker IDs, by whomever.
+    ///
+    /// # Errors
+    /// In one line: a mark cannot be read, so nothing says how far IDs were granted, and what to do.
+    pub fn marks(&self) -> Result<Vec<Mark>, String> {
+        let marks = self.files.iter().filter_map(|locked| locked.mark().transpose());
+        marks.collect()
+    }
 }
 
 /// Locks all worker IDs of a numbering.
@@ -49,10 +91,38 @@ impl WorkerLocks {
 /// In one line: a worker ID is held by another process (which one, as far as it said), or the directory does not allow
 /// locks. A lock is never skipped.
 pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, String> {
+    lock_workers_but(&HashSet::new(), directory, numbering)
+}
+
+/// Locks all worker IDs of records, by their index. Those that records share are locked with the one that is furthest.
+///
+/// # Errors
+/// As [`lock_workers`], or a record contradicts itself.
+pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, String> {
+    let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
+    furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
+    let mut locked = HashSet::new();
+    let lock = |(index, record): (usize, &Record)| {
+        let numbering = record.numbering().map_err(|error| error.to_string())?;
+        let locks = lock_workers_but(&locked, directory, &numbering)?;
+        locked.extend(locks.files.iter().map(|file| file.path.clone()));
+        Ok((index, locks))
+    };
+    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, String>>()?;
+    locks.sort_by_key(|&(index, _)| index);
+    Ok(locks.into_iter().map(|(_, locks)| locks).collect())
+}
+
+fn lock_workers_but(
+    locked: &HashSet<PathBuf>,
+    directory: &Path,
+    numbering: &Numbering,
+) -> Result<WorkerLocks, String> {
     make_directory(directory).map_err(|error| unusable(directory, &error))?;
     let space = numbering.layout().space();
-    let files = numbering.workers().iter().map(|worker| {
-        let path = directory.join(format!("{:016x}-{worker}.lock", fingerprint(&space)));
+    let path = |worker| directory.join(format!("{:016x}-{worker}.lock", fingerprint(&space)));
+    let paths = numbering.workers().iter().map(|worker| (worker, path(worker)));
+    let files = paths.filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
         let what = format!("worker ID {worker}, {space}");
         LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
             LockError::Held { holder } => format!(
@@ -63,7 +133,7 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
             LockError::Unusable(error) => unusable(&path, &error),
         })
     });
-    Ok(WorkerLocks { files: files.collect::<Result<_, _>>()? })
+    Ok(WorkerLocks { files: files.collect::<Result<_, _>>()?, state: None })
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {
@@ -102,7 +172,7 @@ pub(super) enum LockError {
 #[derive(Debug)]
 pub(super) struct LockedFile {
     /// Holds the lock.
-    _file: File,
+    file: File,
     path: PathBuf,
     id: FileId,
 }
@@ -115,7 +185,7 @@ impl LockedFile {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            let mut file = open(path, mode).map_err(LockError::Unusable)?;
+            let file = open(path, mode).map_err(LockError::Unusable)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -125,8 +195,8 @@ impl LockedFile {
                 Err(TryLockError::Error(error)) => return Err(LockError::Unusable(error)),
             }
             let id = file_id(&file.metadata().map_err(LockError::Unusable)?);
-            describe(&mut file, what).map_err(LockError::Unusable)?;
-            let locked = LockedFile { _file: file, path: path.to_owned(), id };
+            describe(&file, what).map_err(LockError::Unusable)?;
+            let locked = LockedFile { file, path: path.to_owned(), id };
             // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
             if locked.still_ours().is_ok() {
                 return Ok(locked);
@@ -138,6 +208,25 @@ impl LockedFile {
     /// Whether the name still leads to the file that is locked.
     pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
         same_file(&self.path, self.id, "lock")
+    }
+
+    /// What is marked in it; `None` in one that was just made, or by a program from before marks.
+    fn mark(&self) -> Result<Option<Mark>, String> {
+        let mut bytes = [0; MARK_BYTES_MAX];
+        let found = match self.file.read_at(&mut bytes, HOLDER_BYTES) {
+            Ok(0) => return Ok(None),
+            Ok(count) => std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse),
+            Err(error) => return Err(self.unreadable(&error)),
+        };
+        found.map(Some).ok_or_else(|| self.unreadable(&"its second line is no mark of snowbank's"))
+    }
+
+    fn unreadable(&self, reason: &dyn std::fmt::Display) -> String {
+        format!(
+            "{} does not say how far the IDs of its worker ID were granted: {reason}; find out who wrote it, and once \
+             every ID handed out lies in the past, remove it",
+            self.path.display()
+        )
     }
 
     /// ` (process 123)` if a process has the lock; `None` if none has.
@@ -171,7 +260,10 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
     match open(false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        opened => return opened,
+        Err(error) => return Err(error),
+        // A pipe would hold up whoever reads it.
+        Ok(file) if !file.metadata()?.is_file() => return Err(io::Error::other("it is not a regular file")),
+        Ok(file) => return Ok(file),
     }
     match open(true) {
         Ok(file) => {
@@ -184,16 +276,17 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
 }
 
 /// Writes who holds the lock, for the message that another daemon gives.
-fn describe(file: &mut File, what: &str) -> io::Result<()> {
-    file.set_len(0)?;
-    file.rewind()?;
-    writeln!(file, "process {}, {what}", std::process::id())
+fn describe(file: &File, what: &str) -> io::Result<()> {
+    let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
+    line.resize(HOLDER_BYTES as usize, b' ');
+    line[HOLDER_BYTES as usize - 1] = b'\n';
+    file.write_all_at(&line, 0)
 }
 
 fn holder(file: &File) -> String {
     let mut line = String::new();
     // The holder may be writing this very moment; then it is not named.
-    let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut line);
+    let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
     match line.split_once(',') {
         Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
         _ => String::new(),

@@ -6,10 +6,12 @@
 
 mod identity;
 mod lock;
+mod mark;
 pub mod store;
 
 pub use identity::{Owner, Place};
-pub use lock::{WorkerLocks, lock_workers};
+pub use lock::{WorkerLocks, lock_records, lock_workers};
+pub use mark::{Mark, Marked, compare, instant_of};
 
 use std::fmt;
 use std::time::Duration;

@@ -24,7 +24,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     overrides: Box<Overrides>,
     /// Take over the state of another machine: for a disk or a machine's image that moved, once the daemon there has
-    /// stopped for good. Needed once; afterwards the state is this machine's
+    /// stopped for good. Or go on with an older copy of this machine's state, if the newest is lost, once the clock is past
+    /// all that was granted since. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
     /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds

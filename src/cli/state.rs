@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
-use crate::ceiling::{Owner, Place, lock_workers};
+use crate::ceiling::{Mark, Owner, Place, WorkerLocks, lock_records};
 use crate::clock;
 use crate::config::{StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
@@ -47,7 +47,8 @@ const EXPORT_HELP: &str = "\
 Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
 IDs is refused here from then on, until they are imported again. Exporting again writes the same. Import it on one machine
 alone; nothing can tell that it was imported on two.
-Exit code 0: exported. 1: there is nothing to export, it is in use, or it could not be written. 2: wrong use.";
+Exit code 0: exported. 1: there is nothing to export, it is in use or older than what served on this machine, or it could
+not be written. 2: wrong use.";
 
 const IMPORT_HELP: &str = "\
 Stop the daemon that uses the state directory first.
@@ -58,6 +59,13 @@ struct Directory {
     /// The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]
     #[arg(long, env = "SNOWBANK_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct LockDirectory {
+    /// The directory of the machine's locks of worker IDs
+    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
+    lock_dir: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -73,6 +81,8 @@ struct ShowArguments {
 struct ExportArguments {
     #[command(flatten)]
     directory: Directory,
+    #[command(flatten)]
+    locks: LockDirectory,
     /// Write to this new file instead of standard output
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -82,9 +92,8 @@ struct ExportArguments {
 struct ImportArguments {
     #[command(flatten)]
     directory: Directory,
-    /// The directory of the machine's locks of worker IDs
-    #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
-    lock_dir: PathBuf,
+    #[command(flatten)]
+    locks: LockDirectory,
     /// What `snowbank state export` wrote; `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
@@ -223,6 +232,10 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
         return Err(no_state(&path));
     }
     refuse_foreign(&records, &path)?;
+    // Held until the release is durable: no daemon of this machine has the worker IDs meanwhile.
+    let locks = lock_records(&arguments.locks.lock_dir, &records).map_err(Failure::no)?;
+    refuse_lower(&records, &locks, &format!("the state in {}", path.display()))?;
+    let owner = Owner::after(records.iter().map(|record| &record.owner));
     // Opened before anything is released: a name that is taken is found out in time.
     let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
     let output = output.map_err(|(path, error): (&Path, io::Error)| {
@@ -230,6 +243,10 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     })?;
     let again = records.iter().all(|record| record.released);
     let export = store::export(&directory, records).map_err(Failure::no)?;
+    if let Err(error) = mark(&export.records, &owner.state, &locks, true) {
+        // The state itself is released, durably; only an older copy of it would not be refused.
+        let _ = writeln!(io::stderr(), "snowbank: cannot mark the worker IDs' locks: {error}");
+    }
     if again {
         // Standard error may be closed; the help says the same.
         let _ = writeln!(io::stderr(), "snowbank: exported before: import it on one machine alone");
@@ -272,6 +289,27 @@ fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     }
 }
 
+/// What leaves or arrives must not end below what the machine remembers of its worker IDs.
+fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
+    for (record, locks) in records.iter().zip(locks) {
+        let marks = locks.marks().map_err(Failure::no)?;
+        let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
+        return Err(Failure::no(format_args!(
+            "{what} is older than what served on this machine: of source {:?} it ends at ID {}, and its worker IDs were \
+             granted up to ID {} since; use the newest",
+            record.name, record.id_bound, ahead.id_bound,
+        )));
+    }
+    Ok(())
+}
+
+/// Has the machine remember what became of worker IDs.
+fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], is_released: bool) -> io::Result<()> {
+    records.iter().zip(locks).try_for_each(|(record, locks)| {
+        locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), is_released })
+    })
+}
+
 fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
     let text = read_export(&arguments.file)?;
@@ -280,18 +318,20 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     let stored = directory.read().map_err(Failure::no)?;
     refuse_foreign(&stored, &path)?;
     // Held until the import is durable: no daemon of this machine has the worker IDs meanwhile.
-    let mut locks = Vec::new();
-    for record in &export.records {
-        let numbering = record.numbering().map_err(Failure::no)?;
-        locks.push(lock_workers(&arguments.lock_dir, &numbering).map_err(Failure::no)?);
-    }
+    let locks = lock_records(&arguments.locks.lock_dir, &export.records).map_err(Failure::no)?;
+    refuse_lower(&export.records, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
         let (name, workers, bound) = (&record.name, &record.worker_ids, record.id_bound);
         writeln!(answer, "imported source {name:?}: worker IDs {workers} go on from ID {bound}")?;
     }
-    let merged = store::merge(stored, export, &Owner::new(), &Place::here()).map_err(Failure::no)?;
+    let owner = Owner::after(stored.iter().map(|record| &record.owner));
+    let arriving = export.records.clone();
+    let merged = store::merge(stored, export, &owner, &Place::here()).map_err(Failure::no)?;
     store::write(&directory, &merged).map_err(Failure::no)?;
+    mark(&arriving, &owner.state, &locks, false).map_err(|error| {
+        Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))
+    })?;
     Ok(out.write_all(&answer)?)
 }
 

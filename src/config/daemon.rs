@@ -233,7 +233,7 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         key: "lock_dir",
         default: r#""/run/lock/snowbank""#,
         doc: "The directory of the locks that keep two daemons of this machine from using one worker ID, shared by all \
-              of them. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
+              of them; they remember how far IDs were granted, so that an older copy of the state is refused. /run/lock is local to the machine, writable from inside a hardened service, and empty after a \
               boot.",
         change: Change::Restart("the locks of worker IDs are held there"),
         read: |daemon, value| match value.path()? {

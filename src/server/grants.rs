@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
-use crate::ceiling::store::{self, Claimant, DiskStore, Record, StateDir};
-use crate::ceiling::{CeilingRule, CeilingStore, Grant, MemoryStore, Owner, Place, WorkerLocks};
+use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir};
+use crate::ceiling::{
+    self, CeilingRule, CeilingStore, Grant, Marked, MemoryStore, Owner, Place, StoreError, WorkerLocks,
+};
 use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{Keeper, Kept};
+use crate::keeper::{self, Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
 use crate::source::{Rules, Source};
 
@@ -18,7 +20,7 @@ use crate::source::{Rules, Source};
 pub struct State<'a> {
     /// The state directory; `None`: nothing is kept.
     pub directory: Option<&'a Path>,
-    /// Take over the state of another machine.
+    /// Take over the state of another machine, or an older copy of one that is lost.
     pub adopt: bool,
 }
 
@@ -26,6 +28,7 @@ pub struct State<'a> {
 #[derive(Debug)]
 pub(super) struct Found {
     directory: Option<StateDir>,
+    adopt: bool,
     records: Vec<Record>,
     owner: Owner,
     here: Place,
@@ -38,6 +41,8 @@ pub(super) struct Granted {
     /// The first position of each, by its index.
     pub(super) starts: Vec<(usize, Position)>,
     pub(super) store: Box<dyn CeilingStore>,
+    /// As whom it keeps them; `None`: they do not outlast the process.
+    pub(super) owner: Option<Owner>,
     /// What the operator should know of it, once the daemon has started.
     pub(super) notes: Vec<String>,
 }
@@ -45,9 +50,10 @@ pub(super) struct Granted {
 impl Found {
     /// Locks and reads the state directory.
     pub(super) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let (owner, here) = (Owner::new(), Place::here());
+        let (adopt, here) = (state.adopt, Place::here());
         let Some(path) = state.directory else {
-            return Ok(Found { directory: None, records: Vec::new(), owner, here, notes: Vec::new() });
+            let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
+            return Ok(Found { directory: None, adopt, records, owner, here, notes });
         };
         let mut notes = Vec::new();
         let directory = StateDir::lock(path)?;
@@ -66,7 +72,8 @@ impl Found {
             ));
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
-        Ok(Found { directory: Some(directory), records, owner, here, notes })
+        let owner = Owner::after(records.iter().map(|record| &record.owner));
+        Ok(Found { directory: Some(directory), adopt, records, owner, here, notes })
     }
 
     /// What the last owner knew of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
@@ -89,13 +96,14 @@ impl Found {
         self,
         sources: &[SourceSettings],
         numberings: &[Numbering],
+        locks: Vec<WorkerLocks>,
         now: Now,
         wall: &Wall,
     ) -> Result<Granted, StartError> {
         let claimants: Vec<_> =
             sources.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
-        let mut notes = self.notes;
+        let mut plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
+        let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
             notes.extend(fresh.map(|(_, source)| not_covered(source)));
@@ -104,8 +112,12 @@ impl Found {
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
         };
-        let starts: Vec<(usize, Position)> =
+        let mut starts: Vec<(usize, Position)> =
             plan.starts.into_iter().enumerate().map(first).enumerate().collect();
+        for (claimant, ((_, start), locks)) in claimants.iter().zip(starts.iter_mut().zip(&locks)) {
+            notes.extend(self.start_above_marks(claimant, start, locks, now)?);
+        }
+        plan.retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         let mut store: Box<dyn CeilingStore> = match self.directory {
             None => Box::new(MemoryStore),
             Some(directory) => {
@@ -119,6 +131,13 @@ impl Found {
             .iter()
             .map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, is_kept, now))
             .collect();
+        let owner = is_kept.then_some(self.owner);
+        for (kept, mut locks) in kept.iter_mut().zip(locks) {
+            if let Some(owner) = &owner {
+                locks.mark_for(owner);
+            }
+            kept.hold(locks);
+        }
         let ceilings: Vec<(usize, Position)> =
             kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
         store.raise(&ceilings, wall.carried_us()).map_err(|error| {
@@ -127,8 +146,76 @@ impl Found {
         for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
             kept.grant(ceiling);
         }
-        Ok(Granted { kept, starts, store, notes })
+        Ok(Granted { kept, starts, store, owner, notes })
     }
+
+    /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.
+    ///
+    /// # Errors
+    /// The state is an older copy of the one that was granted them.
+    fn start_above_marks(
+        &self,
+        claimant: &Claimant<'_>,
+        start: &mut Position,
+        locks: &WorkerLocks,
+        now: Now,
+    ) -> Result<Option<String>, StartError> {
+        let Claimant { name, numbering, .. } = *claimant;
+        let end = match ceiling::compare(&locks.marks()?, numbering, *start, &self.records) {
+            Marked::Below => return Ok(None),
+            Marked::Released => return Err(StartError::from(moved_away(claimant))),
+            Marked::ByAnother(end) => {
+                *start = end;
+                return Ok(None);
+            }
+            Marked::SinceThisCopy(end) => end,
+        };
+        let until = ceiling::instant_of(numbering, end);
+        let shown = numbering.layout().rfc3339(until);
+        if !self.adopt {
+            let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
+            return Err(StartError::from(format!(
+                "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
+                 granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
+                 --adopt-state once the clock is past {shown}",
+                path.unwrap_or_default()
+            )));
+        }
+        let wait_us = until.0.saturating_sub(now.wall.0);
+        if wait_us > 0 {
+            let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
+            return Err(StartError::for_now(format_args!(
+                "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
+                 {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
+            )));
+        }
+        *start = end;
+        Ok(Some(format!(
+            "adopted an older copy of the state: source {name:?} starts above all IDs granted until {shown}; the newer \
+             one must never be used again"
+        )))
+    }
+}
+
+/// Gives back what was granted to sources of which nothing was claimed.
+///
+/// # Errors
+/// What was granted may stand: the next start goes on above it.
+pub(super) fn give_back(
+    kept: &[Kept],
+    starts: &[(usize, Position)],
+    store: &mut dyn CeilingStore,
+) -> Result<(), StoreError> {
+    for (kept, &(_, start)) in kept.iter().zip(starts) {
+        kept.mark(start).map_err(|error| keeper::unlowered(&error))?;
+    }
+    store.trim(starts)
+}
+
+fn moved_away(claimant: &Claimant<'_>) -> String {
+    let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
+    let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
+    PlanError::Released { name, layout, worker_ids }.to_string()
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
@@ -166,6 +253,12 @@ pub(super) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) ->
             joined.notes.push(not_covered(&settings));
         }
         let start = start.unwrap_or_else(|| first_start(&settings, &numbering, now));
+        // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
+        let start = match ceiling::compare(&locks.marks()?, &numbering, start, &[]) {
+            Marked::Below => start,
+            Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
+            Marked::Released => return Err(moved_away(&claimant(&settings, &numbering))),
+        };
         let mut kept = keep(&settings, numbering, start, is_kept, now);
         kept.hold(locks);
         joined.sources.push(Arc::clone(kept.source()));

@@ -72,6 +72,7 @@ pub(super) fn run(
 struct Said {
     clock_is_odd: seldom::Said<bool>,
     storage_fails: seldom::Said<bool>,
+    marks_fail: seldom::Said<bool>,
     taken_over: bool,
 }
 
@@ -86,6 +87,14 @@ impl Said {
         if looked.is_renewed {
             tracing::info!(
                 "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
+            );
+        }
+        if self.marks_fail.is_news(looked.unmarked.is_some(), Instant::now())
+            && let Some(error) = &looked.unmarked
+        {
+            tracing::warn!(
+                %error,
+                "cannot mark in lock_dir how far IDs were granted; an older copy of the state would not be refused"
             );
         }
         if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {

@@ -17,6 +17,7 @@ use super::in_force::{InForce, Supply};
 use super::keeper::Errand;
 use super::start::{describe, lock, number};
 use super::worker::Bells;
+use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::source::line::Signals;
@@ -86,8 +87,8 @@ impl fmt::Display for Reloaded {
 /// A running daemon's handle for reloads. One at a time: each starts from what the last has put in force.
 pub struct Reloader {
     pub(super) settings: Settings,
-    /// Whether ceilings outlast the process.
-    pub(super) is_kept: bool,
+    /// As whom the daemon keeps ceilings that outlast it; `None`: it keeps none.
+    pub(super) owner: Option<Owner>,
     /// This daemon's name in INFO.
     pub(super) instance: String,
     /// What listeners shake hands with, if there was a certificate at the start: without one no listener wants it.
@@ -148,7 +149,10 @@ impl Reloader {
         let joining = settings.sources.iter().skip(self.settings.sources.len());
         let join = |source| {
             let numbering = number(source)?;
-            let locks = lock(settings, &numbering)?;
+            let mut locks = lock(settings, &numbering)?;
+            if let Some(owner) = &self.owner {
+                locks.mark_for(owner);
+            }
             Ok(Joining { settings: source.clone(), numbering, locks })
         };
         joining.map(join).collect()
@@ -161,7 +165,7 @@ impl Reloader {
             return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
         }
         let (reply, joined) = mpsc::channel();
-        let errand = Errand { joining, is_kept: self.is_kept, horizons, reply };
+        let errand = Errand { joining, is_kept: self.owner.is_some(), horizons, reply };
         self.errands.send(errand).map_err(|_| ReloadError::Stopping)?;
         self.bells.ceiling_reached();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;

@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
 use super::accept::{self, INBOX_SOCKETS, Inbox};
-use super::grants::{Found, Granted, State};
+use super::grants::{self, Found, Granted, State};
 use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
@@ -100,9 +100,8 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
-        let Granted { mut kept, starts, mut store, notes } =
-            found.grant(&settings.sources, &numberings, now, &wall)?;
-        kept.iter_mut().zip(locks).for_each(|(kept, locks)| kept.hold(locks));
+        let Granted { kept, starts, mut store, owner, notes } =
+            found.grant(&settings.sources, &numberings, locks, now, &wall)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
@@ -111,7 +110,7 @@ impl Server {
             .and_then(|opened| check_certificate(opened.2.iter().flatten(), tls.as_ref()).map(|()| opened));
         let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-            let _ = store.trim(&starts);
+            let _ = grants::give_back(&kept, &starts, store.as_mut());
         })?;
 
         let bells = Arc::new(Bells {
@@ -126,7 +125,7 @@ impl Server {
         let (send_errands, errands) = std_mpsc::sync_channel(1);
         let reloader = Reloader {
             settings: settings.clone(),
-            is_kept: state.directory.is_some(),
+            owner,
             instance,
             tls: tls.clone(),
             in_force,

@@ -106,6 +106,7 @@ mod tests {
         Looked {
             clock: Observed::Steady,
             failure: failure.map(|text| StoreError(text.to_owned())),
+            unmarked: None,
             taken_over: None,
             some_wait: false,
             raised,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::load;
 use crate::target::{NoToken, Token};
 
 /// How a target is come at.
@@ -10,10 +11,11 @@ pub(super) struct Approach {
     /// A file with the token that the daemon asks for; a newline at its end does not count
     #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "resp")]
     token_file: Option<PathBuf>,
-    /// Leave the generator at ordinary priority. Without it an open loop's threads, if there are fewer than cores, take the
-    /// lowest real-time priority where that is permitted, so that other programs make them late as seldom as possible
+    /// Run an open loop's threads before ordinary programs, with the lowest real-time priority: for a target on another
+    /// machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads
+    /// than cores
     #[arg(long)]
-    ordinary_priority: bool,
+    real_time: bool,
 }
 
 impl Approach {
@@ -22,10 +24,25 @@ impl Approach {
         self.token_file.as_deref().map(Token::read).transpose()
     }
 
-    /// Whether the generator may run before ordinary threads. With as many as there are cores it could keep the target from
-    /// running at all.
-    pub(super) fn real_time(&self, threads: usize) -> bool {
+    /// Whether the generator runs before ordinary threads.
+    ///
+    /// # Errors
+    /// One line where it cannot.
+    pub(super) fn real_time(&self, threads: usize) -> Result<bool, String> {
+        if !self.real_time {
+            return Ok(false);
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        !self.ordinary_priority && threads < cores
+        if threads >= cores {
+            return Err(format!(
+                "--real-time with --threads {threads} leaves nothing of {} to others; use fewer threads",
+                if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+            ));
+        }
+        if !load::may_run_real_time() {
+            return Err("--real-time is not permitted here: it needs root, or a limit above 0 in ulimit -r"
+                .to_owned());
+        }
+        Ok(true)
     }
 }

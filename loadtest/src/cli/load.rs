@@ -102,7 +102,8 @@ impl Load {
             length,
             outage: None,
             client_stall: None,
-            real_time: self.approach.real_time(self.threads as usize),
+            real_time: self.approach.real_time(self.threads as usize).map_err(Failure::usage)?,
+            keeps_interval_log: false,
             seed: self.seed,
         })
     }

@@ -5,7 +5,7 @@ use crate::report::json::Run;
 /// A property that two runs should share, and its words for one of them.
 type Property = (&'static str, fn(&Run) -> String);
 
-const PROPERTIES: [Property; 14] = [
+const PROPERTIES: [Property; 16] = [
     ("protocol", |run| run.protocol.clone()),
     ("rate offered", |run| {
         run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))
@@ -20,9 +20,14 @@ const PROPERTIES: [Property; 14] = [
         let words = run.outage.as_ref().map(|outage| format!("{} at {} s", outage.ending, outage.at_s));
         words.unwrap_or_else(|| "none".to_owned())
     }),
+    ("announced client stall", |run| {
+        let words = run.client_stall.as_ref().map(|stall| format!("{} s at {} s", stall.for_s, stall.at_s));
+        words.unwrap_or_else(|| "none".to_owned())
+    }),
     ("measured for", |run| {
         run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))
     }),
+    ("generator's priority", |run| if run.generator_real_time { "real-time" } else { "ordinary" }.to_owned()),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),
     ("generator's cores", |run| run.origin.machine.cores.to_string()),

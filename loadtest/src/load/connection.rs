@@ -16,6 +16,8 @@ pub(super) struct InFlight {
     pub(super) intended_ns: u64,
     /// When it left.
     pub(super) sent_ns: u64,
+    /// How much longer it may take because requests before it left late, and it did not as much.
+    pub(super) behind_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
     /// Due on a connection that was stalled on purpose: checked, and not held against an objective.
@@ -82,7 +84,14 @@ impl Connection {
     pub(super) fn ask(&mut self, wire: &Wire, source: u16, count: u32, intended_ns: u64, excused: bool) {
         wire.encode(&mut self.out, self.tag, source, count);
         let asked = Asked { count, sent_us: 0, above: 0 };
-        self.in_flight.push_back(InFlight { intended_ns, sent_ns: 0, asked, tag: self.tag, excused });
+        self.in_flight.push_back(InFlight {
+            intended_ns,
+            sent_ns: 0,
+            behind_ns: 0,
+            asked,
+            tag: self.tag,
+            excused,
+        });
         self.tag = self.tag.wrapping_add(1);
         self.unsent += 1;
     }
@@ -92,7 +101,7 @@ impl Connection {
         &mut self,
         now: Now,
         above: u64,
-        mut each: impl FnMut(&InFlight),
+        mut each: impl FnMut(&mut InFlight),
     ) -> Result<Flushed, Fault> {
         let sent_before = self.in_flight.len() - self.unsent;
         for request in self.in_flight.range_mut(sent_before..) {

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use crate::measure::{Counts, Refusals, Second};
 
+use super::behind::Behind;
 use super::connection::InFlight;
 use super::processor::Use;
 use super::{Message, Now};
+
+/// A measurement of which it can be told what share of it a thread wanted a core for.
+const MIN_SHARED_S: f64 = 0.1;
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
 #[derive(Debug)]
@@ -25,8 +29,8 @@ pub(super) struct Meter {
     began: Option<(Use, u64)>,
     /// Since when the thread has been busy, or should have been: what it reads now may have been there since.
     busy_since_ns: u64,
-    /// Until when requests that left late, in a bunch, may be in each other's way: as long as they were late.
-    bunched_until_ns: u64,
+    /// How far the target may be behind through no fault of its own.
+    behind: Behind,
 }
 
 impl Meter {
@@ -43,7 +47,7 @@ impl Meter {
             last_answer_ns: None,
             began: None,
             busy_since_ns: 0,
-            bunched_until_ns: 0,
+            behind: Behind::default(),
         }
     }
 
@@ -76,6 +80,9 @@ impl Meter {
     /// The outage took a request away that was in flight.
     pub(super) fn lost(&mut self, request: &InFlight) {
         self.counts.lost += 1;
+        if request.sent_ns > 0 {
+            self.behind.left();
+        }
         if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.requests -= 1;
         }
@@ -94,9 +101,9 @@ impl Meter {
         }
     }
 
-    pub(super) fn sent(&mut self, request: &InFlight) {
+    pub(super) fn sent(&mut self, request: &mut InFlight) {
         let slip_ns = request.sent_ns.saturating_sub(request.intended_ns);
-        self.bunched_until_ns = self.bunched_until_ns.max(request.sent_ns + slip_ns);
+        request.behind_ns = self.behind.sent(slip_ns);
         if request.excused {
             self.counts.excused += 1;
         } else if self.counts_at(request.intended_ns) {
@@ -106,6 +113,7 @@ impl Meter {
     }
 
     pub(super) fn answered(&mut self, request: &InFlight, now: Now) {
+        self.behind.answered(request.sent_ns, now.ns);
         self.counts.checked_ids += u64::from(request.asked.count);
         if request.excused {
             return;
@@ -124,6 +132,7 @@ impl Meter {
     }
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
+        self.behind.answered(request.sent_ns, now.ns);
         if !self.counts_at(request.intended_ns) || request.excused {
             return;
         }
@@ -141,14 +150,14 @@ impl Meter {
         self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
         self.counts.service.saturating_record(service_ns);
-        self.counts.target.saturating_record(service_ns.saturating_sub(self.own_delay_ns(now)));
+        self.counts.target.saturating_record(service_ns.saturating_sub(self.own_delay_ns(request, now)));
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
     /// How much later than without our own delays an answer may have come that is read now: it may have lain there while
-    /// the thread was busy or did not run, and its request may have had to wait behind others that left late as well.
-    fn own_delay_ns(&self, now: Now) -> u64 {
-        now.ns.saturating_sub(self.busy_since_ns) + self.bunched_until_ns.saturating_sub(now.ns)
+    /// the thread was busy or did not run, and its request may have had to wait behind others that left late.
+    fn own_delay_ns(&self, request: &InFlight, now: Now) -> u64 {
+        now.ns.saturating_sub(self.busy_since_ns) + request.behind_ns
     }
 
     /// A request that never was answered lasted at least until now.
@@ -197,6 +206,10 @@ impl Meter {
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
             self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
+            // A wait of a tick is most of a shorter run, and says nothing of it.
+            if elapsed_s >= MIN_SHARED_S {
+                self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
+            }
             self.counts.throttled_share = used.throttled.as_secs_f64() / elapsed_s;
         }
         self.counts
@@ -219,7 +232,7 @@ mod tests {
 
     fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
         let asked = Asked { count: 3, sent_us: 0, above: 0 };
-        InFlight { intended_ns, sent_ns, asked, tag: 0, excused: false }
+        InFlight { intended_ns, sent_ns, behind_ns: 0, asked, tag: 0, excused: false }
     }
 
     fn meter(outage_ns: Option<u64>) -> Meter {
@@ -229,8 +242,8 @@ mod tests {
     #[test]
     fn response_time_counts_from_the_intended_instant_and_service_time_from_the_sending() {
         let mut meter = meter(None);
-        let late = request(2_000_000, 7_000_000);
-        meter.sent(&late);
+        let mut late = request(2_000_000, 7_000_000);
+        meter.sent(&mut late);
         meter.answered(&late, at(8_000_000));
         let counts = &meter.counts;
         let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
@@ -242,33 +255,38 @@ mod tests {
         let least_ms = |meter: &Meter| meter.counts.target.max() / 1_000_000;
         // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
         let mut woken_late = meter(None);
-        woken_late.sent(&request(2_000_000, 2_000_000));
+        let mut request_on_time = request(2_000_000, 2_000_000);
+        woken_late.sent(&mut request_on_time);
         woken_late.woke(at(8_000_000), 4_000_000);
-        woken_late.answered(&request(2_000_000, 2_000_000), at(8_000_000));
+        woken_late.answered(&request_on_time, at(8_000_000));
         assert_eq!(least_ms(&woken_late), 2);
-        // Sent on time, 10 ms after others that left 20 ms late at once: those were in its way.
+        // Sent on time, behind one that left 20 ms late: that was in its way.
         let mut bunched = meter(None);
-        bunched.sent(&request(10_000_000, 30_000_000));
-        bunched.sent(&request(30_000_000, 30_000_000));
+        let (mut late, mut behind) = (request(10_000_000, 30_000_000), request(30_000_000, 30_000_000));
+        bunched.sent(&mut late);
+        bunched.sent(&mut behind);
+        bunched.woke(at(31_000_000), 31_000_000);
+        bunched.answered(&late, at(31_000_000));
         bunched.woke(at(40_000_000), 40_000_000);
-        bunched.answered(&request(30_000_000, 30_000_000), at(40_000_000));
-        assert_eq!(least_ms(&bunched), 0);
-        // Long after that the target's time is its own.
-        bunched.sent(&request(60_000_000, 60_000_000));
+        bunched.answered(&behind, at(40_000_000));
+        assert_eq!(least_ms(&bunched), 1);
+        // With nothing in flight the target's time is its own.
+        let mut alone = request(60_000_000, 60_000_000);
+        bunched.sent(&mut alone);
         bunched.woke(at(67_000_000), 67_000_000);
-        bunched.answered(&request(60_000_000, 60_000_000), at(67_000_000));
+        bunched.answered(&alone, at(67_000_000));
         assert_eq!(least_ms(&bunched), 7);
     }
 
     #[test]
     fn what_is_due_on_a_stalled_connection_is_checked_and_not_judged() {
         let mut meter = meter(None);
-        let (before, mut during) = (request(2_000_000, 2_000_000), request(3_000_000, 3_000_000));
-        meter.sent(&before);
+        let (mut before, mut during) = (request(2_000_000, 2_000_000), request(3_000_000, 3_000_000));
+        meter.sent(&mut before);
         let before = InFlight { excused: true, ..before };
         meter.excuse_sent(&before);
         during.excused = true;
-        meter.sent(&during);
+        meter.sent(&mut during);
         for excused in [&before, &during] {
             meter.answered(excused, at(4_000_000_000));
             meter.unanswered(excused, at(4_000_000_000));
@@ -284,8 +302,8 @@ mod tests {
     fn the_warm_up_is_checked_and_not_timed() {
         let mut meter = meter(None);
         for intended_ns in [WARM_NS - 1, END_NS] {
-            let outside = request(intended_ns, intended_ns);
-            meter.sent(&outside);
+            let mut outside = request(intended_ns, intended_ns);
+            meter.sent(&mut outside);
             meter.answered(&outside, at(END_NS));
         }
         let counts = &meter.counts;
@@ -304,10 +322,11 @@ mod tests {
     #[test]
     fn what_was_due_in_the_announced_outage_does_not_count() {
         let mut meter = meter(Some(1_000_000_000));
-        let (before, taken) = (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
-        meter.sent(&before);
+        let (mut before, mut taken) =
+            (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
+        meter.sent(&mut before);
         meter.lost(&before);
-        meter.sent(&taken);
+        meter.sent(&mut taken);
         meter.lost(&taken);
         meter.recovered(at(2_000_000_000));
         meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));

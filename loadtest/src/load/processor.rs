@@ -64,11 +64,18 @@ fn throttled_in(statistics: &str) -> Option<Duration> {
     })
 }
 
+/// Whether this process may give its threads a real-time priority; tried on a thread of its own, which ends with it.
+#[must_use]
+pub fn may_run_real_time() -> bool {
+    std::thread::spawn(raise_priority).join().unwrap_or(false)
+}
+
 /// Lets the calling thread run before all ordinary ones, if that is permitted; tells whether it does.
 ///
 /// An ordinary thread that wakes up while another runs has to wait for the kernel's next tick, which is milliseconds away.
-/// With the lowest real-time priority it does not wait for ordinary ones; measured beside two busy compilers that brought
-/// p99 of the slip from 3.4 ms to 0.04 ms.
+/// With the lowest real-time priority it does not wait for ordinary ones. Who waits instead is what runs on its core, so
+/// this is nothing for a target on the same machine: measured on two busy cores, a generator that needed most of one made
+/// the target's p99 ten times as long. The kernel also takes the core away for 50 ms of a second that was wanted whole.
 pub(super) fn raise_priority() -> bool {
     use RealtimeThreadSchedulePolicy::{Fifo, RoundRobin};
     if let Ok(ThreadSchedulePolicy::Realtime(Fifo | RoundRobin)) = thread_schedule_policy() {

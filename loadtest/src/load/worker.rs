@@ -158,7 +158,12 @@ impl<'a> Worker<'a> {
             self.sleep(&mut events, sleep_ns);
             turn = self.shared.now();
             let due_ns = before_sleep.ns + sleep_ns;
-            self.meter.paused(turn, turn.ns.saturating_sub(due_ns));
+            let overslept_ns = turn.ns.saturating_sub(due_ns);
+            self.meter.paused(turn, overslept_ns);
+            if overslept_ns > HOUSEKEEPING_NS {
+                // Answers may have lain here meanwhile, and they are read before anyone is called silent.
+                self.housekeeping_ns = turn.ns + HOUSEKEEPING_NS;
+            }
             self.meter.woke(turn, due_ns);
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;

@@ -144,23 +144,25 @@ fn stall(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     };
     let counts = &report.outcome.counts;
     let (at, length) = (Time(stall.at), Time(stall.length));
-    write!(out, "stall       one connection not read for {length} at {at}: ")?;
+    write!(out, "stall       one connection not read for {length} at {at}:")?;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     match counts.stall {
-        None => write!(out, "the run ended before it was over")?,
+        None => write!(out, "\n            the run ended before it was over")?,
         Some(StallFigures { closed_after: None, caught_up_after }) => {
-            write!(out, "it recovered, all answered {:.3} ms after", ms(caught_up_after))?;
+            write!(out, "\n            it recovered, all answered {:.3} ms after", ms(caught_up_after))?;
         }
         Some(StallFigures { closed_after: Some(after), caught_up_after }) => write!(
             out,
-            "the target closed it, seen after {:.3} ms; opened anew {:.3} ms after the stall",
+            "\n            the target closed it, seen after {:.3} ms;\n            \
+             opened anew {:.3} ms after the stall",
             ms(after),
             ms(caught_up_after)
         )?,
     }
     writeln!(
         out,
-        "\n            longest gap between answers on the others {:.3} ms; {} requests on it excused, {} lost",
+        "\n            longest gap between answers on the others {:.3} ms;\n            \
+         {} requests on it excused, {} lost",
         ms(counts.longest_gap),
         counts.excused,
         counts.lost
@@ -176,7 +178,7 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "generator   {:.1} % of a core (busiest thread {:.1} %), longest pause {:.3} ms",
+        "generator   {:.1} % of a core (busiest thread {:.1} %),\n            longest pause {:.3} ms",
         report.own_cpu_share() * 100.0,
         counts.busiest_thread * 100.0,
         counts.longest_pause.as_secs_f64() * 1e3
@@ -184,7 +186,7 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
     let priority = if counts.real_time_threads > 0 { "real-time" } else { "ordinary" };
     writeln!(
         out,
-        "            {priority} priority; waited {:.1} ms in all for a core that something else had",
+        "            {priority} priority; waited {:.1} ms in all\n            for a core that something else had",
         counts.waited.as_secs_f64() * 1e3
     )?;
     if counts.throttled_share > 0.0 {
@@ -198,8 +200,84 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         let offset_ms = counts.clock_offset_us as f64 / 1e3;
         writeln!(
             out,
-            "clocks      {offset_ms:+.3} ms apart in the warm-up; the ID's window is widened by that"
+            "clocks      {offset_ms:+.3} ms apart in the warm-up;\n            the IDs' window is widened by that"
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Counts;
+    use crate::promise::Promise;
+    use crate::run::{ClientStall, Outage, Outcome, Scenario};
+    use crate::schedule::Arrivals;
+    use crate::verdict::Objectives;
+
+    /// A run in which everything there is a line for took as long as it can.
+    fn table(drive: Drive, stall: StallFigures) -> String {
+        let hour = Duration::from_secs(3_600);
+        let mut counts = Counts::empty();
+        (counts.requests, counts.answered, counts.checked_ids) = (1_000_000_000, 999_999_999, u64::MAX);
+        for histogram in [&mut counts.response, &mut counts.service, &mut counts.target, &mut counts.slip] {
+            histogram.saturating_record(99_999_000_000);
+        }
+        (counts.busiest_thread, counts.throttled_share, counts.waited) = (1.0, 1.0, hour);
+        (counts.longest_pause, counts.longest_gap, counts.outage) = (hour, hour, Duration::from_secs(10));
+        (counts.stall, counts.excused, counts.lost) = (Some(stall), 1_000_000_000, 1_000_000_000);
+        counts.clock_offset_us = -i64::from(i32::MAX);
+        let scenario = Scenario {
+            address: None,
+            token: None,
+            source: None,
+            resp: false,
+            drive,
+            batch: "1:90,100:9,10000:1".parse().expect("a mix"),
+            connections: 100_000,
+            threads: 1_024,
+            warm_up: hour,
+            length: Length::For(hour),
+            outage: Some(Outage { at: Duration::from_millis(3_500), ending: Ending::Kill }),
+            client_stall: Some(ClientStall { at: hour, length: hour }),
+            real_time: true,
+            keeps_interval_log: false,
+            seed: 1,
+        };
+        let outcome = Outcome {
+            address: "127.0.0.1:65535".to_owned(),
+            version: Some("0.1.0".to_owned()),
+            own_daemon: true,
+            same_clock: false,
+            promise: Promise::of_counter(),
+            counts,
+            faults: Vec::new(),
+            seconds: Vec::new(),
+            interval_log: Vec::new(),
+            elapsed: hour,
+            target_cpu: Some(hour),
+            interrupted: false,
+            too_scattered: false,
+        };
+        let objectives = Objectives { rate: None, latencies: Vec::new() };
+        let mut out = Vec::new();
+        write(&Report::new(&scenario, &objectives, &outcome), &mut out).expect("memory");
+        String::from_utf8(out).expect("text")
+    }
+
+    #[test]
+    fn lines_fit_into_80_columns_but_for_the_last() {
+        let caught_up_after = Duration::from_secs(10);
+        let rate = "1000000M/s".parse().expect("a rate");
+        let open = Drive::Open { rate, ramp: Duration::ZERO, arrivals: Arrivals::Poisson };
+        for drive in [open, Drive::Closed { depth: 65_536 }] {
+            for closed_after in [None, Some(Duration::from_secs(3_600))] {
+                let table = table(drive, StallFigures { closed_after, caught_up_after });
+                let (lines, _) = table.trim_end().rsplit_once('\n').expect("lines");
+                for line in lines.lines() {
+                    assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+                }
+            }
+        }
+    }
 }

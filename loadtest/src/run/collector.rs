@@ -55,12 +55,13 @@ pub(super) fn collect(
     let mut collector = Collector::new(shared, seen, scenario.threads);
     let until_origin = shared.origin.saturating_duration_since(Instant::now());
     let begin = SystemTime::now() + until_origin + scenario.measured_from();
-    let mut log = IntervalLog::begin(begin, scenario.loop_words());
+    // It grows with the run, so it is kept only for who wants it.
+    let mut log = scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words()));
     let mut cpu = TargetCpu::default();
     let mut told = Instant::now();
     let mut restarted = false;
     while collector.running > 0 {
-        match from.recv_timeout(PROGRESS_INTERVAL) {
+        match from.recv_timeout(until_next(scenario, shared.origin)) {
             Ok(message) => collector.hear(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
@@ -69,7 +70,7 @@ pub(super) fn collect(
             collector.collected.interrupted = true;
             shared.stop.store(true, Ordering::Relaxed);
         }
-        collector.finish_seconds(&mut log);
+        collector.finish_seconds(log.as_mut());
         let elapsed = Instant::now().saturating_duration_since(shared.origin);
         match scenario.outage.zip(scenario.outage_at()) {
             None => cpu.look(daemon.as_deref(), elapsed, scenario),
@@ -91,11 +92,20 @@ pub(super) fn collect(
         }
     }
     collector.reached.fill(u64::MAX);
-    collector.finish_seconds(&mut log);
+    collector.finish_seconds(log.as_mut());
     let mut collected = collector.collected;
-    collected.interval_log = log.text;
+    collected.interval_log = log.map(|log| log.text).unwrap_or_default();
     collected.target_cpu = cpu.used(daemon.as_deref());
     collected
+}
+
+/// How long to listen at most: what is due at an instant of the run is not to wait for a message.
+fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
+    let now = Instant::now();
+    let due = [Some(scenario.measured_from()), scenario.outage_at(), scenario.ends_at()];
+    let ahead =
+        due.into_iter().flatten().map(|due| origin + due).filter(|&at| at > now).map(|at| at - now).min();
+    ahead.map_or(PROGRESS_INTERVAL, |ahead| ahead.min(PROGRESS_INTERVAL))
 }
 
 impl<'a> Collector<'a> {
@@ -169,13 +179,15 @@ impl<'a> Collector<'a> {
     }
 
     /// Writes down the seconds that every thread has told.
-    fn finish_seconds(&mut self, log: &mut IntervalLog) {
+    fn finish_seconds(&mut self, mut log: Option<&mut IntervalLog>) {
         let complete = self.reached.iter().copied().min().unwrap_or(u64::MAX);
         while let Some(entry) = self.pending.first_entry()
             && *entry.key() < complete
         {
             let (number, second) = entry.remove_entry();
-            log.write(number, &second);
+            if let Some(log) = &mut log {
+                log.write(number, &second);
+            }
             self.collected.seconds.push(SecondFigures::of(number, &second));
         }
     }

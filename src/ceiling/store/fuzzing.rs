@@ -75,7 +75,7 @@ fn real_file() -> &'static (Vec<u8>, Vec<Record>) {
             Numbering::new(layout, "1-3".parse().expect("worker IDs")).expect("they exist")
         });
         // Nothing of it is drawn, so that an input means the same in every run.
-        let owner = Owner { instance: "0".repeat(32), pid: 1 };
+        let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
         let records = |tick| -> Vec<Record> {
             let at = |numbering: &Numbering| numbering.first_of(Tick(tick));
             let record =
@@ -131,7 +131,7 @@ pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let (owner, here) = (Owner { instance: "0".repeat(32), pid: 1 }, Place::default());
+    let (owner, here) = (Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) }, Place::default());
     let mut stored: Vec<Record> = Vec::new();
     for text in text.splitn(2, '\0') {
         let export = match Export::parse(text) {

@@ -100,7 +100,10 @@ pub fn merge(
     here: &Place,
 ) -> Result<Vec<Record>, ImportError> {
     let mut merged = stored;
-    for arriving in export.records {
+    let mut records = export.records;
+    // Where some share worker IDs, the highest comes last.
+    records.sort_by_key(|record| record.id_bound);
+    for arriving in records {
         let shares_ids = |record: &&Record| record.shares_ids_with(&arriving.layout, &arriving.worker_ids);
         if let Some(ahead) =
             merged.iter().filter(shares_ids).find(|record| record.id_bound > arriving.id_bound)

@@ -45,6 +45,7 @@ fn an_offset_of_another_boot_is_not_remembered() {
     };
     let found = |records| Found {
         directory: None,
+        adopt: false,
         records,
         owner: Owner::new(),
         here: place("this boot"),
@@ -67,7 +68,13 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
         |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &place("an earlier boot"));
     let at = |seconds| numbering.first_of(Tick(seconds));
     let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
-    let found =
-        Found { directory: None, records, owner: Owner::new(), here: place("this boot"), notes: Vec::new() };
+    let found = Found {
+        directory: None,
+        adopt: false,
+        records,
+        owner: Owner::new(),
+        here: place("this boot"),
+        notes: Vec::new(),
+    };
     assert_eq!(found.remembered(), Remembered::Granted(numbering.start_of(Tick(3_000))));
 }

@@ -7,7 +7,7 @@ use super::units::{count, percent, rate, short_rate, time};
 use super::{card, class, facts, origin_facts, page, sign};
 use crate::measure::SecondFigures;
 use crate::report::QUANTILES;
-use crate::report::json::{Run, Times};
+use crate::report::json::{ClientStallFigures, Run, Times};
 use crate::verdict::quantile_name;
 
 /// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
@@ -95,6 +95,7 @@ fn latency_card(run: &Run, name: &str) -> Markup {
 pub(super) fn latencies(run: &Run) -> Markup {
     let closed = run.schedule_slip.is_none();
     let slip = run.schedule_slip.as_ref().map(|slip| ("Schedule slip", slip));
+    let target = run.target_time.as_ref().map(|target| ("Target’s at least", target));
     let rows = [("Response time", &run.response_time), ("Service time", &run.service_time)];
     html! {
         section {
@@ -105,7 +106,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
                 } @else {
                     "Response time counts from the instant at which the schedule says that a request leaves, service time from "
                     "the instant at which it left. A gap between the two is a target that held requests back, or a generator "
-                    "that was late."
+                    "that was late. What the target took at least is without the generator’s own delays."
                 }
             }
             @if run.response_time.count > 0 { (percentile_chart(run).markup()) }
@@ -120,7 +121,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
                         }
                     }
                     tbody {
-                        @for (name, times) in rows.into_iter().chain(slip) { (times_row(name, times)) }
+                        @for (name, times) in rows.into_iter().chain(target).chain(slip) { (times_row(name, times)) }
                     }
                 }
             }
@@ -257,6 +258,7 @@ fn seconds(run: &Run) -> Markup {
                         (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
                     }
                 }
+                @if let Some(stall) = &run.client_stall { (client_stall(stall)) }
                 h3 { "IDs per second" }
                 (rate_chart(run, &points).markup())
                 h3 { "Response time" }
@@ -267,6 +269,26 @@ fn seconds(run: &Run) -> Markup {
                 }
                 (seconds_table(&points))
             }
+        }
+    }
+}
+
+fn client_stall(stall: &ClientStallFigures) -> Markup {
+    let after = |us: Option<f64>| us.map_or_else(|| "–".to_owned(), time);
+    html! {
+        p {
+            "One connection was not read for " (time(stall.for_s * 1e6)) " on purpose, from "
+            (time(stall.at_s * 1e6)) " on: "
+            @match (stall.closed_after_us, stall.caught_up_after_us) {
+                (_, None) => "the run ended before that was over",
+                (None, caught_up) => { "it recovered " (after(caught_up)) " after" }
+                (closed, caught_up) => {
+                    "the target closed it, seen after " (after(closed)) ", and it was opened anew "
+                    (after(caught_up)) " after the stall"
+                }
+            }
+            "; the longest gap between answers on the others was " (time(stall.longest_gap_us)) "; "
+            (count(stall.excused)) " requests on it do not count, " (count(stall.lost)) " were lost."
         }
     }
 }
@@ -289,9 +311,14 @@ fn series(name: &str, ink: Ink, points: &[Point], value: impl Fn(&Point) -> f64)
 
 fn bands(run: &Run) -> Vec<(f64, f64, String)> {
     let outage = run.outage.iter();
-    outage
-        .map(|outage| (outage.at_s, outage.at_s + outage.length_us / 1e6, "announced outage".to_owned()))
-        .collect()
+    let outage = outage
+        .map(|outage| (outage.at_s, outage.at_s + outage.length_us / 1e6, "announced outage".to_owned()));
+    let stall = run.client_stall.iter();
+    let stall = stall.map(|stall| {
+        let caught_up_s = stall.caught_up_after_us.unwrap_or_default() / 1e6;
+        (stall.at_s, stall.at_s + stall.for_s + caught_up_s, "announced client stall".to_owned())
+    });
+    outage.chain(stall).collect()
 }
 
 /// The least and the most of the values, for the words beside a chart.
@@ -412,7 +439,9 @@ fn errors(run: &Run) -> Markup {
     let rows = run.refused.iter().map(|(code, number)| (format!("refused: {code}"), *number));
     let unanswered = ("without an answer".to_owned(), run.unanswered);
     let lost = ("lost to the announced outage".to_owned(), lost);
-    let rows: Vec<_> = rows.chain([unanswered, lost]).filter(|(_, number)| *number > 0).collect();
+    let stalled = run.client_stall.as_ref().map_or(0, |stall| stall.lost);
+    let stalled = ("lost with the stalled connection".to_owned(), stalled);
+    let rows: Vec<_> = rows.chain([unanswered, lost, stalled]).filter(|(_, number)| *number > 0).collect();
     html! {
         section {
             h2 { "Errors" }
@@ -444,6 +473,9 @@ pub(super) fn generator(run: &Run) -> Markup {
         let each_us = run.daemon_us_per_request().unwrap_or_default();
         format!("{} of a core, {} for each request", percent(share), time(each_us))
     });
+    let throttled = Some(run.generator_throttled_share).filter(|&share| share > 0.0);
+    let quota = throttled.map(|share| format!("{} of the time", percent(share)));
+    let priority = if run.generator_real_time { "real-time" } else { "ordinary" };
     html! {
         section {
             h2 { "The generator itself" }
@@ -454,6 +486,9 @@ pub(super) fn generator(run: &Run) -> Markup {
                 ("Longest pause", Some(time(run.longest_pause_us))),
                 ("Its processor time", Some(format!("{} of a core", percent(run.generator_cpu_share)))),
                 ("Its busiest thread", Some(format!("{} of a core", percent(run.busiest_thread_share)))),
+                ("Waited for a core that something else had", Some(time(run.generator_waited_us))),
+                ("Held back by a processor quota", quota),
+                ("Its priority", Some(priority.to_owned())),
                 ("The daemon’s processor time", daemon),
                 ("Clocks apart", run.clock_offset_us.map(|us| format!("{:+.3} ms", us as f64 / 1e3))),
             ]))

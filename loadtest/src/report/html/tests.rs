@@ -4,7 +4,7 @@ use html5gum::{Token, Tokenizer};
 use proptest::prelude::*;
 
 use super::run::render;
-use crate::report::json::{OutageFigures, Run};
+use crate::report::json::{ClientStallFigures, OutageFigures, Run};
 use crate::report::testing;
 
 /// Elements that have no end tag.
@@ -70,6 +70,42 @@ fn a_page_is_sound_and_says_what_a_person_asks() {
     for expected in
         ["✓ pass", "10,000 IDs/s", "480 µs", "within 2 ms", "refused: exhausted", "killed on purpose"]
     {
+        assert!(words.contains(expected), "{expected} is not in {words}");
+    }
+}
+
+#[test]
+fn an_announced_stall_and_what_held_the_generator_up_are_shown() {
+    let mut run = testing::run(&[60.0, 61.0, 62.0, 64.0, 59.0]);
+    let plain = sound(&render(&run));
+    assert!(
+        !plain.contains("client stall") && !plain.contains("quota") && plain.contains("ordinary"),
+        "{plain}"
+    );
+    (run.generator_real_time, run.generator_throttled_share) = (true, 0.25);
+    run.generator_waited_us = 7_000.0;
+    run.target_time = Some(run.service_time.clone());
+    run.client_stall = Some(ClientStallFigures {
+        at_s: 1.0,
+        for_s: 2.0,
+        ended: "closed by the target".to_owned(),
+        closed_after_us: Some(1_500_000.0),
+        caught_up_after_us: Some(3_000.0),
+        longest_gap_us: 400.0,
+        excused: 1_250,
+        lost: 31,
+    });
+    let words = sound(&render(&run));
+    for expected in [
+        "announced client stall",
+        "the target closed it, seen after 1.5 s",
+        "1,250 requests on it do not count",
+        "lost with the stalled connection",
+        "Target’s at least",
+        "25 % of the time",
+        "real-time",
+        "7 ms",
+    ] {
         assert!(words.contains(expected), "{expected} is not in {words}");
     }
 }

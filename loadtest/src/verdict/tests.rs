@@ -1,0 +1,123 @@
+use super::*;
+use crate::check::Violation;
+use crate::measure::Refusals;
+
+const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
+
+fn counts(response_us: u64, slip_us: u64) -> Counts {
+    let mut counts = Counts::empty();
+    (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
+    counts.response.saturating_record_n(response_us * 1_000, 1_000);
+    counts.slip.saturating_record_n(slip_us * 1_000, 1_000);
+    counts.target.saturating_record_n(response_us.saturating_sub(slip_us) * 1_000, 1_000);
+    counts
+}
+
+fn verdict(counts: &Counts, faults: &[Fault], open_loop: bool) -> Verdict {
+    let promise = Promise::of_counter();
+    let (promise, ids_per_s) = (&promise, 10_000.0);
+    let evidence =
+        Evidence { counts, faults, promise, open_loop, ids_per_s, interrupted: false, too_scattered: false };
+    judge(&evidence, &Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS] })
+}
+
+#[test]
+fn objectives_met_pass() {
+    assert_eq!(verdict(&counts(1_900, 50), &[], true), Verdict::Pass);
+}
+
+#[test]
+fn too_slow_fails() {
+    let verdict = verdict(&counts(2_100, 50), &[], true);
+    assert_eq!(verdict.exit_code(), 1);
+    assert!(verdict.reasons()[0].starts_with("response time p99.9 was 2.1"), "{verdict:?}");
+}
+
+#[test]
+fn late_requests_are_the_generators_fault() {
+    let verdict = verdict(&counts(2_100, 1_500), &[], true);
+    assert_eq!(verdict.exit_code(), 2);
+    assert!(verdict.reasons()[0].contains("bottleneck"), "{verdict:?}");
+}
+
+#[test]
+fn an_objective_met_in_spite_of_the_slip_is_met() {
+    assert_eq!(verdict(&counts(1_900, 1_800), &[], true), Verdict::Pass);
+}
+
+#[test]
+fn a_target_too_slow_by_itself_fails_whatever_the_slip() {
+    let verdict = verdict(&counts(9_000, 4_000), &[], true);
+    assert_eq!(verdict.exit_code(), 1, "{verdict:?}");
+}
+
+#[test]
+fn a_load_that_was_not_offered_never_passes() {
+    let mut late = counts(1_000, 0);
+    late.slip.saturating_record_n(11_000_000, 11);
+    let verdict = verdict(&late, &[], true);
+    assert_eq!(verdict.exit_code(), 2);
+    assert!(verdict.reasons()[0].contains("one request in 100 left late by 11"), "{verdict:?}");
+}
+
+#[test]
+fn a_refusal_fails_though_requests_left_late() {
+    let mut refused = counts(2_100, 1_500);
+    refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+    assert_eq!(verdict(&refused, &[], true).exit_code(), 1);
+}
+
+#[test]
+fn a_generator_that_stood_still_never_passes() {
+    let mut stood = counts(1_000, 50);
+    stood.longest_pause = Duration::from_millis(150);
+    assert_eq!(verdict(&stood, &[], true).exit_code(), 2);
+    let mut slipped = counts(1_000, 50);
+    slipped.slip.saturating_record(150_000_000);
+    assert_eq!(verdict(&slipped, &[], true).exit_code(), 2);
+    assert_eq!(verdict(&slipped, &[Fault::FullSocket], true).exit_code(), 2);
+    let mut behind = counts(1_000, 50);
+    let full = [Fault::TooManyInFlight { bound: 1 }];
+    assert_eq!(verdict(&behind, &full, true).exit_code(), 1);
+    behind.late_at_fault = Duration::from_millis(500);
+    assert_eq!(verdict(&behind, &full, true).exit_code(), 2);
+}
+
+#[test]
+fn a_broken_promise_fails_whatever_the_generator_did() {
+    let mut stood = counts(1_000, 50);
+    stood.longest_pause = Duration::from_secs(1);
+    let fault = Fault::Violation(Violation::Duplicate { id: 5 });
+    assert_eq!(verdict(&stood, &[fault], true).exit_code(), 1);
+    let closed = Fault::Closed { unanswered: 3, reason: None };
+    assert_eq!(verdict(&stood, &[closed], true).exit_code(), 1);
+}
+
+#[test]
+fn a_refusal_fails() {
+    let mut refused = counts(100, 50);
+    refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
+    let verdict = verdict(&refused, &[], true);
+    assert_eq!(verdict.exit_code(), 1);
+    assert_eq!(verdict.reasons()[0], "7 of 1000 requests were refused: exhausted x 7 (too many)");
+}
+
+#[test]
+fn a_closed_loop_at_the_generators_limit_says_nothing() {
+    let mut busy = counts(100, 0);
+    busy.busiest_thread = 0.99;
+    assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
+    assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+    (busy.busiest_thread, busy.hungriest_thread) = (0.5, 0.99);
+    assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
+    assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+    (busy.busiest_thread, busy.hungriest_thread, busy.throttled_share) = (0.2, 0.2, 0.8);
+    assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
+    assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+}
+
+#[test]
+fn quantiles_have_their_usual_names() {
+    let names = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0].map(quantile_name);
+    assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+}

@@ -1,0 +1,152 @@
+//! What the machine remembers of a worker ID until its next boot: how far its IDs were granted, and by which state.
+//!
+//! A mark stands in the lock file of the worker ID, which no backup of a state directory brings back. It is written when a
+//! ceiling is durable, before anything under it is claimed, and comes down before the ceiling does: so it is never above
+//! what the state says, and a start that lies below it begins where IDs may have been handed out since.
+
+use std::fmt;
+
+use super::store::{Record, position_from};
+use crate::layout::{Numbering, Position, UnixMicros};
+
+/// How far the IDs of one worker ID in its ID space were granted on this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The lowest ID that was not granted.
+    pub id_bound: u64,
+    /// The identity of the state under which it was: [`Owner::state`](super::Owner).
+    pub state: String,
+    /// Whether the worker ID was moved away by `snowbank state export`.
+    pub is_released: bool,
+}
+
+/// Digits of an ID bound, and of a state's identity in hexadecimal: every mark is as long as the one that it replaces.
+const BOUND_DIGITS: usize = 20;
+const STATE_DIGITS: usize = 32;
+
+impl Mark {
+    /// Reads a mark; `None` for what none is.
+    pub(super) fn parse(text: &str) -> Option<Mark> {
+        let (is_released, rest) = match text.strip_prefix("released") {
+            Some(rest) => (true, rest),
+            None => (false, text.strip_prefix("granted ")?),
+        };
+        let (bound, state) = rest.strip_prefix(" below ID ")?.strip_suffix('\n')?.split_once(" by state ")?;
+        let mark = Mark { id_bound: bound.parse().ok()?, state: state.to_owned(), is_released };
+        let is_identity = state.len() == STATE_DIGITS && state.bytes().all(|byte| byte.is_ascii_hexdigit());
+        (is_identity && mark.to_string() == text).then_some(mark)
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mark { id_bound, state, is_released } = self;
+        let end = if *is_released { "released" } else { "granted" };
+        writeln!(f, "{end:<8} below ID {id_bound:0BOUND_DIGITS$} by state {state}")
+    }
+}
+
+/// What marks say to a source that wants to start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marked {
+    /// Nothing was granted from its start on.
+    Below,
+    /// Another state granted IDs from its start on: it may start from here.
+    ByAnother(Position),
+    /// So did its own, which the records do not know of: they are an older copy of it.
+    SinceThisCopy(Position),
+    /// A worker ID was moved away.
+    Released,
+}
+
+/// Compares a source's start with the marks of its worker IDs. `records` are those of its state; one from before states had
+/// identities may be of any.
+pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
+    if marks.iter().any(|mark| mark.is_released) {
+        return Marked::Released;
+    }
+    let end = |mark: &Mark| position_from(numbering, mark.id_bound);
+    let Some(highest) = marks.iter().map(end).max().filter(|&highest| highest > start) else {
+        return Marked::Below;
+    };
+    let is_own = |mark: &Mark| {
+        let may_be = |state: &str| state.is_empty() || state == mark.state;
+        end(mark) > start && records.iter().any(|record| may_be(&record.owner.state))
+    };
+    if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
+}
+
+/// When the clock is past all IDs below a position.
+pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
+    numbering.start_of(numbering.tick_of(position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ceiling::store::id_bound;
+    use crate::ceiling::{Owner, Place};
+    use crate::layout::{Layout, Tick, WorkerSet};
+
+    const OURS: &str = "0123456789abcdef0123456789abcdef";
+    const THEIRS: &str = "fedcba9876543210fedcba9876543210";
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
+    }
+
+    fn mark(at: Position, state: &str) -> Mark {
+        Mark { id_bound: id_bound(&numbering(), at), state: state.to_owned(), is_released: false }
+    }
+
+    fn records_of(state: &str) -> Vec<Record> {
+        let owner = Owner { state: state.to_owned(), ..Owner::new() };
+        vec![Record::new("orders", &numbering(), Position(5), &owner, &Place::default())]
+    }
+
+    #[test]
+    fn a_mark_reads_back_and_nothing_else_does() {
+        for id_bound in [0, 1, u64::MAX] {
+            for is_released in [false, true] {
+                let mark = Mark { id_bound, state: OURS.to_owned(), is_released };
+                let text = mark.to_string();
+                assert_eq!(
+                    text.len(),
+                    Mark { id_bound: 7, is_released: false, ..mark.clone() }.to_string().len()
+                );
+                assert_eq!(Mark::parse(&text), Some(mark));
+                for cut in 0..text.len() {
+                    assert_eq!(Mark::parse(&text[..cut]), None);
+                    let mut noise = text.clone().into_bytes();
+                    noise[cut] = b'\0';
+                    assert_eq!(Mark::parse(&String::from_utf8(noise).unwrap()), None);
+                }
+                assert_eq!(Mark::parse(&format!("{text}\n")), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_start_below_the_mark_of_its_own_state_is_an_older_copy() {
+        let (numbering, ours) = (numbering(), records_of(OURS));
+        let at = numbering.first_of(Tick(500));
+        let before = Position(at.0 - 1);
+        let marks = [mark(at, OURS)];
+        assert_eq!(compare(&marks, &numbering, at, &ours), Marked::Below);
+        assert_eq!(compare(&marks, &numbering, before, &ours), Marked::SinceThisCopy(at));
+        assert_eq!(
+            compare(&marks, &numbering, before, &records_of("")),
+            Marked::SinceThisCopy(at),
+            "unknown"
+        );
+        assert_eq!(compare(&marks, &numbering, before, &records_of(THEIRS)), Marked::ByAnother(at));
+        assert_eq!(compare(&marks, &numbering, before, &[]), Marked::ByAnother(at), "a new directory");
+        assert_eq!(compare(&[], &numbering, Position(0), &ours), Marked::Below, "after a boot");
+        // Each worker ID has its own: the highest counts, and any that is ours.
+        let both = [mark(at, OURS), mark(Position(at.0 + 9), THEIRS)];
+        assert_eq!(compare(&both, &numbering, before, &ours), Marked::SinceThisCopy(Position(at.0 + 9)));
+        assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
+        let released = Mark { is_released: true, ..mark(Position(0), THEIRS) };
+        assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
+    }
+}
