@@ -183,6 +183,9 @@ impl Keeper {
     /// # Errors
     /// When that cannot be said. The newcomers are dropped with their locks, and nothing else has changed.
     pub fn add(&mut self, mut newcomers: Vec<Kept>, now: Now) -> Result<(), StoreError> {
+        if self.taken_over.is_none() {
+            self.taken_over = self.still_ours().err();
+        }
         if let Some(taken_over) = &self.taken_over {
             return Err(StoreError(taken_over.to_string()));
         }
@@ -252,10 +255,8 @@ impl Keeper {
             let kept = &mut self.sources[index];
             kept.durable = ceiling;
             kept.mark_durable();
-            // Taken away while the store was at it: what is durable from before that counts no more.
-            if kept.source.grant().generation() == generation {
-                kept.source.grant().raise(ceiling);
-            }
+            // Not if it was taken away while the store was at it.
+            kept.source.grant().raise_if(generation, ceiling);
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Output, Stdio};
 use std::thread;
@@ -51,6 +51,14 @@ fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
     });
 }
 
+/// What a scrape holds once this many requests have been timed, which a shard does when their replies are on their way.
+fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
+    poll(&format!("{requests} requests that were timed"), || {
+        let samples = scrape(daemon);
+        (sample(&samples, "snowbank_request_duration_seconds_count") >= requests).then_some(samples)
+    })
+}
+
 #[track_caller]
 fn errs(reply: &Reply, code: u16) {
     assert!(matches!(reply, Reply::Error { code: found, .. } if *found == code), "{reply:?}");
@@ -81,7 +89,7 @@ fn every_request_is_counted_once() {
     // A frame length that ends the connection.
     errs(&wire.call(&[0, 0, 0, 0]), wire::MALFORMED);
 
-    let samples = scrape(&daemon);
+    let samples = scrape_after(&daemon, 15.0);
     for (name, expected) in [
         ("snowbank_requests_total{source=\"fast\"}", 11.0),
         ("snowbank_ids_issued_total{source=\"fast\"}", 4_070.0),
@@ -132,8 +140,8 @@ fn counts_of_all_shards_add_up_under_load() {
             });
         }
     });
-    let samples = scrape(&daemon);
     let requests = f64::from(CONNECTIONS * ROUNDS * DEEP);
+    let samples = scrape_after(&daemon, requests);
     let ids = f64::from((1..=CONNECTIONS).map(|count| count * ROUNDS * DEEP).sum::<u32>());
     assert_eq!(sample(&samples, "snowbank_requests_total{source=\"default\"}"), requests);
     assert_eq!(sample(&samples, "snowbank_ids_issued_total{source=\"default\"}"), ids);
@@ -158,7 +166,7 @@ fn a_request_that_waits_is_counted_and_timed() {
         (waiting == 1.0).then_some(())
     });
     assert_eq!(wire.reply().id_count(), Some(16));
-    let samples = scrape(&daemon);
+    let samples = scrape_after(&daemon, 2.0);
     assert_eq!(sample(&samples, "snowbank_waiting_requests{source=\"slow\"}"), 0.0);
     assert!(sample(&samples, "snowbank_waits_total{source=\"slow\"}") >= 1.0);
     assert_eq!(sample(&samples, "snowbank_request_duration_seconds_count"), 2.0);
@@ -375,17 +383,36 @@ fn health_is_that_every_thread_makes_progress() {
     let daemon = with_admin("");
     assert_eq!(get(&daemon, "/healthz").body, "ok\n");
     for thread in ["shard-0", "keeper"] {
-        let frozen = FrozenThread::of(daemon.id(), thread);
-        // Several may ask at once.
-        thread::scope(|threads| {
-            for _ in 0..3 {
-                threads.spawn(|| assert_eq!(get(&daemon, "/healthz").code, 503));
-            }
+        let (frozen, codes) = FrozenThread::once(daemon.id(), thread, || {
+            // Several may ask at once.
+            let codes = thread::scope(|threads| {
+                let asked = [(); 3].map(|()| threads.spawn(|| get(&daemon, "/healthz").code));
+                asked.map(|asked| asked.join().expect("an answer"))
+            });
+            (codes == [503; 3], codes)
         });
+        assert_eq!(codes, [503; 3], "{thread} stands still");
         assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator sees it all the same");
         drop(frozen);
         assert_eq!(get(&daemon, "/healthz").code, 200, "{thread} goes on");
     }
+}
+
+/// As many as may be open, all of whom have been answered and ask no more.
+#[test]
+fn idle_connections_leave_room_for_a_scrape() {
+    let daemon = with_admin("");
+    let idle: Vec<TcpStream> = (0..64)
+        .map(|_| {
+            let mut stream = TcpStream::connect(admin_of(&daemon).tcp()).expect("a connection");
+            stream.set_read_timeout(Some(support::DEADLINE)).expect("a timeout can be set");
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+            assert!(stream.read(&mut [0; 16]).expect("an answer") > 0);
+            stream
+        })
+        .collect();
+    assert_eq!(get(&daemon, "/metrics").code, 200);
+    drop(idle);
 }
 
 #[test]

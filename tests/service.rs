@@ -118,9 +118,12 @@ fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
     let daemon = with_watchdog(manager.over(Setup::new().args(["--shards", "2"]))).start();
     for name in ["shard-0", "shard-1", "keeper"] {
         manager.until("food", |message| message.says("WATCHDOG=1"));
-        let frozen = FrozenThread::of(daemon.id(), name);
-        // A round that this thread had answered already may end.
-        let food = manager.all_within(5 * PERIOD).iter().filter(|message| message.says("WATCHDOG=1")).count();
+        let (frozen, food) = FrozenThread::once(daemon.id(), name, || {
+            let messages = manager.all_within(5 * PERIOD);
+            let food = messages.iter().filter(|message| message.says("WATCHDOG=1")).count();
+            // A round that this thread had answered already may end.
+            (food <= 1, food)
+        });
         assert!(food <= 1, "{name} stands still, and the watchdog was fed {food} times");
         drop(frozen);
     }

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use redb::{Database, TableDefinition};
+use rustix::process::Signal;
 use support::daemon::{Ended, mode};
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
@@ -713,6 +714,14 @@ impl Machine {
         fs::write(self.file(), copy).expect("written");
     }
 
+    /// Below which ID the only worker ID was granted, as its lock says. The state may say more by a raise, if a kill fell between.
+    fn marked(&self) -> u64 {
+        let lock = fs::read_dir(self.path("locks")).expect("read").next().expect("a lock").expect("read");
+        let text = fs::read_to_string(lock.path()).expect("text");
+        let mark = text.lines().nth(1).expect("a mark");
+        mark.split(' ').find_map(|word| word.parse().ok().filter(|_| word.len() == 20)).expect("an ID")
+    }
+
     fn assert_older_is_refused(&self) {
         let refusal = ["is older than the one that served", "newest state directory", "--adopt-state once"];
         self.setup().end().assert_refusal(&refusal);
@@ -762,7 +771,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
     let copy = machine.back_up();
     let last = draw_past_a_raise(&machine, &daemon);
     daemon.kill();
-    let bound = machine.shown().bound;
+    let bound = machine.marked();
     machine.restore(&copy);
     adopted().end().assert_refusal_for_now(&["the clock gets there in ", "--adopt-state then"]);
     machine.assert_older_is_refused();
@@ -810,7 +819,7 @@ fn a_new_directory_starts_above_what_the_old_one_was_granted() {
     let mut daemon = machine.start();
     let last = one(&mut daemon.connect());
     daemon.kill();
-    let bound = machine.shown().bound;
+    let bound = machine.marked();
     fs::remove_dir_all(machine.state()).expect("removed");
     let daemon = machine.start();
     let id = one(&mut daemon.connect());
@@ -850,6 +859,21 @@ fn what_was_exported_stays_away_though_an_older_copy_says_otherwise() {
     // Used up, wherever it is imported.
     fs::remove_dir_all(machine.state()).expect("removed");
     import(1);
+}
+
+#[test]
+fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
+    let machine = Machine::new();
+    let config = "horizon = \"400ms\"";
+    let mut daemon = machine.setup().config(config).start();
+    let last = one(&mut daemon.connect());
+    daemon.kill();
+    let bound = machine.marked();
+    let mut daemon = machine.setup().config(config).args(["--state-dir", "none"]).start();
+    let id = one(&mut daemon.connect());
+    assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
+    daemon.kill();
+    machine.start().stop();
 }
 
 /// As after a boot, which empties the directory of the locks: nothing is left that could tell. Then the clock alone protects.
@@ -908,4 +932,59 @@ fn a_state_of_before_gets_an_identity_that_it_keeps() {
     assert!(one(&mut daemon.connect()) > last);
     daemon.stop();
     assert!(identity().len() == 32 && identity() != first);
+}
+
+/// Killed while it stops, or stopped on a disk that fails: the state that is left is the newest, wherever it was caught.
+#[test]
+fn a_stop_that_is_cut_short_is_not_taken_for_an_older_copy() {
+    for orders in ["sync stall 400".to_owned(), format!("sync lie {EIO}"), format!("write fail {ENOSPC}")] {
+        let machine = Machine::new();
+        let disk = machine.disk();
+        let mut last = 0;
+        for _ in 0..3 {
+            let mut daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+            let id = one(&mut daemon.connect());
+            assert!(id > last, "{orders}");
+            last = id;
+            disk.order(&orders);
+            daemon.signal(Signal::TERM);
+            match orders.contains("stall") {
+                true => {
+                    thread::sleep(Duration::from_millis(150));
+                    daemon.kill();
+                }
+                false => assert_eq!(daemon.wait(), Some(0), "{}", daemon.said()),
+            }
+            disk.works();
+        }
+    }
+}
+
+#[test]
+fn a_source_that_joins_is_marked_like_the_others() {
+    let source = |name: &str, worker: u32| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let machine = Machine::new();
+    let mut daemon = machine.setup().config(&source("first", 1)).start();
+    let both = source("first", 1) + &source("second", 2);
+    fs::write(daemon.path("snowbank.toml"), &both).expect("written");
+    daemon.signal(Signal::HUP);
+    let marks = || {
+        let locks = fs::read_dir(machine.path("locks")).expect("read");
+        let locks = locks.map(|entry| fs::read_to_string(entry.expect("read").path()).expect("text"));
+        locks.filter(|text| text.lines().nth(1).is_some_and(|mark| mark.starts_with("granted"))).count()
+    };
+    poll("two marks", || (marks() == 2).then_some(()));
+    let copy = machine.back_up();
+    poll("a raise", || {
+        daemon.connect().next(Ask::of(1).source(1)).ids();
+        (machine.back_up() != copy).then_some(())
+    });
+    thread::sleep(Duration::from_millis(1_500));
+    daemon.kill();
+    machine.restore(&copy);
+    machine
+        .setup()
+        .config(&source("second", 2))
+        .end()
+        .assert_refusal(&["is older than the one", "\"second\""]);
 }

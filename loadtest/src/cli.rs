@@ -226,7 +226,7 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     }
 }
 
-/// The files asked for, created before the run: a path that cannot be written is a mistake to hear of at once.
+/// The files asked for, opened before the run: a path that cannot be written is a mistake to hear of at once.
 struct Files<'a> {
     json: Option<&'a Path>,
     html: Option<&'a Path>,
@@ -242,10 +242,7 @@ impl<'a> Files<'a> {
             hgrm: arguments.hgrm.as_deref(),
             hlog: arguments.hlog.as_deref(),
         };
-        [files.json, files.html, files.hgrm, files.hlog]
-            .into_iter()
-            .flatten()
-            .try_for_each(|path| write_file(path, b""))?;
+        [files.json, files.html, files.hgrm, files.hlog].into_iter().flatten().try_for_each(open_file)?;
         Ok(files)
     }
 
@@ -270,9 +267,23 @@ impl<'a> Files<'a> {
     }
 }
 
+/// Makes sure that a file can be written. What is in it stays until there is something to put in its place: a target that is
+/// not there must not cost the figures of the last run.
+fn open_file(path: &Path) -> Result<(), Failure> {
+    fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map(drop)
+        .map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    Failure::usage(format!("cannot write {}: {error}", path.display()))
+}
+
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes)
-        .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))
+    fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
 }
 
 /// Help and version print themselves and end the process; a mistake becomes one line.

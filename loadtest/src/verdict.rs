@@ -26,8 +26,8 @@ pub const MAX_PAUSE: Duration = Duration::from_millis(100);
 /// hardly any objective of response time is as wide, so it is felt only where an objective could not see the difference.
 pub const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
-/// A thread of a closed loop that uses a core, or waits for one that something else has, for more of the time than this asks
-/// as fast as it can, not as fast as the target can.
+/// A thread of a closed loop that uses a core for more of the time than this asks as fast as it can, not as fast as the target
+/// can. Nor can a target be blamed for a rate that was missed by one that used a core, or waited for one, for so long.
 pub const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
@@ -144,13 +144,14 @@ pub fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     if evidence.counts.unanswered > 0 && !evidence.interrupted {
         missed.push(format!("{} requests were not answered", evidence.counts.unanswered));
     }
-    if missed.is_empty() {
-        missed.extend(objectives.rate.and_then(|rate| missed_rate(evidence, rate)));
-    }
+    let too_few = objectives.rate.and_then(|rate| missed_rate(evidence, rate)).filter(|_| missed.is_empty());
+    let starved = too_few.as_ref().and_then(|_| starved(evidence.counts));
+    missed.extend(too_few);
     let late = objectives.latencies.iter().filter(|latency| is_late(&evidence.counts.response, latency));
     let (certain, doubtful): (Vec<_>, Vec<_>) =
         late.partition(|latency| is_late(&evidence.counts.target, latency));
-    let not_offered = not_offered(evidence);
+    let mut not_offered = not_offered(evidence);
+    not_offered.extend(starved.filter(|_| not_offered.is_empty()));
     if !not_offered.is_empty() {
         return Verdict::Unknown(not_offered);
     }
@@ -203,12 +204,6 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
             "the generator was the bottleneck: a thread of it used {:.0} % of a core (--threads gives it more)",
             counts.busiest_thread * 100.0
         ));
-    } else if !evidence.open_loop && counts.hungriest_thread > MAX_THREAD_SHARE {
-        reasons.push(format!(
-            "the generator was the bottleneck: a thread of it wanted a core for {:.0} % of the time and had one for {:.0} %",
-            counts.hungriest_thread * 100.0,
-            counts.busiest_thread * 100.0
-        ));
     }
     if !evidence.open_loop && counts.throttled_share > MAX_THROTTLED_SHARE {
         reasons.push(format!(
@@ -221,6 +216,17 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
             .push("no request fell into the measurement: ask for a longer one or a higher rate".to_owned());
     }
     reasons
+}
+
+/// Why a closed loop that was too slow may have been so through its own lack of a core.
+fn starved(counts: &Counts) -> Option<String> {
+    (counts.hungriest_thread > MAX_THREAD_SHARE).then(|| {
+        format!(
+            "the generator was the bottleneck: a thread of it wanted a core for {:.0} % of the time and had one for {:.0} %",
+            counts.hungriest_thread * 100.0,
+            counts.busiest_thread * 100.0
+        )
+    })
 }
 
 fn refusals(counts: &Counts) -> Option<String> {

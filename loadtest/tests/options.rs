@@ -31,3 +31,17 @@ fn wrong_use_is_one_line() {
         assert_eq!((ran.stderr.lines().count(), ran.stdout.len()), (1, 0), "{options:?}: {ran:?}");
     }
 }
+
+#[test]
+fn a_run_that_does_not_begin_leaves_the_last_ones_figures() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("figures.json");
+    std::fs::write(&file, "figures").expect("a file");
+    let path = file.to_str().expect("UTF-8");
+    for command in [&[][..], &["sweep"]] {
+        // Nothing listens on port 1 of the loopback address.
+        let ran = loadtest(&[command, &["--address", "127.0.0.1:1", "--json", path]].concat());
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert_eq!(std::fs::read_to_string(&file).expect("the file"), "figures");
+    }
+}

@@ -44,7 +44,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Or go on with an older copy of this machine\'s state, if the newest is lost, once the clock is past all that was granted since. Needed once; afterwards the state is this machine\'s'
@@ -79,7 +79,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: nowhere]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
@@ -93,8 +93,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'H
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] says where to ask' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Ask again and again, every so many seconds, and show rates' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'How long to wait for an answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status has it'

@@ -4,7 +4,7 @@
 //! somebody should look. A daemon whose whole ceiling is in use warns and does not fail: it still hands out all there is,
 //! and taken out of service it would hand out nothing.
 
-use super::status::{Check, CheckName, ClockState, Level, SourceStatus, Status};
+use super::status::{CertificateStatus, Check, CheckName, ClockState, Level, SourceStatus, Status};
 use crate::config::Grouped;
 
 /// A raise that takes longer than this while a request waits for it is no longer a matter of moments.
@@ -26,6 +26,7 @@ impl Status {
             checks.push(check_saturation(source));
             checks.push(check_layout(source));
         }
+        checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first; among equals the order above.
         checks.sort_by_key(|check| check.level);
         self.ready = checks.iter().all(|check| check.level != Level::Fail);
@@ -170,6 +171,15 @@ fn check_layout(source: &SourceStatus) -> Check {
     about(source, CheckName::Layout, level, message)
 }
 
+/// Clients that have no TLS, or whose connections are open, are served whatever it is: never a failure.
+fn check_certificate(certificate: &CertificateStatus) -> Check {
+    let (level, message) = match &certificate.warning {
+        Some(warning) => (Level::Warn, warning.clone()),
+        None => (Level::Ok, String::from("lasts for another month and longer")),
+    };
+    Check { name: CheckName::Certificate, source: None, level, message }
+}
+
 fn about(source: &SourceStatus, name: CheckName, level: Level, message: String) -> Check {
     Check { name, source: Some(source.name.clone()), level, message }
 }
@@ -236,6 +246,7 @@ mod tests {
                 lost: None,
             },
             sources: vec![source],
+            certificate: None,
             connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
             errors: std::collections::BTreeMap::new(),
             other_requests: 0,

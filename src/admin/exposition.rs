@@ -10,7 +10,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
-use super::status::{ClockState, Level, SourceStatus, Status};
+use super::status::{CertificateStatus, ClockState, Level, SourceStatus, Status};
 
 /// The status in OpenMetrics text, with what the system says of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
@@ -62,6 +62,9 @@ impl Collector for Exposition {
         page.daemon(status)?;
         page.requests(status)?;
         page.clock_and_ceilings(status)?;
+        if let Some(certificate) = &status.certificate {
+            page.certificate(certificate)?;
+        }
         page.process(status, process)
     }
 }
@@ -226,6 +229,14 @@ impl Page<'_> {
         let (name, help) =
             ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
         self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))
+    }
+
+    fn certificate(&mut self, certificate: &CertificateStatus) -> fmt::Result {
+        let (name, help) = (
+            "snowbank_certificate_expiry_timestamp",
+            "Until when clients believe the certificate, in Unix time",
+        );
+        self.gauge(name, help, Some(&Unit::Seconds), certificate.ends_unix_s)
     }
 
     /// Under the names that Prometheus' own clients give them.

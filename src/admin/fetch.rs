@@ -1,6 +1,8 @@
 //! Asks a daemon for its status, as `snowbank status` does.
 
+use std::error::Error;
 use std::time::Duration;
+use std::{io, iter};
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -13,40 +15,71 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::status::Status;
 use crate::config::Address;
+use crate::tls::{self, ClientFiles};
 
 /// Far above the status of a daemon with as many sources as can be, and proof that something else answers.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
-/// The status of the daemon whose admin listener is at `address`.
-///
-/// # Errors
-/// In one line, why it cannot be had.
-pub(crate) async fn fetch(address: &Address, timeout: Duration) -> Result<Status, String> {
-    let fetched = async {
+/// Whom to ask, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Where the daemon's admin listener is.
+    pub(crate) address: Address,
+    /// Whom to believe there, and who to be, where that is over TLS.
+    pub(crate) tls: ClientFiles,
+    /// How long it may take, over all.
+    pub(crate) timeout: Duration,
+}
+
+impl Target {
+    /// The daemon's status.
+    ///
+    /// # Errors
+    /// In one line, why it cannot be had.
+    pub(crate) async fn fetch(&self) -> Result<Status, String> {
+        let Target { address, timeout, .. } = self;
+        match tokio::time::timeout(*timeout, self.fetch_patiently()).await {
+            Ok(fetched) => fetched,
+            Err(_) => Err(format!("{address} does not answer within {timeout:?}")),
+        }
+    }
+
+    async fn fetch_patiently(&self) -> Result<Status, String> {
+        let address = &self.address;
+        let cannot = |error: io::Error| cannot(address, &error);
         match address {
             Address::Tcp { host, port } => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await;
-                ask(stream.map_err(|error| cannot(address, &error))?, address, &address.to_string()).await
+                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
+                ask(stream, address, &address.to_string()).await
             }
-            Address::Tls { .. } => {
-                Err(format!("{address}: the admin listener does not speak TLS; leave out tls:"))
+            Address::Tls { host, port } => {
+                // For each connection, as files are renewed. Nobody else waits for this thread.
+                let connector = self.tls.read().map_err(|fault| fault.to_string())?;
+                let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
+                let stream = connector.connect(host, stream).await.map_err(cannot)?;
+                ask(stream, address, address.to_string().trim_start_matches("tls:")).await
             }
             Address::Unix(path) => {
-                let stream = UnixStream::connect(path).await;
-                ask(stream.map_err(|error| cannot(address, &error))?, address, "localhost").await
+                let stream = UnixStream::connect(path).await.map_err(cannot)?;
+                ask(stream, address, "localhost").await
             }
         }
-    };
-    match tokio::time::timeout(timeout, fetched).await {
-        Ok(fetched) => fetched,
-        Err(_) => Err(format!("{address} does not answer within {timeout:?}")),
     }
 }
 
-fn cannot(address: &Address, error: &std::io::Error) -> String {
-    format!(
-        "cannot ask the daemon at {address}: {error}; does `snowbank serve` run there, with --admin {address}?"
-    )
+fn cannot(address: &Address, error: &io::Error) -> String {
+    match tls::explain(error) {
+        Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
+        None => format!(
+            "cannot ask the daemon at {address}: {error}; does `snowbank serve` run there, with --admin {address}?"
+        ),
+    }
+}
+
+/// What TLS has to say of a conversation that failed: that a client certificate is missing is said only there.
+fn explain(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut causes = iter::successors(Some(error), |&error| error.source());
+    causes.find_map(|cause| tls::explain(cause.downcast_ref()?))
 }
 
 async fn ask<S>(stream: S, address: &Address, host: &str) -> Result<Status, String>
@@ -62,7 +95,13 @@ where
     let connection = tokio::spawn(connection);
     let request = Request::get("/status").header(HOST, host).body(Empty::<Bytes>::new());
     let request = request.map_err(|error| no_daemon(&error))?;
-    let response = sender.send_request(request).await.map_err(|error| no_daemon(&error))?;
+    let response = sender.send_request(request).await.map_err(|error| match explain(&error) {
+        Some(reason) => format!("cannot ask the daemon at {address}: {reason}"),
+        None if error.is_parse() && !address.is_tls() => {
+            format!("what answers at {address} speaks no HTTP; if it speaks TLS, write tls:{address}")
+        }
+        None => no_daemon(&error),
+    })?;
     if response.status() != StatusCode::OK {
         return Err(no_daemon(&format_args!("it answers {}", response.status())));
     }

@@ -23,11 +23,34 @@ use super::exposition;
 use super::process::Process;
 use super::status::{Check, Level, Status};
 
-/// How long a request's head may take from the end of the answer before it: longer than scrapers and the page pause, so that
-/// they keep their connection, and short enough to have the place back from who does not come again.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(75);
-/// How long a connection lives at most: who takes nothing of an answer holds a place no longer than this.
-const CONNECTION_LIFE: Duration = Duration::from_secs(600);
+/// How patiently a connection is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stay {
+    /// It may stay until it asks again, while there are places.
+    Long,
+    /// Others may wait for its place.
+    Short,
+}
+
+impl Stay {
+    /// How long a request's head may take from the end of the answer before it: longer than scrapers and the page pause, so
+    /// that they keep their connection; where places are scarce, as long as a round trip of one who asks at once.
+    fn head_timeout(self) -> Duration {
+        Duration::from_secs(match self {
+            Stay::Long => 75,
+            Stay::Short => 2,
+        })
+    }
+
+    /// How long a connection lives at most: who takes nothing of an answer holds a place no longer than this.
+    pub(crate) fn life(self) -> Duration {
+        Duration::from_secs(match self {
+            Stay::Long => 600,
+            Stay::Short => 5,
+        })
+    }
+}
+
 /// How long an answer that has begun then has yet.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// How long a thread may take to show that it makes progress, as probes see it: far above any turn on a machine that does
@@ -73,7 +96,7 @@ impl Site {
     }
 
     /// Serves one connection to its end.
-    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, via: Via)
+    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, via: Via, stay: Stay)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
@@ -83,13 +106,13 @@ impl Site {
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_TIMEOUT)
+            .header_read_timeout(stay.head_timeout())
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // An error is the peer's: nobody is there to be told.
-        if tokio::time::timeout(CONNECTION_LIFE, connection.as_mut()).await.is_err() {
+        if tokio::time::timeout(stay.life(), connection.as_mut()).await.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
         }

@@ -15,9 +15,9 @@ mod process;
 mod status;
 
 pub(crate) use checks::seconds;
-pub(crate) use fetch::fetch;
-pub(crate) use http::{Beats, Site, Via};
+pub(crate) use fetch::Target;
+pub(crate) use http::{Beats, Site, Stay, Via};
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, Check, ClockState, ClockStatus, Connections, Latency, Level, SourceStatus,
-    Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, Latency,
+    Level, SourceStatus, Status,
 };

@@ -21,12 +21,20 @@ impl Process {
         Process {
             cpu_s: cpu_ticks.map(|ticks| ticks as f64 / clock_ticks_per_second() as f64),
             resident_bytes: pages.map(|pages| pages * page_size() as u64),
-            // The directory that is being read is one of them, and gone after it.
-            open_files: fs::read_dir("/proc/self/fd")
-                .ok()
-                .map(|files| files.count().saturating_sub(1) as u64),
+            open_files: open_files(),
             max_files: getrlimit(Resource::Nofile).current,
         }
+    }
+}
+
+/// Since Linux 6.2 the directory's size is their number. Before they have to be listed, which takes its time where there are
+/// tens of thousands.
+fn open_files() -> Option<u64> {
+    const FILES: &str = "/proc/self/fd";
+    match fs::metadata(FILES).ok()?.len() {
+        // The directory that is being read is one of them, and gone after it.
+        0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
+        open => Some(open),
     }
 }
 

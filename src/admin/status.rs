@@ -30,6 +30,9 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
+    /// What TLS listeners show; none: no listener has one.
+    #[serde(default)]
+    pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) connections: Connections,
     /// By code; every code is there.
@@ -68,6 +71,8 @@ pub(crate) enum CheckName {
     Saturation,
     /// How long the layout lasts.
     Layout,
+    /// How long clients believe the certificate of TLS listeners.
+    Certificate,
 }
 
 impl CheckName {
@@ -80,6 +85,7 @@ impl CheckName {
             CheckName::Ceiling => "ceiling",
             CheckName::Saturation => "saturation",
             CheckName::Layout => "layout",
+            CheckName::Certificate => "certificate",
         }
     }
 }
@@ -135,6 +141,15 @@ pub(crate) struct CeilingsStatus {
     pub(crate) failing: Option<String>,
     /// Why the worker IDs or the state may be another's; none: they are held.
     pub(crate) lost: Option<String>,
+}
+
+/// The certificate of TLS listeners.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CertificateStatus {
+    /// Until when clients believe it.
+    pub(crate) ends_unix_s: f64,
+    /// What somebody should do about it; none: nothing yet.
+    pub(crate) warning: Option<String>,
 }
 
 /// One source of IDs.

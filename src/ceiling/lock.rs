@@ -320,6 +320,7 @@ impl Hasher for Fnv1a {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ceiling::Place;
     use crate::layout::{Layout, WorkerSet};
 
     fn numbering() -> Numbering {
@@ -342,6 +343,53 @@ mod tests {
         let _other = lock_workers(directory.path(), &numbering()).unwrap();
         let lost = locks.still_ours().unwrap_err();
         assert!(lost.to_string().contains("was replaced"), "{lost}");
+    }
+
+    fn marked(id_bound: u64, owner: &Owner) -> Mark {
+        Mark { id_bound, state: owner.state.clone(), is_released: false }
+    }
+
+    #[test]
+    fn a_mark_outlives_its_holders_and_comes_down_when_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let owner = Owner::new();
+        let lock = || lock_workers(directory.path(), &numbering()).unwrap();
+        let mut locks = lock();
+        assert_eq!(locks.marks(), Ok(vec![]));
+        locks.mark_granted(7).unwrap();
+        assert_eq!(locks.marks(), Ok(vec![]), "a daemon without a state leaves none");
+        for id_bound in [7, u64::MAX, 3] {
+            locks.mark_for(&owner);
+            locks.mark_granted(id_bound).unwrap();
+            drop(locks);
+            locks = lock();
+            assert_eq!(locks.marks(), Ok(vec![marked(id_bound, &owner)]));
+        }
+        let text = fs::read_to_string(only_lock(directory.path())).unwrap();
+        assert_eq!(text.lines().count(), 2, "{text}");
+    }
+
+    #[test]
+    fn records_that_share_worker_ids_are_locked_and_marked_by_the_furthest() {
+        let directory = tempfile::tempdir().unwrap();
+        let owner = Owner::new();
+        let record = |name: &str, workers: &str, tick: u64| {
+            let layout = Layout::resolve("twitter").unwrap();
+            let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
+            let ceiling = numbering.first_of(crate::layout::Tick(tick));
+            Record::new(name, &numbering, ceiling, &owner, &Place::default())
+        };
+        let records = [record("old", "0-2", 500), record("new", "2-3", 900), record("older", "1,2", 100)];
+        let locks = lock_records(directory.path(), &records).unwrap();
+        let counts: Vec<usize> = locks.iter().map(|locks| locks.files.len()).collect();
+        assert_eq!(counts, [2, 2, 0]);
+        for (record, locks) in records.iter().zip(&locks) {
+            locks.mark(&marked(record.id_bound, &owner)).unwrap();
+        }
+        drop(locks);
+        let numbering = records[2].numbering().unwrap();
+        let marks = lock_workers(directory.path(), &numbering).unwrap().marks().unwrap();
+        assert_eq!(marks, [marked(records[0].id_bound, &owner), marked(records[1].id_bound, &owner)]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crossbeam::utils::CachePadded;
 use self::store::{Claimant, PlanError};
 use crate::clock::Now;
 use crate::layout::{Numbering, Position, UnixMicros};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Grant {
     wanted: AtomicU64,
     /// 1 once the worker IDs may be another process's: it never rises again.
     lost: AtomicU64,
+    /// Held while the grant is taken away or given back, so that neither happens amid the other. Claims never look at it.
+    changes: Mutex<()>,
 }
 
 impl Grant {
@@ -44,6 +46,7 @@ impl Grant {
             generation: AtomicU64::new(0),
             wanted: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            changes: Mutex::new(()),
         }
     }
 
@@ -65,9 +68,21 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
+    /// As [`raise`](Grant::raise), unless the grant was taken away since this generation: a ceiling made durable before
+    /// that counts no more. Whether it was raised.
+    pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
+        let _alone = lock(&self.changes);
+        let holds = self.generation() == generation;
+        if holds {
+            self.raise(ceiling);
+        }
+        holds
+    }
+
     /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
     /// dropped.
     pub fn revoke(&self) {
+        let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
@@ -276,5 +291,32 @@ mod tests {
         assert!(grant.want_more());
         grant.revoke();
         assert_eq!((grant.ceiling(), grant.generation()), (Position(0), 1));
+        assert!(!grant.raise_if(0, Position(30)), "durable before it was taken away");
+        assert_eq!(grant.ceiling(), Position(0));
+        assert!(grant.raise_if(1, Position(30)));
+        assert_eq!(grant.ceiling(), Position(30));
+    }
+
+    /// The thread that hears of a restored snapshot and the keeper's meet here.
+    #[test]
+    fn a_ceiling_from_before_a_loss_is_not_granted_after_it() {
+        let grants: Vec<Grant> = (0..20_000).map(|_| Grant::new(Position(1))).collect();
+        let arrived = std::sync::atomic::AtomicUsize::new(0);
+        // Both come to each of them at the same time, so that at some they are amid each other.
+        let each_together = |act: fn(&Grant)| {
+            for (index, grant) in grants.iter().enumerate() {
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (index + 1) {
+                    std::thread::yield_now();
+                }
+                act(grant);
+            }
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(|| each_together(Grant::revoke));
+            each_together(|grant| _ = grant.raise_if(0, Position(2)));
+        });
+        let granted = grants.iter().filter(|grant| grant.ceiling() != Position(0)).count();
+        assert_eq!(granted, 0);
     }
 }

@@ -11,6 +11,7 @@ mod reload;
 mod serve;
 mod state;
 mod status;
+mod tls;
 
 #[cfg(test)]
 #[path = "../../packaging/pages.rs"]

@@ -1,12 +1,13 @@
 //! `snowbank next`.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome};
-use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice, TlsFiles};
-use crate::config::{Credentials, FileRef};
+use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
+use crate::config::FileRef;
 use crate::protocol::ErrorCode;
 
 /// How long a daemon may gather a part of what is asked before it sends what there is.
@@ -43,21 +44,8 @@ pub(super) struct Daemon {
     #[arg(long, value_name = "FILE")]
     token_file: Option<FileRef>,
 
-    /// With tls: believe certificates of these CAs (PEM), not those of the system's.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<FileRef>,
-
-    /// With tls: the client's own certificate (PEM), for a daemon that asks for one.
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    client_cert: Option<FileRef>,
-
-    /// With tls: the private key of --client-cert (PEM).
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    client_key: Option<FileRef>,
-
-    /// With tls: the name that the daemon's certificate must have, if it is not that of the address.
-    #[arg(long, value_name = "NAME")]
-    server_name: Option<String>,
+    #[command(flatten)]
+    tls: TlsOptions,
 
     /// How long to wait for each answer, such as 500ms or 2s.
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
@@ -75,40 +63,11 @@ impl Daemon {
         if let Some(file) = &self.token_file {
             options = options.token(read_token(&locate(file)?)?);
         }
-        if let Some(files) = self.tls()? {
+        if let Some(files) = self.tls.files(&self.address)? {
             options = options.tls(files);
         }
         Client::new(options).map_err(Failure::usage)
     }
-
-    /// What was said of TLS; `None`: nothing.
-    fn tls(&self) -> Result<Option<TlsFiles>, Failure> {
-        let Daemon { ca, client_cert, client_key, server_name, address, .. } = self;
-        if ca.is_none() && client_cert.is_none() && server_name.is_none() {
-            return Ok(None);
-        }
-        if !address.is_tls() {
-            return Err(Failure::usage(format!(
-                "found options of TLS (--ca, --client-cert, --server-name) and the address {address}, allowed: an address \
-                 of TLS, as in tls:host:port"
-            )));
-        }
-        let mut files = TlsFiles::new();
-        if let Some(ca) = ca {
-            files = files.ca(locate(ca)?);
-        }
-        if let (Some(certificate), Some(key)) = (client_cert, client_key) {
-            files = files.certificate(locate(certificate)?, locate(key)?);
-        }
-        if let Some(name) = server_name {
-            files = files.server_name(name);
-        }
-        Ok(Some(files))
-    }
-}
-
-fn locate(file: &FileRef) -> Result<PathBuf, Failure> {
-    file.locate(&Credentials::of(|name| std::env::var_os(name))).map_err(Failure::usage)
 }
 
 /// As much of a token file as is read: more than the longest token and a few newlines.

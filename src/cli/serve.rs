@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::reload::{self, Inputs};
 use super::{Failure, Outcome, parent};
@@ -73,15 +73,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         .chain(&warnings_of_secrets)
         .chain(&too_few_files)
         .for_each(|note| tracing::warn!("{note}"));
-    let mut addresses: Vec<String> =
-        server.addresses().map(|address| format!("listening on {address}")).collect();
-    addresses.extend(server.admin_addresses().map(|address| format!("admin on {address}")));
+    let addresses = where_it_listens(&server);
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
     let serve_until_signal = async {
-        let signals = signal(SignalKind::interrupt())
-            .and_then(|interrupt| Ok((interrupt, signal(SignalKind::terminate())?)));
-        let (mut interrupt, mut terminate) = match signals {
+        let (mut interrupt, mut terminate) = match catch_ends() {
             Ok(signals) => signals,
             Err(error) => {
                 tracing::error!(%error, "cannot catch signals; stopping");
@@ -111,6 +107,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 
 fn refusal(error: StartError) -> Failure {
     if error.may_pass() { Failure::ForNow(error.to_string()) } else { Failure::Usage(error.to_string()) }
+}
+
+/// A line for each listener.
+fn where_it_listens(server: &Server) -> Vec<String> {
+    let clients = server.addresses().map(|address| format!("listening on {address}"));
+    clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
+}
+
+/// SIGINT and SIGTERM.
+fn catch_ends() -> io::Result<(Signal, Signal)> {
+    Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
 }
 
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::next::{ignore_closed_reader, parse_duration};
+use super::tls::TlsOptions;
 use super::{Failure, Outcome};
-use crate::admin::{Check, ClockState, Level, SourceStatus, Status, fetch, seconds};
+use crate::admin::{Check, ClockState, Level, SourceStatus, Status, Target, seconds};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 
@@ -18,13 +19,16 @@ const DEFAULT_ADDRESS: &str = "9660";
 /// Options of `snowbank status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT or unix:PATH [default: the configuration's, else 9660]
+    /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration's, else 9660]
     #[arg(long, env = "SNOWBANK_ADMIN", value_name = "ADDR")]
     admin: Option<String>,
 
     /// The daemon's configuration, whose [admin] says where to ask
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
+
+    #[command(flatten)]
+    tls: TlsOptions,
 
     /// Write the status as JSON, as /status has it
     #[arg(long)]
@@ -42,12 +46,14 @@ pub(super) struct Arguments {
 /// Ready: done. Not ready: the answer is no. Cannot ask: exit code 2, for that says nothing of the daemon.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let address = address(arguments).map_err(Failure::Usage)?;
+    let tls = arguments.tls.files(&address)?.unwrap_or_default();
+    let target = Target { address, tls, timeout: arguments.timeout };
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::usage)?;
     let outcome = runtime.block_on(async {
         match arguments.watch {
-            Some(every) => watch(&address, arguments, Duration::from_secs(every), out).await,
-            None => once(&address, arguments, out).await,
+            Some(every) => watch(&target, arguments, Duration::from_secs(every), out).await,
+            None => once(&target, arguments, out).await,
         }
     });
     // A name that is still being resolved must not hold up the end.
@@ -74,8 +80,8 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
     Address::of_admin(DEFAULT_ADDRESS).map_err(|error| error.to_string())
 }
 
-async fn once(address: &Address, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let status = fetch(address, arguments.timeout).await.map_err(Failure::Usage)?;
+async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let status = target.fetch().await.map_err(Failure::Usage)?;
     ignore_closed_reader(write(&status, None, arguments.json, out).and_then(|()| out.flush()))?;
     if status.ready {
         return Ok(());
@@ -89,14 +95,14 @@ async fn once(address: &Address, arguments: &Arguments, out: &mut impl Write) ->
 }
 
 /// Until it is interrupted. A daemon that cannot be asked is waited for.
-async fn watch(address: &Address, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
+async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
     let in_place = !arguments.json && io::stdout().is_terminal();
     let mut last: Option<Status> = None;
     let mut ticks = tokio::time::interval(every);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let fetched = fetch(address, arguments.timeout).await;
+        let fetched = target.fetch().await;
         let mut page = Vec::new();
         match &fetched {
             Ok(status) => {

@@ -478,7 +478,8 @@ pub(super) const DAEMON: &[Setting<Daemon>] = &[
         default: r#""""#,
         doc: "Where the daemon tells how it is, over HTTP: /metrics for Prometheus, /healthz and /readyz for probes, /status \
               as JSON, and / as a page. An address as in listen, several in an array, or a port alone (9660), which \
-              is 127.0.0.1's. Empty: nowhere.\n\
+              is 127.0.0.1's. With \"tls:\" in front it is HTTPS, with the certificate of [tls], and with tls.client_ca for \
+              those alone who have a client certificate. Empty: nowhere.\n\
               Off by default because it asks for no token: who reaches it reads what the daemon does, though no IDs, \
               and changes nothing. It is served away from the threads of clients: no request waits for it.",
         change: Change::Restart("listeners are opened at the start"),

@@ -118,8 +118,8 @@ const OPTIONS: [OptionRow; 10] = [
         option: "--admin",
         variable: "SNOWBANK_ADMIN",
         value_name: "ADDR",
-        help: "Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT or \
-               unix:PATH [default: nowhere]",
+        help: "Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, \
+               tls:HOST:PORT or unix:PATH [default: nowhere]",
     },
     OptionRow {
         key: "log.format",

@@ -98,11 +98,15 @@ fn check_tls(daemon: &Daemon, findings: &mut Findings) {
             String::from("tls.certificate is missing; name the file of this key's certificate"),
         ),
         (None, None) => {
-            if let Some(address) = daemon.listen.iter().find(|address| address.is_tls()) {
+            let listeners = [("listen", &daemon.listen), ("admin.listen", &daemon.admin)];
+            let tls = listeners.into_iter().find_map(|(setting, addresses)| {
+                Some((setting, addresses.iter().find(|address| address.is_tls())?))
+            });
+            if let Some((setting, address)) = tls {
                 let text = format!(
                     "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
                 );
-                findings.mistake_of("listen", text);
+                findings.mistake_of(setting, text);
             } else if client_ca.is_some() {
                 findings.mistake_of("tls.client_ca", String::from("client certificates are asked for by TLS listeners alone; name tls.certificate and tls.key too"));
             }
@@ -112,17 +116,10 @@ fn check_tls(daemon: &Daemon, findings: &mut Findings) {
 }
 
 fn check_admin(daemon: &Daemon, findings: &mut Findings) {
-    let is_free = |address: &&Address| matches!(address, Address::Tcp { port: 0, .. });
     if let Some(address) =
-        daemon.admin.iter().find(|address| daemon.listen.contains(address) && !is_free(address))
+        daemon.admin.iter().find(|address| daemon.listen.contains(address) && !address.has_any_port())
     {
         let text = format!("found {address}, where clients connect already, allowed: an address of its own");
-        findings.mistake_of("admin.listen", text);
-    }
-    if let Some(address) = daemon.admin.iter().find(|address| address.is_tls()) {
-        let text = format!(
-            "found {address}, allowed: an address without tls:, which the admin listener does not speak"
-        );
         findings.mistake_of("admin.listen", text);
     }
 }

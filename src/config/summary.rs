@@ -78,12 +78,12 @@ impl Settings {
                  would hide them"
             ));
         }
-        if self.tls.certificate.is_some() && !self.listen.iter().any(Address::is_tls) {
+        if self.tls.certificate.is_some() && !self.listen.iter().chain(&self.admin).any(Address::is_tls) {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
-        if let Some(address) = self.admin.iter().find(|address| !address.is_local()) {
+        if let Some(address) = self.admin.iter().find(lets_anybody_in) {
             warnings.push(format!(
                 "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
                  daemon does, though no IDs"

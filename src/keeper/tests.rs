@@ -1,3 +1,4 @@
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::*;
@@ -11,9 +12,9 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// Remembers the ceilings that it was asked to raise, and fails when told to.
+/// Remembers the ceilings that it was asked to raise, and fails when told to, or when another daemon has it.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<(Vec<Position>, bool, Revoked)>>);
+struct Disk(Arc<Mutex<(Vec<Position>, bool, Revoked)>>, Arc<AtomicBool>);
 
 /// Whose grant the next raise takes away.
 type Revoked = Option<Arc<Source>>;
@@ -61,7 +62,10 @@ impl CeilingStore for Disk {
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {
-        Ok(())
+        match self.1.load(Ordering::Relaxed) {
+            true => Err(TakenOver(String::from("another daemon has it"))),
+            false => Ok(()),
+        }
     }
 }
 
@@ -186,7 +190,8 @@ fn a_source_joins_under_a_ceiling_that_is_durable_or_not_at_all() {
 #[test]
 fn no_source_joins_a_daemon_whose_state_was_taken_over() {
     let (mut keeper, disk, _, wall) = keeper();
-    keeper.taken_over = Some(TakenOver(String::from("another daemon has it")));
+    // Since the last look.
+    disk.1.store(true, Ordering::Relaxed);
     let (joins, _, _) = kept(0);
     let source = Arc::clone(joins.source());
     assert!(keeper.add(vec![joins], wall.believe(START)).is_err());

@@ -22,7 +22,7 @@ pub(super) const INBOX_SOCKETS: usize = 256;
 
 /// How long the acceptor rests when the system has no descriptor or memory left: long enough not to spin, short enough
 /// that a client's connect does not time out.
-const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the acceptor knows of one shard.
 #[derive(Clone, Debug)]

@@ -3,33 +3,38 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-use super::accept::{Acceptor, is_of_the_peer};
+use super::accept::{Acceptor, OUT_OF_RESOURCES_PAUSE, is_of_the_peer};
+use super::handshake;
 use super::listen::Listener;
+use super::seldom::Seldom;
 use super::stream::Stream;
-use crate::admin::{Site, Via};
+use crate::admin::{Site, Stay, Via};
 use crate::config::Address;
+use crate::tls;
 
 /// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
 /// one is closed, which its deadlines see to.
 pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 
-/// How long to rest when the system has no descriptor or memory left.
-const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+/// How many of them may stay until they ask again. The others give their places back soon, so that the next who comes, a
+/// scrape or a probe of a supervisor, never waits long for one.
+const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
 
-/// Serves on one listener until the future is dropped, and its connections with it.
-pub(super) async fn serve(listener: Listener, site: Arc<Site>) -> io::Result<()> {
+/// Serves on one listener, over TLS if it is to be spoken there, until the future is dropped, and its connections with it.
+pub(super) async fn serve(listener: Listener, tls: Option<tls::Acceptor>, site: Arc<Site>) -> io::Result<()> {
     let Listener { socket, address, _file } = listener;
+    // Over TLS the certificate's name is what a browser compares: no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let via = if is_loopback { Via::Loopback } else { Via::Other };
     let acceptor = Acceptor::register(socket)?;
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
-    let mut fails = false;
+    let mut failures = Seldom::new();
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
@@ -38,20 +43,39 @@ pub(super) async fn serve(listener: Listener, site: Arc<Site>) -> io::Result<()>
         while connections.try_join_next().is_some() {}
         match acceptor.accept().await.and_then(Stream::register) {
             Ok(stream) => {
-                fails = false;
-                let site = Arc::clone(&site);
-                connections.spawn(async move {
-                    site.serve(stream, via).await;
-                    drop(place);
-                });
+                let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
+                let stay = if is_crowded { Stay::Short } else { Stay::Long };
+                connections.spawn(serve_one(stream, tls.clone(), Arc::clone(&site), via, stay, place));
             }
             Err(error) if is_of_the_peer(&error) => {}
             Err(error) => {
-                if !std::mem::replace(&mut fails, true) {
-                    tracing::warn!(%address, %error, "cannot accept admin connections; trying again until it works");
+                if let Some(count) = failures.count(Instant::now()) {
+                    tracing::warn!(%address, %error, count, "cannot accept admin connections; trying again until it works");
                 }
                 tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
         }
     }
+}
+
+async fn serve_one(
+    stream: Stream,
+    tls: Option<tls::Acceptor>,
+    site: Arc<Site>,
+    via: Via,
+    stay: Stay,
+    _place: OwnedSemaphorePermit,
+) {
+    let stream = match (stream, tls) {
+        (Stream::Tcp(socket), Some(acceptor)) => {
+            // The handshake has a deadline of its own, which may be long.
+            match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(failed)) => return failed.see_out().await,
+                Err(_) => return,
+            }
+        }
+        (stream, _) => stream,
+    };
+    site.serve(stream, via, stay).await;
 }

@@ -8,26 +8,33 @@ use tokio::time::Instant;
 
 use super::seldom::Seldom;
 
-/// Different complaints that are remembered. More than there are kinds; past it the oldest may be said again sooner.
+/// Different complaints that are remembered. More than peers make that mean well; one that does not may cause a text of its
+/// own with each connection, so those that find no place count as one.
 const REMEMBERED: usize = 32;
 
-static COMPLAINTS: Mutex<Complaints> = Mutex::new(Complaints(Vec::new()));
+static COMPLAINTS: Mutex<Complaints> = Mutex::new(Complaints { by_text: Vec::new(), others: Seldom::new() });
 
-/// Complaints by their text, in the order in which they came up first.
-struct Complaints(Vec<(String, Seldom)>);
+/// Complaints that were made lately.
+struct Complaints {
+    by_text: Vec<(String, Seldom)>,
+    others: Seldom,
+}
 
 impl Complaints {
     /// How often it has been made since it was said, this time included, if it is to be said.
     fn count(&mut self, text: &str, now: Instant) -> Option<u64> {
-        if let Some((_, seldom)) = self.0.iter_mut().find(|(known, _)| known == text) {
+        if let Some((_, seldom)) = self.by_text.iter_mut().find(|(known, _)| known == text) {
             return seldom.count(now);
         }
-        if self.0.len() == REMEMBERED {
-            self.0.remove(0);
+        if self.by_text.len() == REMEMBERED {
+            self.by_text.retain(|(_, seldom)| seldom.is_recent(now));
         }
-        let mut seldom = Seldom::default();
+        if self.by_text.len() == REMEMBERED {
+            return self.others.count(now);
+        }
+        let mut seldom = Seldom::new();
         let count = seldom.count(now);
-        self.0.push((text.to_owned(), seldom));
+        self.by_text.push((text.to_owned(), seldom));
         count
     }
 }
@@ -44,18 +51,36 @@ pub(super) fn say(peer: impl fmt::Display, text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn none() -> Complaints {
+        Complaints { by_text: Vec::new(), others: Seldom::new() }
+    }
 
     #[test]
     fn complaints_are_counted_by_their_text() {
-        let (mut complaints, now) = (Complaints(Vec::new()), Instant::now());
+        let (mut complaints, now) = (none(), Instant::now());
         assert_eq!(complaints.count("a", now), Some(1));
         assert_eq!(complaints.count("a", now), None);
         assert_eq!(complaints.count("b", now), Some(1));
         assert_eq!(complaints.count("a", now), None);
-        for other in 0..2 * REMEMBERED {
-            assert_eq!(complaints.count(&format!("other {other}"), now), Some(1));
-        }
-        assert_eq!(complaints.0.len(), REMEMBERED);
+    }
+
+    #[test]
+    fn who_never_says_the_same_twice_is_said_seldom_as_well() {
+        let (mut complaints, start) = (none(), Instant::now());
+        let said_at = |complaints: &mut Complaints, second, range: std::ops::Range<u64>| {
+            let now = start + Duration::from_secs(second);
+            range.filter_map(|text| complaints.count(&format!("text {text}"), now)).collect::<Vec<_>>()
+        };
+        let said = said_at(&mut complaints, 0, 0..1_000);
+        assert_eq!(said, [1; REMEMBERED + 1]);
+        assert!(said_at(&mut complaints, 59, 1_000..2_000).is_empty());
+        // The places of a minute ago are free again.
+        let said = said_at(&mut complaints, 60, 2_000..3_000);
+        assert_eq!((said.len(), said[REMEMBERED]), (REMEMBERED + 1, 1_968));
+        assert_eq!(complaints.by_text.len(), REMEMBERED);
     }
 }

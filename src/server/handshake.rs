@@ -17,33 +17,54 @@ use crate::tls::{Acceptor, Closed};
 /// cause.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// Shakes hands. `None` if that came to nothing, which is then said and done with.
-pub(super) async fn shake(socket: TcpStream, acceptor: Acceptor, member: &mut Member) -> Option<Stream> {
+/// A handshake that came to nothing.
+pub(super) struct Failed(Option<TcpStream>);
+
+impl Failed {
+    /// Stays until the peer has had the time to read why.
+    pub(super) async fn see_out(self) {
+        if let Some(socket) = self.0 {
+            linger(socket).await;
+        }
+    }
+}
+
+/// Shakes hands, within the handshake timeout. A failure has been said.
+pub(super) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stream, Failed> {
     let peer = socket.peer_addr();
-    let mut accept = pin!(acceptor.accept(Counted::new(socket)));
-    let accepted = poll_fn(|cx| {
+    match acceptor.accept(Counted::new(socket)).await {
+        Ok(stream) => Ok(Stream::Tls(Box::new(Secure::new(stream)))),
+        Err((closed, socket)) => {
+            if closed != Closed::Left
+                && let Ok(peer) = peer
+            {
+                complaints::say(peer, &format!("no TLS: {closed}"));
+            }
+            Err(Failed(socket.map(Counted::into_socket)))
+        }
+    }
+}
+
+/// Shakes hands for a shard, whose stop does not wait for it. `None` if that came to nothing, which is then done with.
+pub(super) async fn shake_as(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<Stream> {
+    let mut shake = pin!(shake(socket, acceptor));
+    let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
-        let polled = accept.as_mut().poll(cx);
+        let polled = shake.as_mut().poll(cx);
         if polled.is_pending() {
             // No request of it has arrived.
             member.note_drained_if_draining();
         }
         polled
     });
-    let (closed, socket) = match accepted.await {
-        Ok(stream) => return Some(Stream::Tls(Box::new(Secure::new(stream)))),
-        Err(failed) => failed,
-    };
-    if closed != Closed::Left
-        && let Ok(peer) = peer
-    {
-        complaints::say(peer, &format!("no TLS: {closed}"));
+    match shaken.await {
+        Ok(stream) => Some(stream),
+        Err(failed) => {
+            member.note_drained();
+            failed.see_out().await;
+            None
+        }
     }
-    member.note_drained();
-    if let Some(socket) = socket {
-        linger(socket.into_socket()).await;
-    }
-    None
 }
 
 async fn linger(mut socket: TcpStream) {

@@ -19,7 +19,7 @@ pub(super) struct Errand {
     pub(super) joining: Vec<Joining>,
     /// Whether ceilings outlast the process.
     pub(super) is_kept: bool,
-    /// How far ahead ceilings are kept from now on, by source, the joining ones not counted.
+    /// How far ahead ceilings are kept from now on, by source, the joining ones last.
     pub(super) horizons: Vec<Duration>,
     pub(super) reply: mpsc::Sender<Result<Joined, String>>,
 }

@@ -17,10 +17,19 @@ pub(super) struct Seldom {
 }
 
 impl Seldom {
+    pub(super) const fn new() -> Self {
+        Seldom { said_at: None, unsaid: 0 }
+    }
+
+    /// Whether one was said so lately that another is not to be.
+    pub(super) fn is_recent(&self, now: Instant) -> bool {
+        self.said_at.is_some_and(|said_at| now.duration_since(said_at) < SELDOM)
+    }
+
     /// Another event: how many there have been since one was said, this one among them, if it is to be said.
     pub(super) fn count(&mut self, now: Instant) -> Option<u64> {
         self.unsaid += 1;
-        if self.said_at.is_some_and(|said_at| now.duration_since(said_at) < SELDOM) {
+        if self.is_recent(now) {
             return None;
         }
         self.said_at = Some(now);

@@ -69,7 +69,6 @@ impl From<String> for StartError {
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
-    tls: Option<tls::Acceptor>,
     admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
@@ -108,7 +107,7 @@ impl Server {
             kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
         let instance = instance();
         let opened = open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| check_certificate(&opened.2[0], tls.as_ref()).map(|()| opened));
+            .and_then(|opened| check_certificate(opened.2.iter().flatten(), tls.as_ref()).map(|()| opened));
         let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
             let _ = grants::give_back(&kept, &starts, store.as_mut());
@@ -140,18 +139,14 @@ impl Server {
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
-        let common = Arc::new(Common { in_force: receiver, wall, order, bells, metrics, pulse, all_drained });
-        Ok((Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes }, reloader))
+        let in_force = receiver;
+        let common = Arc::new(Common { in_force, wall, order, bells, metrics, tls, pulse, all_drained });
+        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// What its TLS listeners shake hands with, for other listeners of the daemon; `None` without a certificate.
-    pub fn tls(&self) -> Option<&tls::Acceptor> {
-        self.tls.as_ref()
     }
 
     /// Where it tells how it is, with the ports that the system chose.
@@ -175,7 +170,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, tls, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
+        let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
@@ -198,11 +193,15 @@ impl Server {
                 };
                 Arc::new(Site::new(move || common.status(), all_beat))
             };
-            let mut admin: tokio::task::JoinSet<_> =
-                admin.into_iter().map(|listener| super::admin::serve(listener, Arc::clone(&site))).collect();
+            let tls_of = |listener: &Listener| common.tls.clone().filter(|_| listener.address.is_tls());
+            let admin = admin.into_iter().map(|listener| {
+                let tls = tls_of(&listener);
+                super::admin::serve(listener, tls, Arc::clone(&site))
+            });
+            let mut admin: tokio::task::JoinSet<_> = admin.collect();
             let mut acceptors = tokio::task::JoinSet::new();
             for listener in listeners {
-                let tls = tls.as_ref().filter(|_| listener.address.is_tls()).cloned();
+                let tls = tls_of(&listener);
                 let (inboxes, common) = (Arc::clone(&inboxes), Arc::clone(&common));
                 acceptors.spawn(accept::accept(listener, tls, inboxes, common, no_more.clone()));
             }
@@ -335,8 +334,11 @@ fn listen_at(
 }
 
 /// No listener that is to speak TLS may serve without, wherever it comes from.
-fn check_certificate(listeners: &[Listener], tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
-    match listeners.iter().find(|listener| listener.address.is_tls()) {
+fn check_certificate<'a>(
+    mut listeners: impl Iterator<Item = &'a Listener>,
+    tls: Option<&tls::Acceptor>,
+) -> Result<(), StartError> {
+    match listeners.find(|listener| listener.address.is_tls()) {
         Some(Listener { address, .. }) if tls.is_none() => Err(StartError::from(format!(
             "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
         ))),

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::metrics::{Metrics, SourceCounters};
 use super::worker::Common;
-use crate::admin::{CeilingsStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status};
+use crate::admin::{
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status,
+};
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::protocol::ErrorCode;
 use crate::source::Source;
+use crate::tls::Identity;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
@@ -43,6 +48,7 @@ impl Common {
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
+            certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
             connections: Connections {
                 open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
@@ -137,4 +143,9 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         failing: view.failing.clone(),
         lost: view.lost.clone(),
     }
+}
+
+fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {
+    let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
 }

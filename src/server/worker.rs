@@ -27,6 +27,7 @@ use crate::front::Native;
 use crate::layout::Run;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
+use crate::tls;
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;
@@ -39,6 +40,8 @@ pub(super) struct Common {
     pub(super) order: Order,
     pub(super) bells: Arc<Bells>,
     pub(super) metrics: Arc<Metrics>,
+    /// What TLS listeners shake hands with, if there is a certificate.
+    pub(super) tls: Option<tls::Acceptor>,
     /// Whether all threads live.
     pub(super) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
@@ -317,7 +320,7 @@ fn open(worker: &Rc<Worker>, admitted: Admitted) {
     match (stream, tls) {
         (Stream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
             // Boxed, so that its room is given back once the connection is served.
-            if let Some(stream) = Box::pin(handshake::shake(socket, acceptor, &mut member)).await {
+            if let Some(stream) = Box::pin(handshake::shake_as(&mut member, socket, &acceptor)).await {
                 connection::serve(stream, front, member).await;
             }
             drop(place);

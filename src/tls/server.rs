@@ -139,6 +139,12 @@ impl Identity {
             ));
         }
         let left = not_after.duration_since(now);
+        if left.is_negative() {
+            return Some(format!(
+                "the TLS certificate expired {}: clients refuse it; renew it",
+                seconds(not_after)
+            ));
+        }
         (left < ENDS_SOON).then(|| {
             format!(
                 "the TLS certificate expires {}, in {} days; clients refuse it then: renew it",

@@ -3,6 +3,8 @@
 
 #![cfg(feature = "daemon")]
 
+#[path = "../secure/mod.rs"]
+mod secure;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -11,6 +13,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use secure::{Authority, tls_section};
 use serde_json::Value;
 use support::http::{ask, get};
 use support::{Ask, Daemon, Setup, TWO_SOURCES};
@@ -23,7 +26,10 @@ fn doc(name: &str) -> String {
 
 /// A daemon that has answered something.
 fn daemon() -> Daemon {
-    let daemon = Setup::configured(TWO_SOURCES).admin().start();
+    let files = support::directory();
+    let pair = Authority::new(files.path(), "authority").issue_local("daemon");
+    let config = format!("{}\n{TWO_SOURCES}", tls_section(&pair, ""));
+    let daemon = Setup::configured(&config).admin().start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(7));
     wire.next(Ask::of(1).source(1));

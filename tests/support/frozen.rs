@@ -25,6 +25,22 @@ impl FrozenThread {
         attached.unwrap_or_else(|error| panic!("cannot stop the thread {name}: {error}"));
         FrozenThread { thaw: Some(thaw), tracer: Some(tracer) }
     }
+
+    /// Stops it where `holds` says that it is noticed. A keeper may be stopped while it waits for storage, which excuses it:
+    /// then it goes on, and is stopped again.
+    pub(crate) fn once<T>(process: u32, name: &str, holds: impl Fn() -> (bool, T)) -> (FrozenThread, T) {
+        let mut tries_left = 5;
+        loop {
+            let frozen = FrozenThread::of(process, name);
+            let (is_noticed, found) = holds();
+            tries_left -= 1;
+            if is_noticed || tries_left == 0 {
+                return (frozen, found);
+            }
+            drop(frozen);
+            std::thread::sleep(std::time::Duration::from_millis(37));
+        }
+    }
 }
 
 impl Drop for FrozenThread {

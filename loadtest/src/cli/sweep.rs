@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::load::{Latencies, Load};
-use super::{Failure, on_interrupt, write_file};
+use super::{Failure, on_interrupt, open_file, write_file};
 use crate::origin::Origin;
 use crate::report::html;
 use crate::run::{Drive, Length};
@@ -68,7 +68,7 @@ fn factor(text: &str) -> Result<f64, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     for path in arguments.json.iter().chain(&arguments.html) {
-        write_file(path, b"")?;
+        open_file(path)?;
     }
     let machine = settings.origin.machine.clone();
     let interrupt = on_interrupt()?;

@@ -21,12 +21,13 @@ impl Worker<'_> {
     /// Lets a connection go that the outage ended; a fault at any other time stays one.
     pub(super) fn excuse(&mut self, index: usize, fault: Fault) -> Result<(), Fault> {
         let now = self.shared.now();
-        let excused = matches!(fault, Fault::Closed { .. }) && !self.connections[index].is_reopened;
-        if excused && self.is_stalled(index) {
+        let closed = matches!(fault, Fault::Closed { .. });
+        if closed && !self.connections[index].is_reopened && self.is_stalled(index) {
             self.stalled_was_closed(now);
             return Ok(());
         }
-        if !excused || self.meter.outage_since(now).is_none() {
+        // Also one that is open again: a process that was killed takes connections until the kernel has closed its listener.
+        if !closed || self.meter.outage_since(now).is_none() {
             return Err(fault);
         }
         self.let_go(index);
@@ -42,6 +43,7 @@ impl Worker<'_> {
         // Fails only for a socket that is not watched.
         let _ = epoll::delete(&self.epoll, &connection.stream);
         connection.is_down = true;
+        connection.is_reopened = false;
         connection.forget_unsent();
     }
 

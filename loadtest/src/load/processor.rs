@@ -1,5 +1,7 @@
 //! The thread's own share of the machine: its priority, and what it used and waited for.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -34,6 +36,31 @@ impl Use {
             waited: self.waited.saturating_sub(earlier.waited),
             throttled: self.throttled.saturating_sub(earlier.throttled),
         }
+    }
+}
+
+/// How long the thread that made it has waited for a core, from one look to the next.
+#[derive(Debug)]
+pub(super) struct RunDelay {
+    file: Option<File>,
+    seen_ns: u64,
+}
+
+impl RunDelay {
+    pub(super) fn of_this_thread() -> Self {
+        let mut delay = Self { file: File::open("/proc/thread-self/schedstat").ok(), seen_ns: 0 };
+        delay.since_last_ns();
+        delay
+    }
+
+    /// 0 where the kernel does not tell it.
+    pub(super) fn since_last_ns(&mut self) -> u64 {
+        let mut text = [0; 96];
+        let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+        let told = std::str::from_utf8(&text[..size]).unwrap_or_default();
+        let now_ns = told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(self.seen_ns);
+        let before_ns = std::mem::replace(&mut self.seen_ns, now_ns);
+        now_ns.saturating_sub(before_ns)
     }
 }
 
@@ -96,6 +123,15 @@ mod tests {
         assert_eq!(of("nr_periods 20\nnr_throttled 14\nthrottled_time 985993319\n"), Some(985));
         assert_eq!(of("usage_usec 5\nnr_throttled 3\nthrottled_usec 240000\nburst_usec 0\n"), Some(240));
         assert_eq!(of("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn waiting_is_told_from_look_to_look() {
+        let mut delay = RunDelay::of_this_thread();
+        let before = std::time::Instant::now();
+        std::thread::sleep(Duration::from_millis(20));
+        let waited_ns = delay.since_last_ns();
+        assert!(u128::from(waited_ns) <= before.elapsed().as_nanos(), "sleeping is no waiting: {waited_ns}");
     }
 
     #[test]

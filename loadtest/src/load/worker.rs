@@ -12,6 +12,7 @@ use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
+use super::processor::RunDelay;
 use super::stall::{STALLED, Stalling};
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
 use crate::measure::Fault;
@@ -24,6 +25,9 @@ const INPUT_SIZE: usize = 256 * 1024;
 
 /// The longest sleep: how soon a stop is seen, and how well a pause of the thread itself is told from idleness.
 const MAX_SLEEP_NS: u64 = 50_000_000;
+
+/// From here on, a sleep is worth a system call to learn when it really ended.
+const LONG_SLEEP_NS: u64 = 500_000;
 
 /// How often places are handed to the collector, and timeouts looked for.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
@@ -54,6 +58,7 @@ pub(super) struct Worker<'a> {
     pub(super) retry_ns: u64,
     /// The announced stall of one of the connections.
     pub(super) stalling: Option<Stalling>,
+    run_delay: RunDelay,
 }
 
 /// Runs one thread of the load to its end and reports it.
@@ -107,6 +112,7 @@ impl<'a> Worker<'a> {
             ids_left,
             retry_ns: 0,
             stalling: task.stall.map(Stalling::new),
+            run_delay: RunDelay::of_this_thread(),
             task,
         })
     }
@@ -164,7 +170,8 @@ impl<'a> Worker<'a> {
                 // Answers may have lain here meanwhile, and they are read before anyone is called silent.
                 self.housekeeping_ns = turn.ns + HOUSEKEEPING_NS;
             }
-            self.meter.woke(turn, due_ns);
+            let waited_ns = self.waited_ns(&events, sleep_ns, turn, before_sleep);
+            self.meter.woke(turn, due_ns.min(turn.ns.saturating_sub(waited_ns)));
             for event in events.drain(..) {
                 let index = event.data.u64() as usize;
                 if self.is_hanging(index) {
@@ -280,6 +287,15 @@ impl<'a> Worker<'a> {
             Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(longest_ns),
             _ => longest_ns,
         }
+    }
+
+    /// How long the thread waited for a core after it had been woken by an answer. In a short sleep that is told well enough
+    /// by when the next request was due.
+    fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
+        if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
+            return 0;
+        }
+        self.run_delay.since_last_ns().min(now.ns - before_sleep.ns)
     }
 
     fn sleep(&self, events: &mut Vec<epoll::Event>, sleep_ns: u64) {

@@ -75,7 +75,7 @@ pub struct Run {
     pub for_s: Option<f64>,
     /// How long it was.
     pub elapsed_s: f64,
-    /// IDs per second of the measurement.
+    /// IDs per second of the measurement outside the announced outage.
     pub ids_per_s: f64,
     /// Requests sent.
     pub requests: u64,

@@ -55,10 +55,21 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// IDs per second of the measurement.
+    /// IDs per second of the measurement outside the announced outage, whose IDs do not count either.
     #[must_use]
     pub fn ids_per_s(&self) -> f64 {
-        self.outcome.counts.ids as f64 / self.outcome.elapsed.as_secs_f64().max(1e-9)
+        self.outcome.counts.ids as f64 / self.judged_s().max(1e-9)
+    }
+
+    /// The seconds of the measurement outside the announced outage.
+    #[must_use]
+    pub fn judged_s(&self) -> f64 {
+        let elapsed = self.outcome.elapsed;
+        let outage = self.scenario.outage.map(|outage| {
+            // One that began shortly before the end lasted on after it.
+            self.outcome.counts.outage.min(elapsed.saturating_sub(outage.at))
+        });
+        elapsed.saturating_sub(outage.unwrap_or_default()).as_secs_f64()
     }
 
     /// The share of one core that a daemon of our own used, if it was one.

@@ -1,0 +1,59 @@
+//! What a command is told of TLS: whom it believes, and who it says it is.
+
+use std::path::PathBuf;
+
+use super::Failure;
+use crate::config::{Address, Credentials, FileRef};
+use crate::tls::ClientFiles;
+
+/// Options of the commands that connect to a daemon.
+#[derive(Debug, clap::Args)]
+pub(super) struct TlsOptions {
+    /// With tls: believe certificates of these CAs (PEM), not those of the system's.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<FileRef>,
+
+    /// With tls: the client's own certificate (PEM), for a daemon that asks for one.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<FileRef>,
+
+    /// With tls: the private key of --client-cert (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<FileRef>,
+
+    /// With tls: the name that the daemon's certificate must have, if it is not that of the address.
+    #[arg(long, value_name = "NAME")]
+    server_name: Option<String>,
+}
+
+impl TlsOptions {
+    /// What was said for a connection to this address; `None`: nothing.
+    pub(super) fn files(&self, address: &Address) -> Result<Option<ClientFiles>, Failure> {
+        let TlsOptions { ca, client_cert, client_key, server_name } = self;
+        if ca.is_none() && client_cert.is_none() && server_name.is_none() {
+            return Ok(None);
+        }
+        if !address.is_tls() {
+            return Err(Failure::usage(format!(
+                "found options of TLS (--ca, --client-cert, --server-name) and the address {address}, allowed: an address \
+                 of TLS, as in tls:host:port"
+            )));
+        }
+        let mut files = ClientFiles::new();
+        if let Some(ca) = ca {
+            files = files.ca(locate(ca)?);
+        }
+        if let (Some(certificate), Some(key)) = (client_cert, client_key) {
+            files = files.certificate(locate(certificate)?, locate(key)?);
+        }
+        if let Some(name) = server_name {
+            files = files.server_name(name);
+        }
+        Ok(Some(files))
+    }
+}
+
+/// Where a file is that an option names.
+pub(super) fn locate(file: &FileRef) -> Result<PathBuf, Failure> {
+    file.locate(&Credentials::of(|name| std::env::var_os(name))).map_err(Failure::usage)
+}
