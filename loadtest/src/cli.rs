@@ -185,9 +185,9 @@ impl Arguments {
             ..self.load.scenario(drive, length)?
         };
         check_stall(&scenario)?;
-        if scenario.real_time && self.closed {
+        if (scenario.real_time || scenario.stays_awake) && self.closed {
             return Err(Failure::usage(
-                "--real-time is for the open loop: a closed one has no schedule to keep",
+                "--real-time and --stay-awake are for the open loop: a closed one has no schedule to keep",
             ));
         }
         Ok(scenario)

@@ -79,6 +79,8 @@ pub struct Task {
     pub stall: Option<Stall>,
     /// How connections that ended are opened again.
     pub access: Access,
+    /// Whether to stay awake between requests.
+    pub stays_awake: bool,
     /// Whether to run before ordinary threads where that is permitted.
     pub real_time: bool,
     /// Whether the target's clock is this machine's.

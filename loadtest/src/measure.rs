@@ -205,6 +205,8 @@ pub struct Counts {
     pub waited: Duration,
     /// How many of them ran before ordinary threads.
     pub real_time_threads: usize,
+    /// How many of them stayed awake between requests.
+    pub awake_threads: usize,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub busiest_thread: f64,
     /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to 1.
@@ -242,6 +244,7 @@ impl Counts {
             cpu: Duration::ZERO,
             waited: Duration::ZERO,
             real_time_threads: 0,
+            awake_threads: 0,
             busiest_thread: 0.0,
             hungriest_thread: 0.0,
             throttled_share: 0.0,
@@ -278,6 +281,7 @@ impl Counts {
         self.cpu += other.cpu;
         self.waited += other.waited;
         self.real_time_threads += other.real_time_threads;
+        self.awake_threads += other.awake_threads;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
         self.hungriest_thread = self.hungriest_thread.max(other.hungriest_thread);
         self.throttled_share = self.throttled_share.max(other.throttled_share);

@@ -58,6 +58,8 @@ pub struct Scenario {
     pub outage: Option<Outage>,
     /// The announced stall of one connection.
     pub client_stall: Option<ClientStall>,
+    /// Whether an open loop's threads stay awake between requests, each on a core of its own.
+    pub stays_awake: bool,
     /// Whether generator threads run before ordinary ones where that is permitted.
     pub real_time: bool,
     /// Whether each second's histogram is kept for a file.
@@ -352,6 +354,7 @@ impl Scenario {
             outage: self.outage_at(),
             stall: self.stall().filter(|_| thread == 0),
             access,
+            stays_awake: self.stays_awake && matches!(self.drive, Drive::Open { .. }),
             real_time: self.real_time && matches!(self.drive, Drive::Open { .. }),
             same_clock,
             seed: self.seed,

@@ -53,7 +53,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --real-time --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --hgrm --hlog --help --version sweep plan compare page help"
+            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --stay-awake --real-time --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --hgrm --hlog --help --version sweep plan compare page help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -353,7 +353,7 @@ _snowbank__loadtest() {
             return 0
             ;;
         snowbank__subcmd__loadtest__subcmd__sweep)
-            opts="-h --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --real-time --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
+            opts="-h --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --stay-awake --real-time --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

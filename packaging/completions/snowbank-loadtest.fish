@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= real-time rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= stay-awake real-time rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -52,6 +52,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgr
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stay-awake -d 'Stay awake between an open loop\'s requests, on a core for each thread: for machines with idle cores that wake a sleeper late, and fewer --threads than cores. On two cores it takes one of them from the target'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l real-time -d 'Run an open loop\'s threads before ordinary programs, with the lowest real-time priority: for a target on another machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads than cores'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -85,6 +86,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l stay-awake -d 'Stay awake between an open loop\'s requests, on a core for each thread: for machines with idle cores that wake a sleeper late, and fewer --threads than cores. On two cores it takes one of them from the target'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l real-time -d 'Run an open loop\'s threads before ordinary programs, with the lowest real-time priority: for a target on another machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads than cores'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'What `sweep --json FILE` wrote' -r -F

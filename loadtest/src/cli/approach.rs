@@ -11,6 +11,10 @@ pub(super) struct Approach {
     /// A file with the token that the daemon asks for; a newline at its end does not count
     #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "resp")]
     token_file: Option<PathBuf>,
+    /// Stay awake between an open loop's requests, on a core for each thread: for machines with idle cores that wake a
+    /// sleeper late, and fewer --threads than cores. On two cores it takes one of them from the target
+    #[arg(long, conflicts_with = "real_time")]
+    stay_awake: bool,
     /// Run an open loop's threads before ordinary programs, with the lowest real-time priority: for a target on another
     /// machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads
     /// than cores
@@ -24,6 +28,17 @@ impl Approach {
         self.token_file.as_deref().map(Token::read).transpose()
     }
 
+    /// Whether the generator's threads stay awake between requests.
+    ///
+    /// # Errors
+    /// One line where that would leave no core to others.
+    pub(super) fn stays_awake(&self, threads: usize) -> Result<bool, String> {
+        if self.stay_awake {
+            leave_a_core("--stay-awake", threads)?;
+        }
+        Ok(self.stay_awake)
+    }
+
     /// Whether the generator runs before ordinary threads.
     ///
     /// # Errors
@@ -32,17 +47,23 @@ impl Approach {
         if !self.real_time {
             return Ok(false);
         }
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        if threads >= cores {
-            return Err(format!(
-                "--real-time with --threads {threads} leaves nothing of {} to others; use fewer threads",
-                if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
-            ));
-        }
+        leave_a_core("--real-time", threads)?;
         if !load::may_run_real_time() {
             return Err("--real-time is not permitted here: it needs root, or a limit above 0 in ulimit -r"
                 .to_owned());
         }
         Ok(true)
     }
+}
+
+/// Refuses what would take all cores that this process may use, quotas taken into account.
+fn leave_a_core(option: &str, threads: usize) -> Result<(), String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    if threads < cores {
+        return Ok(());
+    }
+    Err(format!(
+        "{option} with --threads {threads} leaves nothing of {} to others; use fewer threads",
+        if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+    ))
 }

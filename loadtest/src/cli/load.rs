@@ -102,6 +102,7 @@ impl Load {
             length,
             outage: None,
             client_stall: None,
+            stays_awake: self.approach.stays_awake(self.threads as usize).map_err(Failure::usage)?,
             real_time: self.approach.real_time(self.threads as usize).map_err(Failure::usage)?,
             keeps_interval_log: false,
             seed: self.seed,

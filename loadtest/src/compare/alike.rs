@@ -5,7 +5,7 @@ use crate::report::json::Run;
 /// A property that two runs should share, and its words for one of them.
 type Property = (&'static str, fn(&Run) -> String);
 
-const PROPERTIES: [Property; 16] = [
+const PROPERTIES: [Property; 17] = [
     ("protocol", |run| run.protocol.clone()),
     ("rate offered", |run| {
         run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))
@@ -27,6 +27,7 @@ const PROPERTIES: [Property; 16] = [
     ("measured for", |run| {
         run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))
     }),
+    ("generator between requests", |run| if run.generator_awake { "awake" } else { "asleep" }.to_owned()),
     ("generator's priority", |run| if run.generator_real_time { "real-time" } else { "ordinary" }.to_owned()),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),

@@ -117,6 +117,9 @@ pub struct Run {
     /// Whether its threads ran before ordinary ones.
     #[serde(default)]
     pub generator_real_time: bool,
+    /// Whether its threads stayed awake between requests.
+    #[serde(default)]
+    pub generator_awake: bool,
     /// The daemon's, where it was started for this run.
     pub daemon_cpu_share: Option<f64>,
     /// How far apart the two machines' clocks were seen to be; `None` on one machine.
@@ -323,6 +326,7 @@ impl Run {
             generator_waited_us: counts.waited.as_secs_f64() * 1e6,
             generator_throttled_share: counts.throttled_share,
             generator_real_time: counts.real_time_threads > 0,
+            generator_awake: counts.awake_threads > 0,
             daemon_cpu_share: report.target_cpu_share(),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
             seconds: outcome.seconds.clone(),

@@ -180,9 +180,10 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
         counts.longest_pause.as_secs_f64() * 1e3
     )?;
     let priority = if counts.real_time_threads > 0 { "real-time" } else { "ordinary" };
+    let awake = if counts.awake_threads > 0 { ", awake between requests" } else { "" };
     writeln!(
         out,
-        "            {priority} priority; waited {:.1} ms in all\n            for a core that something else had",
+        "            {priority} priority{awake};\n            waited {:.1} ms in all for a core that something else had",
         counts.waited.as_secs_f64() * 1e3
     )?;
     if counts.throttled_share > 0.0 {
@@ -237,6 +238,7 @@ mod tests {
             length: Length::For(hour),
             outage: Some(Outage { at: Duration::from_millis(3_500), ending: Ending::Kill }),
             client_stall: Some(ClientStall { at: hour, length: hour }),
+            stays_awake: false,
             real_time: true,
             keeps_interval_log: false,
             seed: 1,

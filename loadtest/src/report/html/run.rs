@@ -233,7 +233,11 @@ pub(super) fn generator(run: &Run) -> Markup {
     });
     let throttled = Some(run.generator_throttled_share).filter(|&share| share > 0.0);
     let quota = throttled.map(|share| format!("{} of the time", percent(share)));
-    let priority = if run.generator_real_time { "real-time" } else { "ordinary" };
+    let priority = match (run.generator_real_time, run.generator_awake) {
+        (true, _) => "real-time",
+        (false, true) => "ordinary, awake between requests",
+        (false, false) => "ordinary",
+    };
     html! {
         section {
             h2 { "The generator itself" }
