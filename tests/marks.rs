@@ -1,14 +1,17 @@
-//! What the machine remembers of its worker IDs, as `snowbank state show` shows it.
+//! What the machine remembers of its worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
+//! written. The tests that fill a file system want root; without, they say so and pass, but not where `CI` is set.
 
 #![cfg(feature = "daemon")]
 
 mod support;
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::failing_disk::{EIO, FailingDisk};
+use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup, poll};
 use tempfile::TempDir;
 
@@ -26,6 +29,10 @@ impl Machine {
         let directory = support::directory();
         let locks = directory.path().join("locks");
         Machine { directory, locks }
+    }
+
+    fn with_locks_on(disk: &FileSystem) -> Machine {
+        Machine { locks: disk.point().join("locks"), ..Machine::new() }
     }
 
     fn state(&self, name: &str) -> PathBuf {
@@ -197,4 +204,95 @@ fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
         assert_eq!(machine.mark("state")["next_start"], "at_ceiling");
     }
     daemon.stop();
+}
+
+/// The room for a mark is taken with the lock itself.
+#[test]
+fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
+    let Some(disk) = FileSystem::mount() else { return };
+    let machine = Machine::with_locks_on(&disk);
+    let mut daemon = machine.setup("state").start();
+    let copy = fs::read(file(&machine.state("state"))).expect("a copy");
+    let ballast = disk.fill();
+    let last = draw_past_a_raise(&machine, &daemon);
+    poll("the mark rises", || (id_of(&machine.mark("state")["id"]) > last).then_some(()));
+    assert!(!daemon.said().contains("cannot mark"), "{}", daemon.said());
+    assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
+    daemon.kill();
+    let newest = fs::read(file(&machine.state("state"))).expect("a copy");
+    fs::write(file(&machine.state("state")), &copy).expect("restored");
+    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
+
+    // Another worker ID has no lock yet, and there is no room for one.
+    let other = || machine.setup("other").args(["--worker-id", "9"]);
+    other().end().assert_refusal(&["cannot lock worker IDs at", "No space left on device", "make room"]);
+    fs::remove_file(ballast).expect("it is there");
+    other().start().stop();
+    fs::write(file(&machine.state("state")), &newest).expect("put back");
+    assert!(disk.remount("ro"));
+    machine.setup("state").end().assert_refusal(&["cannot lock worker IDs at", "Read-only file system"]);
+    assert!(disk.remount("rw"));
+    assert!(one(&machine.setup("state").start()) > last);
+}
+
+/// Somebody empties the lock's file, and takes the room that it had: the write of a mark fails.
+#[test]
+fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
+    let Some(disk) = FileSystem::mount() else { return };
+    let machine = Machine::with_locks_on(&disk);
+    let mut daemon = machine.setup("state").start();
+    let copy = fs::read(file(&machine.state("state"))).expect("a copy");
+    let ballast = empty_and_fill(&machine, &disk);
+    let last = draw_past_a_raise(&machine, &daemon);
+    poll("the warning", || daemon.said().contains("cannot mark in lock_dir").then_some(()));
+    assert!(daemon.said().contains("No space left on device"), "{}", daemon.said());
+    assert_eq!(machine.mark("state")["status"], "none");
+    let highest = draw_past_a_raise(&machine, &daemon);
+    assert!(highest > last, "IDs flow on");
+
+    // Nobody has to ask for IDs: ceilings are raised on after the last use, and each raise marks.
+    fs::remove_file(&ballast).expect("it is there");
+    poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
+    daemon.kill();
+    let newest = fs::read(file(&machine.state("state"))).expect("a copy");
+    fs::write(file(&machine.state("state")), &copy).expect("restored");
+    machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
+    fs::write(file(&machine.state("state")), &newest).expect("put back");
+
+    // At a clean stop the mark is to come down first: where it cannot, the ceiling does not.
+    let daemon = machine.setup("state").start();
+    let last = one(&daemon);
+    assert!(last > highest);
+    empty_and_fill(&machine, &disk);
+    let ceiling = id_of(&machine.shown("state")["ceiling_id"]);
+    daemon.stop();
+    assert!(id_of(&machine.shown("state")["ceiling_id"]) >= ceiling, "not trimmed");
+}
+
+fn empty_and_fill(machine: &Machine, disk: &FileSystem) -> PathBuf {
+    for lock in machine.lock_files() {
+        OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
+    }
+    disk.fill()
+}
+
+/// The disk fails under the locks alone.
+#[test]
+fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.locks, machine.state("orders"));
+    let mut daemon = disk.under(machine.setup("state")).start();
+    let last = one(&daemon);
+    disk.order(&format!("write fail {EIO}"));
+    let last = draw_past_a_raise(&machine, &daemon).max(last);
+    poll("the warning", || daemon.said().contains("cannot mark in lock_dir").then_some(()));
+    let mark = machine.mark("state");
+    assert_eq!(
+        (&mark["status"], &mark["next_start"]),
+        (&"granted".into(), &"at_ceiling".into()),
+        "the one of before"
+    );
+    daemon.kill();
+    disk.works();
+    assert!(one(&machine.setup("state").start()) > last);
 }
