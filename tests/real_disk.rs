@@ -31,6 +31,13 @@ fn a_full_disk_stops_a_start_and_nothing_that_was_started() {
     daemon.stop();
 
     on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
+    // Without a directory there is no room for its lock either.
+    let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
+    other().end().assert_refusal(&[
+        "cannot lock the state directory",
+        "No space left on device",
+        "; make room,",
+    ]);
     std::fs::remove_file(ballast).expect("it is there");
     let daemon = on(&disk).start();
     draw(&daemon, highest);
