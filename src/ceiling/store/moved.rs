@@ -102,6 +102,10 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
+    // What another machine or an earlier boot knew of wall − boot is of no use here, and would pass for a step of the clock.
+    let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
+    let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
+    let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
     // Of what has one name and the same worker IDs, the highest comes last, and stays.
@@ -109,7 +113,8 @@ pub fn merge(
     for arriving in records {
         let arrived = Record {
             owner: owner.clone(),
-            boot: here.boot.clone(),
+            boot: here.boot.clone().filter(|_| offset_us.is_some()),
+            wall_minus_boot_us: offset_us.unwrap_or(0),
             machine: here.machine.clone(),
             released: false,
             ..arriving
@@ -207,6 +212,33 @@ mod tests {
 
     fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
         merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+    }
+
+    /// A record of source "default" with one worker ID, as a daemon left it in a boot.
+    fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
+        let numbering = numbering("twitter", &worker.to_string());
+        let ceiling = numbering.first_of(numbering.tick_at(WALL));
+        let place = Place { machine: None, boot: Some(String::from(boot)) };
+        let record = Record::new("default", &numbering, ceiling, &owner(), &place);
+        Record { wall_minus_boot_us, ..record }
+    }
+
+    #[test]
+    fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
+        let here = Place { machine: None, boot: Some(String::from("this boot")) };
+        let import = |stored: &[Record], arriving: Record| {
+            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");
+            let arrived = merged.last().expect("it arrived");
+            (arrived.boot.clone(), arrived.wall_minus_boot_us)
+        };
+        let of_this_boot = |offset_us| (here.boot.clone(), offset_us);
+        assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
+        // What it takes the place of knew it.
+        assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
+        assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
     }
 
     proptest! {
