@@ -3,15 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::StateFile;
-use super::image::FORMAT;
 use super::record::Record;
 use super::{StateDir, StoreError};
 use crate::ceiling::{Owner, Place};
 
+/// The version of an export; raised when an older program would misread what one says. It is not the state file's: an export
+/// takes a worker to an older program as well, so it is written in the oldest format that can say it.
+const FORMAT: u32 = 1;
+
 /// What an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// The format of its records.
+    /// Its version, which is not that of the state file.
     pub snowbank_state_format: u32,
     /// What may go on elsewhere.
     pub records: Vec<Record>,
@@ -212,6 +215,19 @@ mod tests {
 
     fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
         merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+    }
+
+    /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
+    #[test]
+    fn an_export_is_of_the_first_format() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = StateDir::lock(directory.path()).unwrap();
+        let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
+        let text = serde_json::to_string(&export).unwrap();
+        assert!(text.starts_with("{\"snowbank_state_format\":1,"), "{text}");
+        // Fields that later records may have are no reason not to read it.
+        let later = text.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
+        assert_eq!(Export::parse(&later), Ok(export));
     }
 
     /// A record of source "default" with one worker ID, as a daemon left it in a boot.
