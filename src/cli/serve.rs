@@ -57,10 +57,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let inherited = inherited?;
     let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
     if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
-        return Err(Failure::Usage(String::from(
-            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as a \
-             pipe: hand over one, or leave the option away",
-        )));
+        return Err(Failure::usage(
+            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as \
+             a pipe: hand one over, or leave the option out",
+        ));
     }
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
