@@ -1,13 +1,15 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond: spinning would
-//! take a core from the target where both share a machine. Nearly all of its slip is the wait for a core that something else
-//! has; with a target on another machine a real-time priority is a way out (`processor`). In each turn it first sends all that is due, one `send` for
-//! each connection, then reads what has come. It never waits for an answer before it sends.
+//! take a core from the target where both share a machine. In each turn it first sends all that is due, one `send` for each
+//! connection, then reads what has come. It never waits for an answer before it sends. Nearly all of its slip is the wait
+//! for a core that something else has, and so threads stand in for each other (`lanes`); with a target on another machine
+//! a real-time priority helps, too (`processor`).
 
 mod behind;
 mod clocks;
 mod connection;
+mod lanes;
 mod meter;
 mod outage;
 mod processor;
@@ -21,10 +23,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
-use crate::schedule::{Arrivals, Share};
+use crate::schedule::Share;
 use crate::target::Access;
 use crate::value::Mix;
 
+pub use lanes::Lanes;
 pub use processor::may_run_real_time;
 pub use stall::Stall;
 pub use wire::Wire;
@@ -42,15 +45,8 @@ pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
 pub enum Pace {
-    /// On a schedule, whatever the target does.
-    Open {
-        /// Requests per second of all threads.
-        requests_per_s: f64,
-        /// How long the rate rises.
-        ramp: Duration,
-        /// How they are spaced.
-        arrivals: Arrivals,
-    },
+    /// On the schedules that all threads share, whatever the target does.
+    Open,
     /// As soon as an earlier one is answered.
     Closed {
         /// Requests in flight on each connection.
@@ -98,6 +94,8 @@ pub struct Shared {
     pub promise: Promise,
     /// Instant 0 of the run.
     pub origin: Instant,
+    /// When the requests of an open loop leave.
+    pub lanes: Lanes,
     /// Set by whoever finds that the run is over.
     pub stop: AtomicBool,
     /// With strict order: the largest ID received so far.

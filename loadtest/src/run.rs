@@ -18,10 +18,10 @@ use snowbank::client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Pace, Shared, Stall, Task, Wire};
+use crate::load::{self, Lanes, Pace, Shared, Stall, Task, Wire};
 use crate::measure::{Counts, Fault, SecondFigures};
 use crate::promise::{NoPromise, Promise};
-use crate::schedule::{Arrivals, Share};
+use crate::schedule::{Arrivals, Schedule, Share};
 use crate::target::{self, Access, NoTarget, Token};
 use crate::value::{Mix, Rate};
 
@@ -252,8 +252,14 @@ pub fn run_after(
         interruptible::unless(interrupt, move || approach::approach(&access, &scenario))?
     };
     let origin = Instant::now() + START_DELAY;
-    let shared =
-        Arc::new(Shared { wire, promise, origin, stop: AtomicBool::new(false), highest: AtomicU64::new(0) });
+    let shared = Arc::new(Shared {
+        wire,
+        promise,
+        origin,
+        lanes: scenario.lanes(),
+        stop: AtomicBool::new(false),
+        highest: AtomicU64::new(0),
+    });
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
     let threads: Vec<_> = streams
         .into_iter()
@@ -331,12 +337,23 @@ impl Scenario {
         Some(self.measured_from() + self.measured_for()?)
     }
 
+    /// The schedules of an open loop.
+    fn lanes(&self) -> Lanes {
+        let schedule = |thread| match self.drive {
+            Drive::Open { rate, ramp, arrivals } => {
+                let requests_per_s = rate.per_s() / self.batch.mean();
+                let share = Share { thread, threads: self.threads };
+                Some(Schedule::new(requests_per_s, ramp, arrivals, share, self.seed))
+            }
+            Drive::Closed { .. } => None,
+        };
+        Lanes::new((0..self.threads).filter_map(schedule))
+    }
+
     fn task(&self, thread: usize, same_clock: bool, access: Access) -> Task {
         let threads = self.threads;
         let pace = match self.drive {
-            Drive::Open { rate, ramp, arrivals } => {
-                Pace::Open { requests_per_s: rate.per_s() / self.batch.mean(), ramp, arrivals }
-            }
+            Drive::Open { .. } => Pace::Open,
             Drive::Closed { depth } => {
                 let ids_limit = match self.length {
                     Length::Ids(ids) => Some(share_of(ids, thread, threads)),

@@ -200,7 +200,8 @@ fn strict_order_holds_over_connections() {
         let lag_ms = if number % 2 == 0 { 0 } else { -8 };
         peer.send_run(tag, first_of_tick(lag_ms) + number % 4_000, next.count)
     });
-    let ran = load(&lags, &["--rate", "250"]);
+    // One thread asks on its connections in turn.
+    let ran = load(&lags, &["--rate", "250", "--threads", "1"]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("order is strict"), "{ran:?}");
 }

@@ -66,16 +66,19 @@ fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'sta
 
 #[test]
 fn a_target_may_close_the_stalled_client_and_only_that() {
-    // The stall is from 0.75 s to 1.75 s after the connections; the requests of the first connection come first.
+    // The stall is from 0.75 s to 1.75 s after the connections; one thread's requests on the first connection come first.
+    let one_thread = ["--threads", "1"];
     let within = |elapsed: Duration| (1.0..1.6).contains(&elapsed.as_secs_f64());
-    let ran = until_judged(|| stall(&closes_one(move |number, at| number == 0 && within(at)).name(), &[]));
+    let ran =
+        until_judged(|| stall(&closes_one(move |number, at| number == 0 && within(at)).name(), &one_thread));
     assert_eq!(ran.code, 0, "{ran:?}");
     let run = ran.json();
     assert_eq!(run["client_stall"]["ended"], "closed by the target", "{ran:?}");
     assert!(run["client_stall"]["closed_after_us"].as_f64() > Some(0.0), "{ran:?}");
     assert!(ran.stdout.contains("the target closed it"), "{ran:?}");
 
-    let ran = until_judged(|| stall(&closes_one(move |number, at| number == 1 && within(at)).name(), &[]));
+    let ran =
+        until_judged(|| stall(&closes_one(move |number, at| number == 1 && within(at)).name(), &one_thread));
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.last_line().contains("closed a connection"), "{ran:?}");
 }

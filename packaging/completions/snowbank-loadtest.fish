@@ -28,7 +28,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l add
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
@@ -66,7 +66,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F

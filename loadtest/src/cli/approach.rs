@@ -28,6 +28,12 @@ impl Approach {
         self.token_file.as_deref().map(Token::read).transpose()
     }
 
+    /// How many threads leave a core to others where they would take whole ones.
+    pub(super) fn most_threads(&self) -> u32 {
+        let takes_cores = self.stay_awake || self.real_time;
+        if takes_cores { u32::try_from(cores() - 1).unwrap_or(u32::MAX) } else { u32::MAX }
+    }
+
     /// Whether the generator's threads stay awake between requests.
     ///
     /// # Errors
@@ -56,9 +62,14 @@ impl Approach {
     }
 }
 
-/// Refuses what would take all cores that this process may use, quotas taken into account.
+/// Those that this process may use, quotas taken into account.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Refuses what would take all of them.
 fn leave_a_core(option: &str, threads: usize) -> Result<(), String> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = cores();
     if threads < cores {
         return Ok(());
     }

@@ -41,9 +41,10 @@ pub(super) struct Load {
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
-    /// Generator threads, each with its part of the connections
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    pub(super) threads: u32,
+    /// Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core,
+    /// another sends [default: 2, or 1 where connections or cores allow no more]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
+    threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones
     #[arg(long)]
     pub(super) poisson: bool,
@@ -83,12 +84,14 @@ pub(super) struct Latencies {
 impl Load {
     /// The run of these options, for so long.
     pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
-        if self.threads > self.connections {
+        let threads = self.threads.unwrap_or_else(|| self.default_threads());
+        if threads > self.connections {
             return Err(Failure::usage(format!(
-                "--threads {} is more than --connections {}: each thread needs a connection",
-                self.threads, self.connections
+                "--threads {threads} is more than --connections {}: each thread needs a connection",
+                self.connections
             )));
         }
+        let threads = threads as usize;
         Ok(Scenario {
             address: self.address.clone(),
             token: self.approach.token().map_err(Failure::usage)?,
@@ -97,16 +100,21 @@ impl Load {
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,
-            threads: self.threads as usize,
+            threads,
             warm_up: self.warm_up.0,
             length,
             outage: None,
             client_stall: None,
-            stays_awake: self.approach.stays_awake(self.threads as usize).map_err(Failure::usage)?,
-            real_time: self.approach.real_time(self.threads as usize).map_err(Failure::usage)?,
+            stays_awake: self.approach.stays_awake(threads).map_err(Failure::usage)?,
+            real_time: self.approach.real_time(threads).map_err(Failure::usage)?,
             keeps_interval_log: false,
             seed: self.seed,
         })
+    }
+
+    /// Two, so that one of them is there when something else has the other's core.
+    fn default_threads(&self) -> u32 {
+        2.min(self.connections).min(self.approach.most_threads()).max(1)
     }
 
     pub(super) fn arrivals(&self) -> Arrivals {

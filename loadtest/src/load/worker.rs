@@ -17,7 +17,6 @@ use super::stall::{STALLED, Stalling};
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
 use crate::measure::Fault;
 use crate::promise::Span;
-use crate::schedule::Schedule;
 use crate::target::Stream;
 
 /// Several replies of the largest frame at once.
@@ -44,7 +43,6 @@ pub(super) struct Worker<'a> {
     to: &'a SyncSender<Message>,
     pub(super) connections: Vec<Connection>,
     pub(super) epoll: OwnedFd,
-    schedule: Option<Schedule>,
     random: fastrand::Rng,
     pub(super) meter: Meter,
     end_ns: u64,
@@ -88,11 +86,9 @@ impl<'a> Worker<'a> {
             stream.set_nonblocking()?;
             epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         }
-        let (schedule, ids_left) = match task.pace {
-            Pace::Open { requests_per_s, ramp, arrivals } => {
-                (Some(Schedule::new(requests_per_s, ramp, arrivals, task.share, task.seed)), u64::MAX)
-            }
-            Pace::Closed { ids_limit, .. } => (None, ids_limit.unwrap_or(u64::MAX)),
+        let ids_left = match task.pace {
+            Pace::Open => u64::MAX,
+            Pace::Closed { ids_limit, .. } => ids_limit.unwrap_or(u64::MAX),
         };
         let warm_ns = task.warm_up.as_nanos() as u64;
         let end_ns = task.end.map_or(u64::MAX, |end| end.as_nanos() as u64);
@@ -101,7 +97,6 @@ impl<'a> Worker<'a> {
             to,
             connections: streams.into_iter().map(Connection::new).collect(),
             epoll,
-            schedule,
             random: fastrand::Rng::with_seed(task.seed.wrapping_add(task.share.thread as u64)),
             meter: Meter::new(task.share.thread, warm_ns, end_ns, task.outage.map(|at| at.as_nanos() as u64)),
             end_ns,
@@ -127,10 +122,8 @@ impl<'a> Worker<'a> {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let now = self.shared.now();
-        if fault.is_some()
-            && let Some(schedule) = &self.schedule
-        {
-            let due_ns = schedule.due_ns();
+        if fault.is_some() && matches!(self.task.pace, Pace::Open) {
+            let due_ns = self.shared.lanes.first_due_ns();
             self.meter.counts.late_at_fault = Duration::from_nanos(now.ns.saturating_sub(due_ns));
         }
         self.hand_over_spans(now);
@@ -191,25 +184,18 @@ impl<'a> Worker<'a> {
     /// Prepares what is due; tells whether more is to come.
     fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
         match self.task.pace {
-            Pace::Open { .. } => self.prepare_due(now),
+            Pace::Open => self.prepare_due(now),
             Pace::Closed { depth, .. } => Ok(self.refill(now, depth)),
         }
     }
 
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         for _ in 0..MAX_SENDS_PER_TURN {
-            let Some(schedule) = &mut self.schedule else {
-                return Ok(false);
-            };
-            let due_ns = schedule.due_ns();
             // Without requests nobody would see the end of an outage.
-            if due_ns >= self.end_ns && self.meter.outage_since(now).is_none() {
-                return Ok(false);
-            }
-            if due_ns > now.ns {
-                break;
-            }
-            schedule.advance();
+            let end_ns = if self.meter.outage_since(now).is_none() { self.end_ns } else { u64::MAX };
+            let Some(due_ns) = self.shared.lanes.take(self.task.share.thread, now.ns, end_ns) else {
+                return Ok(self.shared.lanes.first_due_ns() < end_ns);
+            };
             let Some(index) = self.next_open() else {
                 self.meter.lost_unsent();
                 continue;
@@ -276,7 +262,7 @@ impl<'a> Worker<'a> {
                 (Ok(Flushed::All), _) => {}
                 // A client that does not read has to expect it.
                 (Ok(Flushed::Part), _) if stalled => all &= hangs,
-                (Ok(Flushed::Part), Pace::Open { .. }) => return Err(Fault::FullSocket),
+                (Ok(Flushed::Part), Pace::Open) => return Err(Fault::FullSocket),
                 (Ok(Flushed::Part), Pace::Closed { .. }) => all = false,
                 (Err(fault), _) => self.excuse(index, fault)?,
             }
@@ -288,8 +274,11 @@ impl<'a> Worker<'a> {
         let down = self.meter.outage_since(now).is_some();
         let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
         let longest_ns = longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns));
-        match &self.schedule {
-            Some(schedule) if more => schedule.due_ns().saturating_sub(now.ns).min(longest_ns),
+        match self.task.pace {
+            Pace::Open if more => {
+                let next_ns = self.shared.lanes.next_ns(self.task.share.thread);
+                next_ns.saturating_sub(now.ns).min(longest_ns)
+            }
             _ => longest_ns,
         }
     }

@@ -1,0 +1,150 @@
+//! The schedules of an open loop's threads, side by side: whoever is held up is stood in for.
+//!
+//! A thread that waits for a core lets its requests leave late, and then a run tells of the generator instead of the target.
+//! So a thread that is awake also looks at the others' schedules, and sends on connections of its own what is overdue
+//! there. What holds up a single core (a kernel thread, another program, a host that has other guests) then makes requests
+//! late by little more than [`GRACE_NS`].
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::schedule::Schedule;
+
+/// How long after its time a request is any thread's business. A thread that is not held up wakes in a fifth of that; and as
+/// long again is the least that a run with a held up thread can show as its p99.9.
+const GRACE_NS: u64 = 100_000;
+
+/// One schedule for each thread of an open loop.
+#[derive(Debug)]
+pub struct Lanes(Vec<Lane>);
+
+#[derive(Debug)]
+struct Lane {
+    /// What `schedule` says, to be read without its lock.
+    due_ns: AtomicU64,
+    schedule: Mutex<Schedule>,
+}
+
+impl Lanes {
+    /// Of the schedules, in the order of their threads.
+    pub fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
+        let lane = |schedule: Schedule| Lane {
+            due_ns: AtomicU64::new(schedule.due_ns()),
+            schedule: Mutex::new(schedule),
+        };
+        Self(schedules.map(lane).collect())
+    }
+
+    /// Takes a request meant for before `end_ns` that is due on the thread's own schedule, or overdue on another's; tells
+    /// for when it was meant.
+    pub(super) fn take(&self, thread: usize, now_ns: u64, end_ns: u64) -> Option<u64> {
+        let last_ns = end_ns.checked_sub(1)?;
+        let own = self.0[thread].take(now_ns.min(last_ns));
+        own.or_else(|| {
+            let overdue_ns = now_ns.checked_sub(GRACE_NS)?.min(last_ns);
+            self.0.iter().find_map(|lane| lane.take(overdue_ns))
+        })
+    }
+
+    /// When the thread has to look again.
+    pub(super) fn next_ns(&self, thread: usize) -> u64 {
+        let mine_ns = self.0[thread].due_ns.load(Ordering::Relaxed);
+        self.first_due_ns().saturating_add(GRACE_NS).min(mine_ns)
+    }
+
+    /// When the earliest request is due that nobody has taken.
+    pub(super) fn first_due_ns(&self) -> u64 {
+        self.0.iter().map(|lane| lane.due_ns.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Lane {
+    fn take(&self, until_ns: u64) -> Option<u64> {
+        if self.due_ns.load(Ordering::Relaxed) > until_ns {
+            return None;
+        }
+        let mut schedule = self.schedule.lock().unwrap_or_else(PoisonError::into_inner);
+        let due_ns = schedule.due_ns();
+        if due_ns > until_ns {
+            return None;
+        }
+        schedule.advance();
+        self.due_ns.store(schedule.due_ns(), Ordering::Relaxed);
+        Some(due_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::schedule::{Arrivals, Share};
+
+    /// Requests every 100 us from 0 on, of `threads` threads in turn.
+    fn lanes(threads: usize) -> Lanes {
+        Lanes::new((0..threads).map(|thread| schedule(Share { thread, threads })))
+    }
+
+    fn schedule(share: Share) -> Schedule {
+        Schedule::new(1e4, Duration::ZERO, Arrivals::Even, share, 1)
+    }
+
+    #[test]
+    fn a_thread_takes_its_own_when_it_is_due_and_others_only_when_overdue() {
+        let lanes = lanes(2);
+        let take = |thread, now_ns| lanes.take(thread, now_ns, u64::MAX);
+        assert_eq!(take(1, 99_999), None, "0 is the first thread's, and not overdue");
+        assert_eq!([take(1, 100_000), take(1, 100_000), take(1, 100_000)], [Some(100_000), Some(0), None]);
+        assert_eq!((take(1, 299_999), take(0, 299_999)), (None, Some(200_000)));
+        assert_eq!(
+            [take(0, 400_000), take(0, 400_000), take(0, 400_000)],
+            [Some(400_000), Some(300_000), None]
+        );
+    }
+
+    #[test]
+    fn nothing_is_taken_from_the_end_on_and_what_was_overdue_before_it_still_is() {
+        let lanes = lanes(2);
+        let taken: Vec<u64> = std::iter::from_fn(|| lanes.take(1, 1_000_000, 400_000)).collect();
+        assert_eq!(taken, [100_000, 300_000, 0, 200_000]);
+        assert_eq!((lanes.first_due_ns(), lanes.take(0, 1_000_000, 0)), (400_000, None));
+    }
+
+    #[test]
+    fn a_thread_looks_again_when_its_own_is_due_or_anothers_overdue() {
+        let lanes = lanes(2);
+        assert_eq!((lanes.next_ns(0), lanes.next_ns(1)), (0, 100_000));
+        assert_eq!(lanes.take(1, 150_000, u64::MAX), Some(100_000));
+        assert_eq!((lanes.next_ns(1), lanes.first_due_ns()), (100_000, 0), "the first thread is late");
+        assert_eq!((lanes.take(0, 150_000, u64::MAX), lanes.next_ns(1)), (Some(0), 300_000));
+    }
+
+    #[test]
+    fn every_request_is_taken_once_whoever_takes_it() {
+        let (lanes, now_ns) = (&lanes(3), 1_000_000_000);
+        // The first thread is held up altogether; the others race for what is its.
+        let take_all =
+            |thread| std::iter::from_fn(move || lanes.take(thread, now_ns, u64::MAX)).collect::<Vec<_>>();
+        let mut taken: Vec<u64> = std::thread::scope(|scope| {
+            let racing = [1, 2].map(|thread| scope.spawn(move || take_all(thread)));
+            racing.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect()
+        });
+        taken.sort_unstable();
+        let mut due: Vec<u64> = [(0, now_ns - GRACE_NS), (1, now_ns), (2, now_ns)]
+            .into_iter()
+            .flat_map(|(thread, until_ns)| {
+                let mut schedule = schedule(Share { thread, threads: 3 });
+                let dues = std::iter::repeat_with(move || {
+                    let due_ns = schedule.due_ns();
+                    schedule.advance();
+                    due_ns
+                });
+                dues.take_while(move |due_ns| *due_ns <= until_ns)
+            })
+            .collect();
+        due.sort_unstable();
+        assert!(due.len() > 9_998);
+        assert_eq!(taken, due);
+    }
+}
