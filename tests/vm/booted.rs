@@ -40,6 +40,7 @@ const FILES: &[(&str, &str)] = &[
 ];
 
 const ENABLED: &[(&str, &str)] = &[
+    ("snowbank.socket", "/usr/lib/systemd/system/snowbank.socket"),
     ("snowbank.service", "/usr/lib/systemd/system/snowbank.service"),
     ("snowbank@plain.service", "/usr/lib/systemd/system/snowbank@.service"),
     ("vm-facts.service", "/etc/systemd/system/vm-facts.service"),

@@ -1,7 +1,11 @@
 //! A machine whose saved state is resumed twice: the shipped daemon in a virtual machine (qemu, emulated), a client beside it
 //! that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
 //!
-//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches a kernel and calls this.
+//! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
+//! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
+//! - `qemu`: the machine from outside.
+//!
+//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they are made of and calls this.
 
 mod booted;
 mod guest;
