@@ -59,6 +59,7 @@ for unit in snowbank snowbank@plain; do
     fact "$unit: capabilities: $(sed -n 's/^CapBnd:[[:space:]]*//p' "/proc/$process/status")"
     fact "$unit: its /dev/kmsg: $(nsenter -t "$process" -m sh -c 'test -e /dev/kmsg && echo there || echo none')"
     fact "$unit: $(systemd-analyze security --no-pager --threshold=15 "$unit.service" | grep -o 'exposure level.*OK')"
+    systemctl reload "$unit" && fact "$unit: reloaded"
     fact "$unit: $(journalctl --no-pager -o cat -u "$unit" | grep "the kernel's log" | cut -d: -f1)"
 done
 fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
@@ -72,6 +73,7 @@ const EXPECTED: &[&str] = &[
     "snowbank: capabilities: 0000000000000000",
     "snowbank: its /dev/kmsg: none",
     "snowbank: exposure level for snowbank.service: 1.1 OK",
+    "snowbank: reloaded",
     "snowbank: reads the kernel's log (standard input)",
     "snowbank@plain: active, user snowbank",
     "snowbank@plain: drop-ins: /etc/systemd/system/snowbank@plain.service.d/10-kernel-log.conf",
@@ -79,6 +81,7 @@ const EXPECTED: &[&str] = &[
     "snowbank@plain: capabilities: 0000000000000000",
     "snowbank@plain: its /dev/kmsg: none",
     "snowbank@plain: exposure level for snowbank@plain.service: 1.1 OK",
+    "snowbank@plain: reloaded",
     "snowbank@plain: cannot read the kernel's log (/dev/kmsg",
     "dmesg_restrict: 1",
 ];
