@@ -314,7 +314,7 @@ impl Lane {
     pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
-        // Not that of the lane: its last look may have been for another request, before this one's IDs were collected.
+        // Read anew: the lane's is that of its last look, which may be from before the loss.
         let held = self.source.grant().generation();
         let is_lost = !before.is_empty() && generation != held
             || !finished.spans.is_empty() && finished.generation != held;
