@@ -77,6 +77,7 @@ pub(super) fn watch(ears: Ears, common: Arc<Common>) {
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = Seldom::default();
         while announcements.await_new_generation() {
+            // What is in force stays so until this is done: a source that joins sees by the others what it missed.
             common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
             common.bells.ceiling_reached();
             if let Some(count) = restorations.count(Instant::now()) {
@@ -112,10 +113,13 @@ impl Announcements {
     /// Sleeps until a new generation is announced. False when none can be any more.
     fn await_new_generation(&mut self) -> bool {
         loop {
-            let mut is_new = drain(&mut self.log, hear_log);
-            is_new |= drain(&mut self.events, hear_event);
-            if is_new {
+            // One of each in turn, and no more after an announcement: a flood of others is not to delay it.
+            let heard = [listen(&mut self.log, hear_log), listen(&mut self.events, hear_event)];
+            if heard.contains(&Heard::NewGeneration) {
                 return true;
+            }
+            if heard.contains(&Heard::Other) {
+                continue;
             }
             let open = self.log.iter().chain(&self.events);
             let mut waits: Vec<PollFd<'_>> = open.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
@@ -126,18 +130,13 @@ impl Announcements {
     }
 }
 
-/// Reads all that is there; whether a new generation was in it.
-fn drain(from: &mut Option<OwnedFd>, hear: impl Fn(BorrowedFd<'_>) -> Heard) -> bool {
-    let mut is_new = false;
-    while let Some(fd) = from {
-        match hear(fd.as_fd()) {
-            Heard::NewGeneration => is_new = true,
-            Heard::Other => {}
-            Heard::Nothing => break,
-            Heard::End => *from = None,
-        }
+/// Hears what is next, if there is something.
+fn listen(to: &mut Option<OwnedFd>, hear: impl Fn(BorrowedFd<'_>) -> Heard) -> Heard {
+    let heard = to.as_ref().map_or(Heard::Nothing, |fd| hear(fd.as_fd()));
+    if heard == Heard::End {
+        *to = None;
     }
-    is_new
+    heard
 }
 
 #[cfg(test)]
@@ -166,11 +165,14 @@ mod tests {
         writer.send(RECORD).unwrap();
         let (is_new, mut announcements) = waiting.join().unwrap();
         assert!(is_new);
-        // Once, however often it was said before anybody looked.
-        writer.send(RECORD).unwrap();
-        writer.send(RECORD).unwrap();
+        // Each is heard at once, whatever stands behind it: perhaps the machine was restored twice.
+        for record in [OTHER_RECORD, RECORD, RECORD, OTHER_RECORD] {
+            writer.send(record).unwrap();
+        }
         assert!(announcements.await_new_generation());
-        assert_eq!(hear_log(announcements.log.as_ref().unwrap().as_fd()), Heard::Nothing);
+        assert!(announcements.await_new_generation());
+        let hear = || hear_log(announcements.log.as_ref().unwrap().as_fd());
+        assert_eq!((hear(), hear()), (Heard::Other, Heard::Nothing), "nothing behind the last was read");
     }
 
     #[test]
