@@ -9,6 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use support::failing_disk::{EIO, FailingDisk};
 use support::file_system::FileSystem;
@@ -66,11 +67,18 @@ impl Machine {
         answer["sources"][0].clone()
     }
 
-    /// The only stretch of worker IDs among its marks, which all say the same.
+    /// The only stretch of worker IDs among its marks, once all say the same: a daemon marks one after the other.
     fn mark(&self, state: &str) -> Value {
-        let shown = self.shown(state);
-        assert_eq!(shown["marks"].as_array().map(Vec::len), Some(1), "{shown}");
-        shown["marks"][0].clone()
+        poll("marks that say the same", || match self.shown(state)["marks"].as_array().map(Vec::as_slice) {
+            Some([mark]) => Some(mark.clone()),
+            _ => None,
+        })
+    }
+
+    /// Copies the state, however busy its daemon is.
+    fn back_up(&self, state: &str) -> Vec<u8> {
+        let read = || fs::read(file(&self.state(state))).expect("the state is there");
+        poll("a whole copy", || Some(read()).filter(|bytes| *bytes == read()))
     }
 
     /// The lock files, in the order of their worker IDs.
@@ -112,7 +120,7 @@ fn a_mark_is_shown_with_what_it_means_for_a_start() {
     assert_eq!(mark["state"], shown["owner"]["state"]);
     assert_eq!((&mark["this_state"], &mark["next_start"]), (&Value::Bool(true), &Value::from("at_ceiling")));
     assert_eq!(mark["holder"], format!("process {}", daemon.id()));
-    let copy = fs::read(file(&machine.state("state"))).expect("a copy");
+    let copy = machine.back_up("state");
     draw_past_a_raise(&machine, &daemon);
     daemon.kill();
 
@@ -201,7 +209,9 @@ fn a_running_daemons_state_is_never_shown_as_an_older_copy() {
     let daemon = machine.setup("state").start();
     for _ in 0..100 {
         one(&daemon);
-        assert_eq!(machine.mark("state")["next_start"], "at_ceiling");
+        let shown = machine.shown("state");
+        let marks = shown["marks"].as_array().expect("marks");
+        assert!(marks.iter().all(|mark| mark["next_start"] == "at_ceiling"), "{shown}");
     }
     daemon.stop();
 }
@@ -212,14 +222,14 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     let Some(disk) = FileSystem::mount() else { return };
     let machine = Machine::with_locks_on(&disk);
     let mut daemon = machine.setup("state").start();
-    let copy = fs::read(file(&machine.state("state"))).expect("a copy");
+    let copy = machine.back_up("state");
     let ballast = disk.fill();
     let last = draw_past_a_raise(&machine, &daemon);
     poll("the mark rises", || (id_of(&machine.mark("state")["id"]) > last).then_some(()));
     assert!(!daemon.said().contains("cannot mark"), "{}", daemon.said());
     assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
     daemon.kill();
-    let newest = fs::read(file(&machine.state("state"))).expect("a copy");
+    let newest = machine.back_up("state");
     fs::write(file(&machine.state("state")), &copy).expect("restored");
     machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
 
@@ -241,8 +251,8 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let Some(disk) = FileSystem::mount() else { return };
     let machine = Machine::with_locks_on(&disk);
     let mut daemon = machine.setup("state").start();
-    let copy = fs::read(file(&machine.state("state"))).expect("a copy");
-    let ballast = empty_and_fill(&machine, &disk);
+    let copy = machine.back_up("state");
+    let ballast = empty_and_fill(&machine, &disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
     poll("the warning", || daemon.said().contains("cannot mark in lock_dir").then_some(()));
     assert!(daemon.said().contains("No space left on device"), "{}", daemon.said());
@@ -254,7 +264,7 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     fs::remove_file(&ballast).expect("it is there");
     poll("the mark is back", || (machine.mark("state")["status"] == "granted").then_some(()));
     daemon.kill();
-    let newest = fs::read(file(&machine.state("state"))).expect("a copy");
+    let newest = machine.back_up("state");
     fs::write(file(&machine.state("state")), &copy).expect("restored");
     machine.setup("state").end().assert_refusal(&["is older than the one that served"]);
     fs::write(file(&machine.state("state")), &newest).expect("put back");
@@ -263,17 +273,27 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let daemon = machine.setup("state").start();
     let last = one(&daemon);
     assert!(last > highest);
-    empty_and_fill(&machine, &disk);
+    empty_and_fill(&machine, &disk, &daemon);
     let ceiling = id_of(&machine.shown("state")["ceiling_id"]);
     daemon.stop();
     assert!(id_of(&machine.shown("state")["ceiling_id"]) >= ceiling, "not trimmed");
 }
 
-fn empty_and_fill(machine: &Machine, disk: &FileSystem) -> PathBuf {
+/// While the daemon stands still: it would take the room back with its next mark.
+fn empty_and_fill(machine: &Machine, disk: &FileSystem, daemon: &Daemon) -> PathBuf {
+    daemon.signal(Signal::STOP);
+    poll("all of its threads stand still", || {
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.id())).expect("/proc is there");
+        let stat =
+            |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("stat")).ok();
+        tasks.filter_map(stat).all(|stat| stat.contains(") T ")).then_some(())
+    });
     for lock in machine.lock_files() {
         OpenOptions::new().write(true).truncate(true).open(lock).expect("emptied");
     }
-    disk.fill()
+    let ballast = disk.fill();
+    daemon.signal(Signal::CONT);
+    ballast
 }
 
 /// The disk fails under the locks alone.

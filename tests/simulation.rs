@@ -18,7 +18,7 @@ use snowbank::ceiling::{
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
 use snowbank::source::line::{Finished, Signals, Ticket, Wish};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use tempfile::TempDir;
@@ -156,7 +156,7 @@ struct Waiting {
     ticket: Ticket,
     count: u64,
     /// What it had before it waited.
-    runs: Vec<Run>,
+    taken: Taken,
     /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
     latest_us: i64,
 }
@@ -525,7 +525,8 @@ impl World {
                 let window = lane.window();
                 if let Ok(ticket) = lane.source().admit(&window, wish) {
                     let latest_us = now.wall.0;
-                    daemon.waiting[index] = Some(Waiting { ticket, count, runs, latest_us });
+                    let taken = lane.keep(runs);
+                    daemon.waiting[index] = Some(Waiting { ticket, count, taken, latest_us });
                 }
             }
         }
@@ -561,14 +562,15 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
-        let Some(Waiting { ticket, count, mut runs, latest_us }) = daemon.waiting[index].take() else {
+        let Some(Waiting { ticket, count, taken, latest_us }) = daemon.waiting[index].take() else {
             panic!("seed {}: finished without a wait", self.seed);
         };
         assert_eq!(ticket, finished.ticket);
         let (lane, _) = daemon.shards[index].lane(0);
-        lane.hand_out_waited(&finished.spans, &mut runs);
+        let mut runs = Vec::new();
+        let refusal = lane.end_wait(taken, &finished, &mut runs);
         let ids = count_of(&runs);
-        if finished.refusal.is_none() {
+        if refusal.is_none() {
             assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);
             self.hand_out(index, &runs, latest_us);
         }
