@@ -8,10 +8,12 @@ mod identity;
 mod lock;
 mod mark;
 pub mod store;
+mod survey;
 
 pub use identity::{Owner, Place};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
 pub use mark::{Mark, Marked, compare, instant_of};
+pub use survey::{Seen, survey};
 
 use std::fmt;
 use std::time::Duration;
