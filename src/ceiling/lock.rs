@@ -4,6 +4,9 @@
 //! removing one that another process is about to lock would give the worker ID to both. Where somebody else removes one,
 //! its holder finds out ([`still_ours`](WorkerLocks::still_ours)).
 //!
+//! A file is named after the ID space and the worker ID's number in it. What other locks that are held stand for is looked
+//! at too (`neighbours.rs`), because layouts of other spaces can make the same IDs.
+//!
 //! Beside who holds it, a worker ID's file says how far its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
@@ -16,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::mark::Mark;
+use super::neighbours::{Neighbour, check_neighbours};
 use super::store::{FileId, Record, file_id, give_to_owner_of};
 use super::{Owner, TakenOver};
 use crate::layout::Numbering;
@@ -25,7 +29,7 @@ const DIRECTORY_MODE: u32 = 0o1777;
 /// Any user's daemon must be able to lock the file that another's has made.
 const FILE_MODE: u32 = 0o666;
 /// The holder's line, filled up with spaces: what follows it stays when another holder's takes its place.
-const HOLDER_BYTES: u64 = 256;
+pub(super) const HOLDER_BYTES: u64 = 256;
 /// More than a mark has; what is longer was not written here.
 const MARK_BYTES_MAX: usize = 128;
 /// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
@@ -119,21 +123,43 @@ fn lock_workers_but(
     numbering: &Numbering,
 ) -> Result<WorkerLocks, String> {
     make_directory(directory).map_err(|error| unusable(directory, &error))?;
-    let space = numbering.layout().space();
-    let path = |worker| directory.join(format!("{:016x}-{worker}.lock", fingerprint(&space)));
-    let paths = numbering.workers().iter().map(|worker| (worker, path(worker)));
-    let files = paths.filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
-        let what = format!("worker ID {worker}, {space}");
+    let layout = numbering.layout();
+    let space = layout.space().to_string();
+    let path = |number| directory.join(format!("{:016x}-{number}.lock", fingerprint(&space)));
+    let numbered = numbering.workers().iter().map(|worker| (worker, layout.number_in_space(worker)));
+    let paths = numbered.map(|(worker, number)| (worker, number, path(number)));
+    let files = paths.filter(|(.., path)| !locked.contains(path)).map(|(worker, number, path)| {
+        let what = format!("worker ID {number}, {space}");
         LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
             LockError::Held { holder } => format!(
-                "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; \
+                "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
                  give this one another worker ID, or stop that one",
-                numbering.layout(),
             ),
             LockError::Unusable(error) => unusable(&path, &error),
         })
     });
-    Ok(WorkerLocks { files: files.collect::<Result<_, _>>()?, state: None })
+    let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
+    let own: HashSet<&Path> = files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
+    check_neighbours(directory, &|path| own.contains(path), numbering)
+        .map_err(|neighbour| beside(&neighbour, numbering))?;
+    Ok(WorkerLocks { files, state: None })
+}
+
+/// Why what another daemon holds keeps these worker IDs from being used.
+fn beside(neighbour: &Neighbour, numbering: &Numbering) -> String {
+    match neighbour {
+        Neighbour::Twin { worker, twin: (number, space), holder } => format!(
+            "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
+             another daemon of this machine{holder}; give this one another worker ID, or stop that one",
+            numbering.layout(),
+        ),
+        Neighbour::Unknown { path, holder } => format!(
+            "{} is held by another daemon of this machine{holder}, and does not say in words that this release knows \
+             which IDs that makes; stop that one, or run the same release",
+            path.display(),
+        ),
+        Neighbour::Unusable(path, error) => unusable(path, error),
+    }
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {
@@ -290,6 +316,11 @@ fn holder(file: &File) -> String {
     let mut line = String::new();
     // The holder may be writing this very moment; then it is not named.
     let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
+    holder_in(&line)
+}
+
+/// ` (process 123)` if a holder's line begins so; else empty.
+pub(super) fn holder_in(line: &str) -> String {
     match line.split_once(',') {
         Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
         _ => String::new(),
