@@ -83,7 +83,7 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
     for (first, second, when) in [
         ((constant, 5), (node, 261), ""),
         ((node, 261), (later, 261), ", 5 s apart"),
-        (("twitter", 3), ("discord", 3), ", 131235225.343 s apart"),
+        (("twitter", 3), ("discord", 3), ", 1518 days apart"),
     ] {
         let (code, out, _) = run(&two_sources(first, second), &[], &[]);
         let expected = format!(

@@ -117,13 +117,19 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
     other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal(&["worker ID 6"]);
     // A constant in the place of a worker ID's digit.
     let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
-    other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal(&["worker ID 6", "another daemon", &process]);
+    other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal(&[
+        "worker ID 6",
+        "another daemon",
+        &process,
+    ]);
     // The same IDs at another time, or cut in another place.
     let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
     for (worker, layout) in [("5", later), ("11", finer)] {
         other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal(&[
-            &format!("worker ID {worker} of layout {layout} can make the same IDs as number 5 of time,node:=1024,"),
+            &format!(
+                "worker ID {worker} of layout {layout} can make the same IDs as number 5 of time,node:=1024,"
+            ),
             "another daemon of this machine",
             &process,
         ]);

@@ -139,7 +139,8 @@ fn lock_workers_but(
         })
     });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
-    let own: HashSet<&Path> = files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
+    let own: HashSet<&Path> =
+        files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     check_neighbours(directory, &|path| own.contains(path), numbering)
         .map_err(|neighbour| beside(&neighbour, numbering))?;
     Ok(WorkerLocks { files, state: None })

@@ -302,7 +302,8 @@ fn overlap(
     }
     let when = match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
         0 => String::new(),
-        apart_ms => format!(", {} s apart", apart_ms as f64 / 1000.0),
+        apart_ms @ ..86_400_000 => format!(", {} s apart", apart_ms as f64 / 1000.0),
+        apart_ms => format!(", {} days apart", apart_ms / 86_400_000),
     };
     format!(
         "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs{when}: their layouts differ, but the \

@@ -121,7 +121,8 @@ impl Space {
         let common = gcd(self.tick_weight(), other.tick_weight());
         let weights = || [self, other].into_iter().flat_map(Space::weights);
         // What weighs more is then nothing to the remainder.
-        let is_whole = weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
+        let is_whole =
+            weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
         let mut cuts: Vec<u64> = weights().filter(|&weight| weight < common).chain([common]).collect();
         cuts.sort_unstable();
         cuts.dedup();
@@ -146,7 +147,8 @@ impl Space {
             .map(|pair| (pair[0], pair[1]))
             .filter(|&(low, high)| self.is_fixed(low, high) && other.is_fixed(low, high))
             .collect();
-        let key = |fixed: u64| -> u64 { fixed_in_both.iter().map(|(low, high)| fixed % high / low * low).sum() };
+        let key =
+            |fixed: u64| -> u64 { fixed_in_both.iter().map(|(low, high)| fixed % high / low * low).sum() };
         let mut by_key = HashMap::new();
         for (index, &number) in numbers.iter().enumerate() {
             by_key.entry(key(self.fixed_part(number))).or_insert(index);
@@ -158,7 +160,13 @@ impl Space {
 
     /// Where they do not, what both could make is taken to be every step of the finest ranging field from the lowest
     /// part to the highest: more than they do, never less.
-    fn may_meet(&self, numbers: &[u64], other: &Space, others: &[u64], common: u64) -> Option<(usize, usize)> {
+    fn may_meet(
+        &self,
+        numbers: &[u64],
+        other: &Space,
+        others: &[u64],
+        common: u64,
+    ) -> Option<(usize, usize)> {
         let (step, span) = self.hull();
         let (other_step, other_span) = other.hull();
         let step = gcd(gcd(step, other_step), common);
@@ -206,7 +214,9 @@ impl Space {
     /// Whether the digit between two neighbouring cuts is a node's.
     fn is_fixed(&self, low: u64, high: u64) -> bool {
         self.weighed().any(|(part, weight)| {
-            part.kind == Kind::Node && weight <= low && u128::from(high) <= u128::from(weight) * u128::from(part.values)
+            part.kind == Kind::Node
+                && weight <= low
+                && u128::from(high) <= u128::from(weight) * u128::from(part.values)
         })
     }
 
