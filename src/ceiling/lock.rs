@@ -19,7 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::mark::Mark;
-use super::neighbours::{Neighbour, check_neighbours};
+use super::neighbours::check_neighbours;
 use super::store::{FileId, Record, file_id, give_to_owner_of};
 use super::{Owner, TakenOver};
 use crate::layout::Numbering;
@@ -124,49 +124,41 @@ fn lock_workers_but(
 ) -> Result<WorkerLocks, String> {
     make_directory(directory).map_err(|error| unusable(directory, &error))?;
     let layout = numbering.layout();
-    let space = layout.space().to_string();
-    let path = |number| directory.join(format!("{:016x}-{number}.lock", fingerprint(&space)));
-    let numbered = numbering.workers().iter().map(|worker| (worker, layout.number_in_space(worker)));
-    let paths = numbered.map(|(worker, number)| (worker, number, path(number)));
-    let files = paths.filter(|(.., path)| !locked.contains(path)).map(|(worker, number, path)| {
-        let what = format!("worker ID {number}, {space}");
-        LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
-            LockError::Held { holder } => format!(
-                "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
-                 give this one another worker ID, or stop that one",
-            ),
-            LockError::Unusable(error) => unusable(&path, &error),
-        })
-    });
+    let space = layout.space();
+    let files =
+        lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
+            let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
+            LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
+                LockError::Held { holder } => format!(
+                    "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
+                     give this one another worker ID, or stop that one",
+                ),
+                LockError::Unusable(error) => unusable(&path, &error),
+            })
+        });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     check_neighbours(directory, &|path| own.contains(path), numbering)
-        .map_err(|neighbour| beside(&neighbour, numbering))?;
+        .map_err(|neighbour| neighbour.refusal(numbering))?;
     Ok(WorkerLocks { files, state: None })
 }
 
-/// Why what another daemon holds keeps these worker IDs from being used.
-fn beside(neighbour: &Neighbour, numbering: &Numbering) -> String {
-    match neighbour {
-        Neighbour::Twin { worker, twin: (number, space), holder } => format!(
-            "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
-             another daemon of this machine{holder}; give this one another worker ID, or stop that one",
-            numbering.layout(),
-        ),
-        Neighbour::Unknown { path, holder } => format!(
-            "{} is held by another daemon of this machine{holder}, and does not say in words that this release knows \
-             which IDs that makes; stop that one, or run the same release",
-            path.display(),
-        ),
-        Neighbour::Unusable(path, error) => unusable(path, error),
-    }
+/// The worker IDs of a numbering, and where the lock of each is.
+pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterator<Item = (u64, PathBuf)> {
+    let layout = numbering.layout();
+    let space = fingerprint(&layout.space().to_string());
+    let path = move |worker| {
+        let number = layout.number_in_space(worker);
+        (worker, directory.join(format!("{space:016x}-{number}.lock")))
+    };
+    numbering.workers().iter().map(path)
 }
 
-fn unusable(path: &Path, error: &io::Error) -> String {
+pub(super) fn unusable(path: &Path, error: &io::Error) -> String {
     format!(
         "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
-         IDs: make it writable, or set lock_dir to a directory that all daemons of this machine share",
+         IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
         path.display()
     )
 }
@@ -237,23 +229,14 @@ impl LockedFile {
         same_file(&self.path, self.id, "lock")
     }
 
-    /// What is marked in it; `None` in one that was just made, or by a program from before marks.
     fn mark(&self) -> Result<Option<Mark>, String> {
-        let mut bytes = [0; MARK_BYTES_MAX];
-        let found = match self.file.read_at(&mut bytes, HOLDER_BYTES) {
-            Ok(0) => return Ok(None),
-            Ok(count) => std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse),
-            Err(error) => return Err(self.unreadable(&error)),
-        };
-        found.map(Some).ok_or_else(|| self.unreadable(&"its second line is no mark of snowbank's"))
-    }
-
-    fn unreadable(&self, reason: &dyn std::fmt::Display) -> String {
-        format!(
-            "{} does not say how far the IDs of its worker ID were granted: {reason}; find out who wrote it, and once \
-             every ID handed out lies in the past, remove it",
-            self.path.display()
-        )
+        read_mark(&self.file).map_err(|error| {
+            format!(
+                "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once \
+                 every ID handed out lies in the past, remove it",
+                self.path.display()
+            )
+        })
     }
 
     /// ` (process 123)` if a process has the lock; `None` if none has.
@@ -263,6 +246,20 @@ impl LockedFile {
             // Dropping the file gives the lock back.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
+    }
+}
+
+/// What is marked in a lock's file; `None` in one that was just made, or by a program from before marks.
+pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+    let mut bytes = [0; MARK_BYTES_MAX];
+    match file.read_at(&mut bytes, HOLDER_BYTES)? {
+        0 => Ok(None),
+        count => match std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse) {
+            None => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "its second line is no mark of snowbank's"))
+            }
+            mark => Ok(mark),
+        },
     }
 }
 

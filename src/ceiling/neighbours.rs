@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::lock::{HOLDER_BYTES, holder_in};
+use super::lock::{HOLDER_BYTES, holder_in, unusable};
 use crate::layout::{Numbering, Space};
 
 /// Why worker IDs are not to be had beside what others hold.
@@ -34,6 +34,25 @@ pub(super) enum Neighbour {
     },
     /// The system does not let this one look.
     Unusable(PathBuf, io::Error),
+}
+
+impl Neighbour {
+    /// In one line, why the worker IDs are not to be had, and what to do.
+    pub(super) fn refusal(&self, numbering: &Numbering) -> String {
+        match self {
+            Neighbour::Twin { worker, twin: (number, space), holder } => format!(
+                "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
+                 another daemon of this machine{holder}; give this one another worker ID, or stop that one",
+                numbering.layout(),
+            ),
+            Neighbour::Unknown { path, holder } => format!(
+                "{} is held by another daemon of this machine{holder}, and does not say in words that this release \
+                 knows which IDs that makes; stop that one, or run the same release",
+                path.display(),
+            ),
+            Neighbour::Unusable(path, error) => unusable(path, error),
+        }
+    }
 }
 
 /// Looks whether a lock in this directory, beside `own`, stands for IDs that this numbering can make.
