@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use support::failing_disk::{EAFNOSUPPORT, FailingDisk};
 use support::faketime::true_unix_ms;
-use support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms};
+use support::http::get;
+use support::ids::{TWITTER_IDS_PER_MS, assert_distinct, twitter_unix_ms, unix_ms};
 use support::machine::Machine;
-use support::wire::{EXHAUSTED, NO_CEILING, Run};
+use support::wire::{CLOCK_BEHIND, EXHAUSTED, NO_CEILING, Run};
 use support::witness::{FLOOD, Load, MIXED, SPARSE, Sample, Witness};
 use support::{Ask, Daemon, Random, poll};
 
@@ -173,6 +174,45 @@ fn stopped_and_started_a_hundred_times_nothing_is_lost_or_ahead() {
         daemon.stop();
     }
     assert_distinct(runs);
+}
+
+/// One source whose tick is this long, and half over.
+fn long_tick(tick_s: u64) -> String {
+    let epoch_ms = unix_ms() - tick_s * 1_000 * 20 - tick_s * 500;
+    format!(
+        "[[sources]]\nname = \"slow\"\nsequence_start = \"zero\"\n\
+         layout = \"time:31,worker:10,sequence:14;tick={tick_s}s;epoch={epoch_ms}\"\n"
+    )
+}
+
+/// After the horizon the ceiling ends with a tick: however long that is, the next life has its first ID without a wait, and
+/// the one after that. One that dies again within the tick is too far ahead and says so, with the time to wait.
+#[test]
+fn kill_9_with_long_ticks_leaves_ids_to_be_had_at_once() {
+    for tick_s in [5, 20, 60, 600, 86_400] {
+        let (machine, toml) = (Machine::new(), long_tick(tick_s));
+        let mut highest = 0;
+        for life in 1..=3 {
+            let mut daemon = machine.setup(&toml).admin().start();
+            let id = daemon.connect().next(Ask::of(1).wait_ms(0)).ids()[0];
+            assert!(id > highest, "ticks of {tick_s} s, life {life}: {id} after {highest}");
+            highest = id;
+            assert_eq!(get(&daemon, "/readyz").code, 200, "ticks of {tick_s} s, life {life}");
+            daemon.kill();
+        }
+        let daemon = machine.setup(&toml).admin().start();
+        let answer = get(&daemon, "/readyz");
+        let reply = daemon.connect().next(Ask::of(1).wait_ms(0));
+        if reply.id_count().is_some() {
+            // Only where a machine took seconds to come so far.
+            assert!(tick_s <= 5, "ticks of {tick_s} s: {reply:?}");
+            continue;
+        }
+        let (code, retry_after_ms, message) = reply.error();
+        assert_eq!(code, CLOCK_BEHIND, "ticks of {tick_s} s: {message}");
+        assert!(u64::from(retry_after_ms) <= tick_s * 500, "ticks of {tick_s} s: {retry_after_ms} ms");
+        assert_eq!(answer.code, 503, "ticks of {tick_s} s: {answer:?}");
+    }
 }
 
 #[test]

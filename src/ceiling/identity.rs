@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::fs;
+use std::io::Read;
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +26,7 @@ pub struct Owner {
 impl Owner {
     /// This process, with a number that no other has, over a new state.
     pub fn new() -> Self {
-        let draw = || format!("{:032x}", fastrand::u128(..));
-        Owner { instance: draw(), pid: std::process::id(), state: draw() }
+        Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
     }
 
     /// This process over the state that others have kept, if its identity is known.
@@ -35,6 +35,16 @@ impl Owner {
         let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());
         Owner { state: known.cloned().unwrap_or_else(|| this.state.clone()), ..this }
     }
+}
+
+/// 128 bits in hexadecimal, from the system's randomness: processes that start at the same moment on machines made from one
+/// image draw different ones. Where a process sees no such device they are drawn from the clock and the thread: two states
+/// that are called the same would be taken for copies of each other and the lower refused, but no ID would come twice.
+fn draw_identity() -> String {
+    let mut bits = [0; 16];
+    let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
+    let number = drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits));
+    format!("{number:032x}")
 }
 
 impl Default for Owner {
@@ -113,6 +123,13 @@ mod tests {
 
     #[test]
     fn no_two_owners_are_the_same() {
-        assert_ne!(Owner::new().instance, Owner::new().instance);
+        // Though all that a process could be told apart by in itself is the same.
+        let mut drawn = std::collections::BTreeSet::new();
+        for _ in 0..100 {
+            fastrand::seed(7);
+            let Owner { instance, state, .. } = Owner::new();
+            assert_eq!((instance.len(), state.len()), (32, 32));
+            assert!(drawn.insert(instance) && drawn.insert(state));
+        }
     }
 }

@@ -127,12 +127,12 @@ pub struct CeilingRule {
 
 impl CeilingRule {
     /// Up to which instant the next ceiling reaches. The design's formula:
-    /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms
-    /// and two ticks, at most the horizon: a crash loop gains less than the wall clock does.
+    /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms,
+    /// at most the horizon: a crash loop gains less than the wall clock does, or a tick with each crash where ticks are long.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
-        let margin = (uptime / 4).max(Duration::from_millis(10)).max(two_ticks).min(horizon);
+        let margin = (uptime / 4).max(Duration::from_millis(10)).min(horizon);
         let from_wall = now.after(horizon).wall;
         let from_id_time = UnixMicros(id_time.0.saturating_add(crate::clock::micros(margin)));
         from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall)
@@ -282,6 +282,12 @@ mod tests {
     fn long_ticks_get_two_of_them() {
         let rule = CeilingRule { tick: Duration::from_secs(5), ..RULE };
         assert_eq!(ahead_ms(rule, 0, Duration::ZERO), 10_000);
+        let rule = CeilingRule { max_ahead: Duration::from_secs(20), ..rule };
+        assert_eq!(
+            ahead_ms(rule, 15_000, Duration::ZERO),
+            15_010,
+            "no more, or each crash would take as many"
+        );
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn check_settings(settings: &Settings) {
     assert!((1..=SOURCES_MAX).contains(&settings.sources.len()));
     for (index, source) in settings.sources.iter().enumerate() {
         assert!(source.worker_ids.highest() < source.layout.workers());
-        assert!(source.burst_window <= source.max_ahead && source.horizon <= source.max_ahead);
+        assert!(source.burst_window <= source.max_ahead && source.horizon < source.max_ahead);
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
             let ids = (&source.layout, &source.worker_ids);

@@ -166,16 +166,20 @@ fn settle_source(
     let worker_ids_given = draft.worker_ids.is_some();
     let worker_ids = place.worker_ids(draft.worker_ids, &layout)?;
 
-    let two_ticks = Duration::from_millis(layout.tick_ms().saturating_mul(2));
-    let max_ahead = draft.max_ahead.unwrap_or(SourceDraft::MAX_AHEAD.max(two_ticks));
-    let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(max_ahead));
+    let ticks = |count: u64| Duration::from_millis(layout.tick_ms().saturating_mul(count));
+    let (two_ticks, four_ticks) = (ticks(2), ticks(4));
+    let max_ahead = draft.max_ahead.unwrap_or(SourceDraft::MAX_AHEAD.max(four_ticks));
+    // A crash leaves a ceiling that ends with the tick after the horizon, and a second one in that tick takes one more. The
+    // ID clock is to reach the start of what comes next at once.
+    let horizon_max = max_ahead.saturating_sub(two_ticks);
+    let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(horizon_max));
     let burst_window = draft.burst_window.unwrap_or(SourceDraft::BURST_WINDOW.min(max_ahead));
-    if max_ahead < two_ticks {
+    if max_ahead < four_ticks {
         // What is compared with it below could not be right either.
-        place.at_least("max_ahead", max_ahead, two_ticks);
+        place.at_least("max_ahead", max_ahead, "four", four_ticks);
     } else {
-        place.at_least("horizon", horizon, two_ticks);
-        place.at_most("horizon", horizon, max_ahead);
+        place.at_least("horizon", horizon, "two", two_ticks);
+        place.horizon_at_most(horizon, horizon_max, max_ahead);
         place.at_most("burst_window", burst_window, max_ahead);
         place.at_most("first_start_guard", draft.first_start_guard.unwrap_or_default(), max_ahead);
     }
@@ -211,13 +215,23 @@ impl Place<'_> {
         }
     }
 
-    fn at_least(&mut self, key: &str, found: Duration, two_ticks: Duration) {
-        if found < two_ticks {
-            let (found, two_ticks) = (Plain(found), Plain(two_ticks));
+    fn at_least(&mut self, key: &str, found: Duration, count: &str, ticks: Duration) {
+        if found < ticks {
+            let (found, ticks) = (Plain(found), Plain(ticks));
             self.mistake(
                 key,
-                format!("found \"{found}\", allowed: at least two ticks of the layout, \"{two_ticks}\""),
+                format!("found \"{found}\", allowed: at least {count} ticks of the layout, \"{ticks}\""),
             );
+        }
+    }
+
+    fn horizon_at_most(&mut self, found: Duration, most: Duration, max_ahead: Duration) {
+        if found > most && self.of("max_ahead").is_some() {
+            let (found, most, max_ahead) = (Plain(found), Plain(most), Plain(max_ahead));
+            let text = format!(
+                "found \"{found}\", allowed: at most \"{most}\", two ticks of the layout less than max_ahead, \"{max_ahead}\""
+            );
+            self.mistake("horizon", text);
         }
     }
 

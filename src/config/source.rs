@@ -28,13 +28,13 @@ pub struct SourceSettings {
     pub worker_ids_given: bool,
     /// How old the IDs of the reserve may be from which bursts are answered at once; at most `max_ahead`.
     pub burst_window: Duration,
-    /// How far the ID clock may ride ahead of the wall clock; at least two ticks.
+    /// How far the ID clock may ride ahead of the wall clock; at least four ticks.
     pub max_ahead: Duration,
     /// What happens when the wall clock steps back.
     pub on_step_back: OnStepBack,
     /// Where sequences start.
     pub sequence_start: SequenceStart,
-    /// How far ahead of the wall clock the durable ceiling is kept; from two ticks to `max_ahead`.
+    /// How far ahead of the wall clock the durable ceiling is kept; from two ticks to two less than `max_ahead`.
     pub horizon: Duration,
     /// How far above the current tick a start without a stored ceiling begins; `None`: one tick. At most `max_ahead`.
     pub first_start_guard: Option<Duration>,
@@ -62,7 +62,7 @@ impl SourceDraft {
 
     /// `burst_window` where none is given.
     pub(super) const BURST_WINDOW: Duration = Duration::from_millis(10);
-    /// `max_ahead` where none is given, unless two ticks are longer.
+    /// `max_ahead` where none is given, unless four ticks are longer.
     pub(super) const MAX_AHEAD: Duration = Duration::from_secs(10);
     /// `horizon` where none is given, unless two ticks are longer.
     pub(super) const HORIZON: Duration = Duration::from_secs(3);
@@ -97,8 +97,8 @@ const MADE_OF: &str = "its cursor and its ceiling are counted by it";
 const CLAIMS: &str = "a running source claims by it on every core";
 
 const MS: Duration = Duration::from_millis(1);
-/// The most that any of a source's durations can be: two of the longest ticks, a day each.
-const TWO_DAYS: Duration = Duration::from_secs(2 * 86_400);
+/// The most that any of a source's durations can be: four of the longest ticks, a day each.
+const DURATION_MAX: Duration = Duration::from_secs(4 * 86_400);
 
 /// Every setting of a source.
 pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
@@ -146,7 +146,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
               woken too late for them: about half at \"0\", and no more than that half is promised to requests that wait.",
         change: Change::Restart(CLAIMS),
         read: |source, value| {
-            value.duration(Duration::ZERO..=TWO_DAYS).map(|duration| source.burst_window = Some(duration))
+            value.duration(Duration::ZERO..=DURATION_MAX).map(|duration| source.burst_window = Some(duration))
         },
         show: |source| duration(source.burst_window),
     },
@@ -155,11 +155,14 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         key: "max_ahead",
         default: r#""10s""#,
         doc: "How far IDs may be ahead of the wall clock, after it stepped back or after a crash; beyond it requests \
-              are refused with the time to wait. At least two ticks of the layout (the default grows with them).\n\
+              are refused with the time to wait. At least four ticks of the layout (the default grows with \
+              them).\n\
               Ten seconds are more than time servers step a clock that they keep, and little enough that an ID's \
               time still means something.",
         change: Change::Restart(CLAIMS),
-        read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.max_ahead = Some(duration)),
+        read: |source, value| {
+            value.duration(MS..=DURATION_MAX).map(|duration| source.max_ahead = Some(duration))
+        },
         show: |source| duration(source.max_ahead),
     },
     Setting {
@@ -193,11 +196,14 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         key: "horizon",
         default: r#""3s""#,
         doc: "How far ahead of the wall clock the ceiling is made durable below which IDs may be used: two ticks of \
-              the layout to max_ahead (the default keeps within these). A crash skips at most as much.\n\
+              the layout to two less than max_ahead (the default keeps within these), so that after a crash the first \
+              ID comes at once. A crash skips at most as much and the rest of a tick.\n\
               The ceiling is raised each second while in use, so three leave time for two syncs that fail or are \
               slow before a request has to wait for one.",
         change: Change::Reload,
-        read: |source, value| value.duration(MS..=TWO_DAYS).map(|duration| source.horizon = Some(duration)),
+        read: |source, value| {
+            value.duration(MS..=DURATION_MAX).map(|duration| source.horizon = Some(duration))
+        },
         show: |source| duration(source.horizon),
     },
     Setting {
@@ -210,7 +216,7 @@ pub(super) const SOURCE: &[Setting<SourceDraft>] = &[
         change: Change::Reload,
         read: |source, value| {
             source.first_start_guard =
-                value.or_word("auto", |value| value.duration(Duration::ZERO..=TWO_DAYS))?;
+                value.or_word("auto", |value| value.duration(Duration::ZERO..=DURATION_MAX))?;
             Ok(())
         },
         show: |source| source.first_start_guard.map_or_else(|| quoted("auto"), duration),

@@ -200,3 +200,6 @@ impl Reloader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

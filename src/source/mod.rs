@@ -54,6 +54,8 @@ pub struct Source {
     rules: Rules,
     /// The first position not yet claimed; [`SEALED`] after the end.
     cursor: CachePadded<AtomicU64>,
+    /// Where the cursor began: nothing was claimed yet while it is there.
+    start: Position,
     grant: Grant,
     ride: Ride,
     /// The start, if the clock has to get there before the first claim: nothing stored says more.
@@ -85,7 +87,7 @@ impl Source {
         let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
-        Source { name, numbering, rules, cursor, grant, ride, begins_at: None, newest_boot_us, line }
+        Source { name, numbering, rules, cursor, start, grant, ride, begins_at: None, newest_boot_us, line }
     }
 
     /// Has the source begin when the wall clock gets to its start, and not ride there: nothing stored says where another

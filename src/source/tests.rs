@@ -10,31 +10,31 @@ use crate::layout::{Layout, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.
-const START: Now =
+pub(super) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
-const TWITTER: &str = "twitter";
+pub(super) const TWITTER: &str = "twitter";
 /// Ten IDs in a millisecond.
 const SCARCE: &str = "time:41,worker:5,sequence:=10";
-const RULES: Rules = Rules {
+pub(super) const RULES: Rules = Rules {
     burst_window: Duration::from_millis(10),
     max_ahead: Duration::from_secs(10),
     on_step_back: OnStepBack::Ride,
     sequence_start: SequenceStart::Zero,
 };
 
-fn numbering(layout: &str) -> Numbering {
+pub(super) fn numbering(layout: &str) -> Numbering {
     let layout = Layout::resolve(layout).expect("a layout");
     Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists")
 }
 
 /// A source that has been idle for long, without a ceiling in the way.
-fn source(layout: &str, rules: Rules) -> Source {
+pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let numbering = numbering(layout);
     let grant = Grant::new(numbering.end());
     Source::new(String::from("test"), numbering, rules, grant, Position(0), START)
 }
 
-fn rng() -> fastrand::Rng {
+pub(super) fn rng() -> fastrand::Rng {
     fastrand::Rng::with_seed(1)
 }
 
@@ -43,7 +43,7 @@ fn after_ms(ms: u64) -> Now {
 }
 
 #[derive(Default)]
-struct Heard {
+pub(super) struct Heard {
     shards: RefCell<Vec<usize>>,
     ceilings: RefCell<usize>,
 }
@@ -665,7 +665,7 @@ fn micros_of(duration: Duration) -> i64 {
 }
 
 /// Claims all that a window holds.
-fn drain(source: &Source, now: Now) {
+pub(super) fn drain(source: &Source, now: Now) {
     let window = source.window(now);
     source.claim(&window, source.left(&window), &mut rng()).expect("nobody else claims");
 }

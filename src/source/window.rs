@@ -84,7 +84,9 @@ impl Source {
         }
         let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
         let by_clock = self.edge_at(id_time);
-        if self.cursor.load(Ordering::Relaxed) > by_clock.0 {
+        let cursor = self.cursor.load(Ordering::Relaxed);
+        // At the start the clock is behind as well if it has not got to its tick.
+        if cursor > by_clock.0 || (cursor == by_clock.0 && cursor == self.start.0) {
             return self.window_behind(now);
         }
         self.note_reading(now);
@@ -141,8 +143,7 @@ impl Source {
             // Not the clock is behind, but the thread that read it, whose next reading tells; or the start is yet to come.
             return nothing_left();
         }
-        let highest_used =
-            self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
+        let highest_used = self.begun(cursor);
         let max_ahead = match self.rules.on_step_back {
             OnStepBack::Ride => {
                 self.ride.raise_to(highest_used, now.boot);
@@ -161,14 +162,21 @@ impl Source {
         }
     }
 
+    /// The start of the highest tick that the ID clock must be in: the last position's, or before the first claim the start's
+    /// own, for there is nothing to be had below it.
+    fn begun(&self, cursor: Position) -> UnixMicros {
+        let is_to_begin = cursor == self.start && cursor < self.numbering.end();
+        let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
+        self.numbering.start_of(self.numbering.tick_of(Position(highest)))
+    }
+
     /// How long the clock keeps IDs from being had: zero unless it is further behind the last position claimed than the rules
     /// let the ID clock be ahead. Only looks: what a claim would do about it is not done.
     pub fn stands_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) else {
             return Duration::ZERO;
         };
-        let highest_used =
-            self.numbering.start_of(self.numbering.tick_of(Position(cursor.0.saturating_sub(1))));
+        let highest_used = self.begun(cursor);
         if clock::id_time(now, &self.ride, self.rules.max_ahead) >= highest_used {
             return Duration::ZERO;
         }

@@ -3,15 +3,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::file::StateFile;
-use super::image::FORMAT;
 use super::record::Record;
 use super::{StateDir, StoreError};
 use crate::ceiling::{Owner, Place};
 
+/// The version of an export; raised when an older program would misread what one says. It is not the state file's: an export
+/// takes a worker to an older program as well, so it is written in the oldest format that can say it.
+const FORMAT: u32 = 1;
+
 /// What an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
-    /// The format of its records.
+    /// Its version, which is not that of the state file.
     pub snowbank_state_format: u32,
     /// What may go on elsewhere.
     pub records: Vec<Record>,
@@ -102,6 +105,10 @@ pub fn merge(
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
+    // What another machine or an earlier boot knew of wall − boot is of no use here, and would pass for a step of the clock.
+    let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
+    let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
+    let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
     // Of what has one name and the same worker IDs, the highest comes last, and stays.
@@ -109,7 +116,8 @@ pub fn merge(
     for arriving in records {
         let arrived = Record {
             owner: owner.clone(),
-            boot: here.boot.clone(),
+            boot: here.boot.clone().filter(|_| offset_us.is_some()),
+            wall_minus_boot_us: offset_us.unwrap_or(0),
             machine: here.machine.clone(),
             released: false,
             ..arriving
@@ -211,6 +219,46 @@ mod tests {
 
     fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
         merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+    }
+
+    /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
+    #[test]
+    fn an_export_is_of_the_first_format() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = StateDir::lock(directory.path()).unwrap();
+        let export = export(&directory, vec![left_in("this boot", 0, 5)]).unwrap();
+        let text = serde_json::to_string(&export).unwrap();
+        assert!(text.starts_with("{\"snowbank_state_format\":1,"), "{text}");
+        // Fields that later records may have are no reason not to read it.
+        let later = text.replacen("\"clean\"", "\"since\":\"a later release\",\"clean\"", 1);
+        assert_eq!(Export::parse(&later), Ok(export));
+    }
+
+    /// A record of source "default" with one worker ID, as a daemon left it in a boot.
+    fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
+        let numbering = numbering("twitter", &worker.to_string());
+        let ceiling = numbering.first_of(numbering.tick_at(WALL));
+        let place = Place { machine: None, boot: Some(String::from(boot)) };
+        let record = Record::new("default", &numbering, ceiling, &owner(), &place);
+        Record { wall_minus_boot_us, ..record }
+    }
+
+    #[test]
+    fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
+        let here = Place { machine: None, boot: Some(String::from("this boot")) };
+        let import = |stored: &[Record], arriving: Record| {
+            let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
+            let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");
+            let arrived = merged.last().expect("it arrived");
+            (arrived.boot.clone(), arrived.wall_minus_boot_us)
+        };
+        let of_this_boot = |offset_us| (here.boot.clone(), offset_us);
+        assert_eq!(import(&[], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[left_in("an earlier one", 0, 3)], left_in("another", 0, 5)), (None, 0));
+        assert_eq!(import(&[], left_in("this boot", 0, 5)), of_this_boot(5), "moved within one machine");
+        // What it takes the place of knew it.
+        assert_eq!(import(&[left_in("this boot", 0, 3)], left_in("another", 0, 5)), of_this_boot(3));
+        assert_eq!(import(&[left_in("this boot", 7, 3)], left_in("another", 0, 5)), of_this_boot(3));
     }
 
     proptest! {

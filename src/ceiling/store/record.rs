@@ -26,11 +26,12 @@ pub struct Record {
     pub id_bound: u64,
     /// Who raised it last.
     pub owner: Owner,
-    /// The boot in which that was.
+    /// The boot in which that was. `None` where the kernel does not say, and after an import into a boot in which nothing
+    /// was known of the time yet.
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,
-    /// What the owner believed of wall − boot then, in microseconds.
+    /// What the owner believed of wall − boot then, in microseconds. Of no meaning without `boot`.
     pub wall_minus_boot_us: i64,
     /// Whether the owner stopped cleanly: the ceiling is then the first position never claimed.
     pub clean: bool,

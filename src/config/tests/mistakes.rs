@@ -90,15 +90,22 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "horizon = \"1ms\"",
             "1: horizon: found \"1ms\", allowed: at least two ticks of the layout, \"2ms\"",
         ),
-        ("horizon = \"11s\"", "1: horizon: found \"11s\", allowed: at most max_ahead, \"10s\""),
+        (
+            "horizon = \"10s\"",
+            "1: horizon: found \"10s\", allowed: at most \"9s 998ms\", two ticks of the layout less than max_ahead, \"10s\"",
+        ),
+        (
+            "layout = \"time:31,sequence:10;tick=60s\"\nmax_ahead = \"5m\"\nhorizon = \"4m\"",
+            "3: horizon: found \"4m\", allowed: at most \"3m\", two ticks of the layout less than max_ahead, \"5m\"",
+        ),
         ("burst_window = \"11s\"", "1: burst_window: found \"11s\", allowed: at most max_ahead, \"10s\""),
         (
             "first_start_guard = \"11s\"",
             "1: first_start_guard: found \"11s\", allowed: at most max_ahead, \"10s\"",
         ),
         (
-            "max_ahead = \"1ms\"",
-            "1: max_ahead: found \"1ms\", allowed: at least two ticks of the layout, \"2ms\"",
+            "max_ahead = \"3ms\"",
+            "1: max_ahead: found \"3ms\", allowed: at least four ticks of the layout, \"4ms\"",
         ),
         (
             "layout = \"time:41,sequence:12;epoch=2028-01-01\"",
@@ -328,7 +335,7 @@ proptest! {
         match load_text(&text, &Overrides::default()) {
             Ok(settings) => {
                 prop_assert!(!settings.listen.is_empty() && !settings.sources.is_empty());
-                prop_assert!(settings.sources.iter().all(|source| source.horizon <= source.max_ahead));
+                prop_assert!(settings.sources.iter().all(|source| source.horizon < source.max_ahead));
             }
             Err(mistakes) => {
                 prop_assert!(mistakes.len() > 0);

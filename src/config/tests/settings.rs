@@ -266,11 +266,11 @@ fn a_layout_may_be_a_table() {
 #[test]
 fn coarse_ticks_raise_the_defaults() {
     let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
-    assert_eq!(source.max_ahead, Duration::from_secs(120));
+    assert_eq!(source.max_ahead, Duration::from_secs(240));
     assert_eq!(source.horizon, Duration::from_secs(120));
     // And a low max_ahead lowers them.
     let source = &settings("max_ahead = \"5ms\"").sources[0];
-    assert_eq!(source.horizon, Duration::from_millis(5));
+    assert_eq!(source.horizon, Duration::from_millis(3));
     assert_eq!(source.burst_window, Duration::from_millis(5));
 }
 

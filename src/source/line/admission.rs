@@ -33,8 +33,8 @@ impl Source {
             Bound::Ceiling | Bound::Ended => {}
         }
         let mut queue = self.line.lock();
-        let small =
-            wish.count <= self.line.small_ids && (queue.large.is_empty() || self.line.passes(wish.count));
+        let passes = !queue.large.is_empty() && self.line.passes(wish.count);
+        let small = passes || (wish.count <= self.line.small_ids && queue.large.is_empty());
         let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
         let before_ids = before.load(Ordering::Relaxed);
         // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
@@ -43,10 +43,16 @@ impl Source {
             Ok(promise) => promise,
             Err(refusal) => {
                 self.line.uncount(wish.count, small);
+                if passes {
+                    self.line.uncount_passage(wish.count);
+                }
                 return Err(refusal);
             }
         };
         self.line.uncount(wish.count - promise.count, small);
+        if passes {
+            self.line.uncount_passage(wish.count - promise.count);
+        }
         let ticket = Ticket(queue.next_ticket);
         queue.next_ticket += 1;
         let entry = Entry {
@@ -54,6 +60,7 @@ impl Source {
             wish: Wish { count: promise.count, ..wish },
             spans: Vec::new(),
             generation: self.grant.generation(),
+            passes,
             passing_limit: self.line.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
         };
         if small {
@@ -100,5 +107,86 @@ impl Source {
     fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
         let riding = if window.id_time > window.now.wall { 2 } else { 1 };
         self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(riding)).unwrap_or(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ceiling::Grant;
+    use crate::clock::Now;
+    use crate::layout::{Position, Tick};
+    use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        /// A request, and whether its connection goes right after.
+        Ask { count: u64, wait_ms: u64, partial: bool, leaves: bool },
+        /// Time goes on.
+        Pass { ms: u64 },
+    }
+
+    fn any_step() -> impl Strategy<Value = Step> {
+        let ask = (1_u64..300, 0_u64..4, any::<bool>(), any::<bool>());
+        prop_oneof![
+            9 => ask.prop_map(|(count, wait_ms, partial, leaves)| Step::Ask { count, wait_ms, partial, leaves }),
+            1 => (0_u64..6).prop_map(|ms| Step::Pass { ms }),
+        ]
+    }
+
+    fn wish(count: u64, now: Now, wait_ms: u64, partial: bool) -> Wish {
+        Wish { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial, shard: 0 }
+    }
+
+    proptest! {
+        /// While nothing can be claimed, what small requests take of the slack of large ones is what they are promised as long
+        /// as they wait, and nothing once they were refused or are gone.
+        #[test]
+        fn refused_requests_leave_the_slack_as_it_was(steps in prop::collection::vec(any_step(), 1..200)) {
+            let numbering = numbering(TWITTER);
+            let ceiling = numbering.first_of(Tick(numbering.tick_at(START.wall).0 + 1));
+            let grant = Grant::new(ceiling);
+            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), START);
+            drain(&source, START);
+            let mut now = START;
+            source.admit(&source.window(now), wish(100_000, now, 60_000, false)).expect("there is time enough");
+            let taken = |source: &Source| source.line.passed_ids.load(Ordering::Relaxed);
+            for step in steps {
+                match step {
+                    Step::Ask { count, wait_ms, partial, leaves } => {
+                        let ticket = source.admit(&source.window(now), wish(count, now, wait_ms, partial));
+                        if let (true, Ok(ticket)) = (leaves, ticket) {
+                            source.cancel(ticket);
+                        }
+                    }
+                    Step::Pass { ms } => {
+                        now = now.after(Duration::from_millis(ms));
+                        source.advance(now, &mut rng(), &Heard::default());
+                    }
+                }
+                prop_assert_eq!(taken(&source), source.line.admitted_small.load(Ordering::Relaxed));
+            }
+            source.advance(now.after(Duration::from_secs(1)), &mut rng(), &Heard::default());
+            prop_assert_eq!(taken(&source), 0);
+        }
+    }
+
+    /// Those that do not wait must not close the passage to those that do.
+    #[test]
+    fn requests_that_are_refused_keep_nobody_from_passing() {
+        let source = source(TWITTER, RULES);
+        drain(&source, START);
+        let window = source.window(START);
+        // The ten ticks to come, less a slack of eight.
+        source.admit(&window, wish(4_096 * 10 - 8, START, 10, false)).expect("there is time enough");
+        for _ in 0..100 {
+            let refused = source.admit(&window, wish(1, START, 0, false));
+            assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
+        }
+        source.admit(&window, wish(1, START, 4, false)).expect("it passes");
     }
 }

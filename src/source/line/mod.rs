@@ -94,6 +94,8 @@ struct Entry {
     spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     generation: u64,
+    /// Whether it was let past large requests, and counted in `passed_ids`. What it does not claim goes back to their slack.
+    passes: bool,
     /// Small requests may pass while `passed_ids` stays at or below this. Of no meaning for a small one.
     passing_limit: u64,
 }
@@ -133,7 +135,7 @@ pub struct Line {
     admitted: CachePadded<AtomicU64>,
     /// Those of them that small requests wait for.
     admitted_small: AtomicU64,
-    /// IDs that were let past large requests since the start.
+    /// IDs that were let past large requests since the start: claimed, or promised to small ones that still wait.
     passed_ids: AtomicU64,
     /// The least `passing_limit` of all large requests; `u64::MAX` when there are none.
     passing_limit: AtomicU64,
@@ -196,7 +198,7 @@ impl Line {
         passed <= limit
     }
 
-    /// Takes back a counted passage that found nothing left.
+    /// Takes back so much of a counted passage: it was not claimed.
     pub(super) fn uncount_passage(&self, count: u64) {
         self.passed_ids.fetch_sub(count, Ordering::Relaxed);
     }
@@ -216,6 +218,14 @@ impl Line {
         self.admitted.fetch_sub(ids, Ordering::Relaxed);
         if small {
             self.admitted_small.fetch_sub(ids, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes back what an entry that leaves has not claimed.
+    fn uncount_rest(&self, entry: &Entry, small: bool) {
+        self.uncount(entry.wish.count, small);
+        if entry.passes {
+            self.uncount_passage(entry.wish.count);
         }
     }
 
@@ -322,7 +332,7 @@ impl Source {
             let (over, still): (VecDeque<Entry>, VecDeque<Entry>) = waiting.drain(..).partition(is_over);
             *waiting = still;
             for entry in over {
-                self.line.uncount(entry.wish.count, small);
+                self.line.uncount_rest(&entry, small);
                 let satisfied = entry.wish.partial && !entry.spans.is_empty();
                 let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
                 finished.push(entry.finish(refusal));
@@ -386,7 +396,7 @@ impl Source {
             if let Some(index) = waiting.iter().position(|entry| entry.ticket == ticket)
                 && let Some(entry) = waiting.remove(index)
             {
-                self.line.uncount(entry.wish.count, small);
+                self.line.uncount_rest(&entry, small);
             }
         }
         finished.retain(|(_, finished)| finished.ticket != ticket);

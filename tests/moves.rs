@@ -1,0 +1,86 @@
+//! Worker IDs that move to a machine which booted at another time, and what its daemon then makes of the clock.
+
+#![cfg(feature = "daemon")]
+
+mod support;
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use support::Ask;
+use support::faketime::true_unix_ms;
+use support::ids::twitter_unix_ms;
+use support::machine::Machine;
+
+const DAY_US: i64 = 86_400_000_000;
+const TWO_HOURS_MS: i64 = 7_200_000;
+/// The horizon of a ceiling left by a kill, and what a busy machine adds.
+const LITTLE_MS: f64 = 5_000.0;
+
+fn state(machine: &Machine, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.arg("state").args(arguments);
+    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+/// What a machine exports of which a daemon has handed out this last ID.
+fn exported() -> (u64, serde_json::Value) {
+    let machine = Machine::new();
+    let daemon = machine.start("");
+    let last = daemon.connect().next(Ask::of(1)).ids()[0];
+    daemon.stop();
+    let export = state(&machine, &["export"]).stdout;
+    (last, serde_json::from_slice(&export).expect("an export is JSON"))
+}
+
+/// Into a machine that booted this much earlier than the one of the export: it serves at once, says nothing of a step, and
+/// holds a step that does come.
+fn import_of_another_boot(booted_earlier_us: i64) {
+    let Some(machine) = Machine::with_clock() else { return };
+    let (last, mut export) = exported();
+    for record in export["records"].as_array_mut().expect("records") {
+        let offset_us = record["wall_minus_boot_us"].as_i64().expect("a number");
+        record["wall_minus_boot_us"] = (offset_us + booted_earlier_us).into();
+        record["boot"] = "another machine's".into();
+        record["machine"] = "0123456789abcdef0123456789abcdef".into();
+    }
+    let file = machine.path("export");
+    std::fs::write(&file, export.to_string()).expect("written");
+    state(&machine, &["import", file.to_str().expect("UTF-8")]);
+
+    let daemon = machine.start("");
+    let mut wire = daemon.connect();
+    let mut ahead_of_the_clock_ms = || {
+        let id = wire.next(Ask::of(1).wait_ms(200)).ids()[0];
+        assert!(id > last, "{id} after {last}");
+        twitter_unix_ms(id) as f64 - true_unix_ms(Instant::now())
+    };
+    assert!(ahead_of_the_clock_ms().abs() < LITTLE_MS);
+    // The keeper has looked a few times.
+    std::thread::sleep(Duration::from_millis(2_500));
+    assert!(ahead_of_the_clock_ms().abs() < LITTLE_MS);
+    let said = daemon.said();
+    assert!(!said.contains("wall clock"), "{said}");
+
+    machine.clock().step(TWO_HOURS_MS);
+    for _ in 0..15 {
+        std::thread::sleep(Duration::from_millis(100));
+        let ahead_ms = ahead_of_the_clock_ms();
+        assert!(ahead_ms < LITTLE_MS, "{ahead_ms} ms ahead: the step was followed at once");
+    }
+    machine.clock().step(-TWO_HOURS_MS);
+    daemon.stop();
+}
+
+#[test]
+fn from_a_machine_that_booted_a_day_later() {
+    import_of_another_boot(DAY_US);
+}
+
+#[test]
+fn from_a_machine_that_booted_a_day_earlier() {
+    import_of_another_boot(-DAY_US);
+}
