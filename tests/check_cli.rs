@@ -67,6 +67,45 @@ fn every_mistake_is_a_line_with_its_place() {
     assert_eq!(err, "snowbank: snowbank.toml: 4 mistakes\n");
 }
 
+/// Two sources: the first of this layout and worker, the second of that.
+fn two_sources((first, worker): (&str, u64), (second, other): (&str, u64)) -> String {
+    let source = |name, layout, worker| {
+        format!("[[sources]]\nname = \"{name}\"\nlayout = \"{layout}\"\nworker_ids = {worker}\n")
+    };
+    source("orders", first, worker) + &source("invoices", second, other)
+}
+
+#[test]
+fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
+    let constant = "time:41,region:2:constant(1),worker:8,sequence:12;epoch=2020-01-01";
+    let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
+    let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
+    for (first, second, when) in [
+        ((constant, 5), (node, 261), ""),
+        ((node, 261), (later, 261), ", 5 s apart"),
+        (("twitter", 3), ("discord", 3), ", 1518 days apart"),
+    ] {
+        let (code, out, _) = run(&two_sources(first, second), &[], &[]);
+        let expected = format!(
+            "snowbank.toml:8: sources[1].worker_ids: sources[0] (\"orders\"), worker {}, and sources[1] (\"invoices\"), \
+             worker {}, can make the same IDs{when}: their layouts differ, but the IDs grow alike; give one of them \
+             other worker IDs\n",
+            first.1, second.1
+        );
+        assert_eq!((code, out), (Some(1), expected));
+    }
+    for (first, second) in [
+        ((constant, 5), (node, 5)),
+        ((node, 261), (later, 5)),
+        // Supplies of their own: one number may be an order's and an invoice's.
+        (("twitter", 3), ("clearing", 3)),
+        (("clearing", 81), ("clearing-batch", 81)),
+    ] {
+        let (code, out, err) = run(&two_sources(first, second), &[], &[]);
+        assert_eq!((code, &*err), (Some(0), ""), "{out}");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_as_text_is_wrong_use() {
     let directory = directory_with(b"shards = 1\n# \xff\n");

@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::fs::{self, File};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
@@ -114,14 +115,57 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
     other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal(&["worker ID 6"]);
     let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
     other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal(&["worker ID 6"]);
-    // Another worker ID, or another layout, is nobody's.
+    // A constant in the place of a worker ID's digit.
+    let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
+    other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal(&[
+        "worker ID 6",
+        "another daemon",
+        &process,
+    ]);
+    // The same IDs at another time, or cut in another place.
+    let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
+    let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
+    for (worker, layout) in [("5", later), ("11", finer)] {
+        other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal(&[
+            &format!(
+                "worker ID {worker} of layout {layout} can make the same IDs as number 5 of time,node:=1024,"
+            ),
+            "another daemon of this machine",
+            &process,
+        ]);
+    }
+    // Another worker ID, or a layout whose IDs rise faster or slower, is nobody's.
     other(&["--worker-id", "7"]).start().stop();
-    other(&["--worker-id", "5", "--layout", "simple-2020"]).start().stop();
+    other(&["--worker-id", "7", "--layout", later]).start().stop();
+    other(&["--worker-id", "5", "--layout", "clearing"]).start().stop();
     // Free again after a stop, and after a kill.
     daemon.stop();
     let mut daemon = other(&["--worker-id", "5"]).start();
     daemon.kill();
     other(&["--worker-id", "5"]).start().stop();
+    other(&["--worker-id", "5", "--layout", later]).start().stop();
+}
+
+#[test]
+fn a_lock_that_does_not_say_what_it_stands_for_is_not_passed_over() {
+    let setup = Setup::new();
+    let locks = setup.path("locks");
+    fs::create_dir_all(&locks).unwrap();
+    let lock = |name: &str, line: &str| {
+        fs::write(locks.join(name), format!("{line:<255}\n")).unwrap();
+        let file = File::options().write(true).open(locks.join(name)).unwrap();
+        file.try_lock().unwrap();
+        file
+    };
+    let start = || Setup::new().env("SNOWBANK_LOCK_DIR", &locks).args(["--worker-id", "5"]);
+    // Another program's, and one that nobody has.
+    let _held = lock("backup.lock", "held");
+    drop(lock("0123456789abcdef-7.lock", "worker ID 7"));
+    start().start().stop();
+    let newer = lock("0123456789abcdef-5.lock", "process 77, worker ID 5, of a release to come");
+    start().end().assert_refusal(&["0123456789abcdef-5.lock", "(process 77)", "does not say"]);
+    drop(newer);
+    start().start().stop();
 }
 
 #[test]

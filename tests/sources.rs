@@ -154,6 +154,25 @@ fn the_ids_of_js53_stay_below_2_to_the_53() {
 }
 
 #[test]
+fn two_sources_of_the_same_ids_are_not_served() {
+    let text = |first: &str, second: &str| {
+        format!("[[sources]]\nname = \"orders\"\n{first}\n[[sources]]\nname = \"invoices\"\n{second}\n")
+    };
+    let source = |layout: &str, worker: u64| format!("layout = \"{layout}\"\nworker_ids = {worker}");
+    let constant = source("time:41,region:2:constant(1),worker:8,sequence:12", 5);
+    let node = source("time:41,region:2,worker:8,sequence:12", 261);
+    let later = source("time:41,region:2,worker:8,sequence:12;epoch=5000", 261);
+    for (first, second) in [(&constant, &node), (&node, &later)] {
+        Setup::configured(&text(first, second)).end().assert_refusal(&[
+            "sources[0] (\"orders\")",
+            "sources[1] (\"invoices\")",
+            "worker 261",
+            "can make the same IDs",
+        ]);
+    }
+}
+
+#[test]
 fn every_preset_that_lives_is_served() {
     let presets = [
         ("twitter", 1_000),

@@ -4,6 +4,9 @@
 //! removing one that another process is about to lock would give the worker ID to both. Where somebody else removes one,
 //! its holder finds out ([`still_ours`](WorkerLocks::still_ours)).
 //!
+//! A file is named after the ID space and the worker ID's number in it. What other locks that are held stand for is looked
+//! at too (`neighbours.rs`), because layouts of other spaces can make the same IDs.
+//!
 //! Beside who holds it, a worker ID's file says how far its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
@@ -16,6 +19,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::mark::Mark;
+use super::neighbours::check_neighbours;
 use super::store::{FileId, Record, file_id, give_to_owner_of};
 use super::{Owner, TakenOver};
 use crate::layout::Numbering;
@@ -25,7 +29,7 @@ const DIRECTORY_MODE: u32 = 0o1777;
 /// Any user's daemon must be able to lock the file that another's has made.
 const FILE_MODE: u32 = 0o666;
 /// The holder's line, filled up with spaces: what follows it stays when another holder's takes its place.
-const HOLDER_BYTES: u64 = 256;
+pub(super) const HOLDER_BYTES: u64 = 256;
 /// More than a mark has; what is longer was not written here.
 const MARK_BYTES_MAX: usize = 128;
 /// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
@@ -119,30 +123,39 @@ fn lock_workers_but(
     numbering: &Numbering,
 ) -> Result<WorkerLocks, String> {
     make_directory(directory).map_err(|error| unusable(directory, &error))?;
-    let space = numbering.layout().space();
+    let layout = numbering.layout();
+    let space = layout.space();
     let files =
         lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
-            let what = format!("worker ID {worker}, {space}");
+            let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
             LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
                 LockError::Held { holder } => format!(
-                    "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; \
-                 give this one another worker ID, or stop that one",
-                    numbering.layout(),
+                    "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
+                     give this one another worker ID, or stop that one",
                 ),
                 LockError::Unusable(error) => unusable(&path, &error),
             })
         });
-    Ok(WorkerLocks { files: files.collect::<Result<_, _>>()?, state: None })
+    let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
+    let own: HashSet<&Path> =
+        files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
+    check_neighbours(directory, &|path| own.contains(path), numbering)
+        .map_err(|neighbour| neighbour.refusal(numbering))?;
+    Ok(WorkerLocks { files, state: None })
 }
 
 /// The worker IDs of a numbering, and where the lock of each is.
 pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterator<Item = (u64, PathBuf)> {
-    let space = fingerprint(&numbering.layout().space());
-    let path = move |worker| (worker, directory.join(format!("{space:016x}-{worker}.lock")));
+    let layout = numbering.layout();
+    let space = fingerprint(&layout.space().to_string());
+    let path = move |worker| {
+        let number = layout.number_in_space(worker);
+        (worker, directory.join(format!("{space:016x}-{number}.lock")))
+    };
     numbering.workers().iter().map(path)
 }
 
-fn unusable(path: &Path, error: &io::Error) -> String {
+pub(super) fn unusable(path: &Path, error: &io::Error) -> String {
     format!(
         "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
          IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
@@ -301,6 +314,11 @@ fn holder(file: &File) -> String {
     let mut line = String::new();
     // The holder may be writing this very moment; then it is not named.
     let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
+    holder_in(&line)
+}
+
+/// ` (process 123)` if a holder's line begins so; else empty.
+pub(super) fn holder_in(line: &str) -> String {
     match line.split_once(',') {
         Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
         _ => String::new(),

@@ -7,6 +7,7 @@
 mod identity;
 mod lock;
 mod mark;
+mod neighbours;
 pub mod store;
 mod survey;
 

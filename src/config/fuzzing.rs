@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use crate::layout::UnixMicros;
+use crate::layout::{UnixMicros, collision};
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
@@ -65,8 +65,12 @@ fn check_settings(settings: &Settings) {
         assert!(source.burst_window <= source.max_ahead && source.horizon < source.max_ahead);
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
-            let shared = source.worker_ids.iter().any(|id| other.worker_ids.contains(id));
-            assert!(!shared || source.layout.space() != other.layout.space(), "two sources of the same IDs");
+            let ids = (&source.layout, &source.worker_ids);
+            assert_eq!(
+                collision(ids, (&other.layout, &other.worker_ids)),
+                None,
+                "two sources of the same IDs"
+            );
         }
     }
     let words = settings.summary().into_iter().chain(settings.warnings(NOW));

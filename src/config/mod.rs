@@ -71,8 +71,8 @@ pub struct Settings {
     pub limits: Limits,
     /// When the wall clock is believed.
     pub clock: ClockSettings,
-    /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two with the same layout share a
-    /// worker ID.
+    /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two can make the same
+    /// ID ([`collision`](crate::layout::collision)).
     pub sources: Vec<SourceSettings>,
     /// Where to keep what must outlast a restart.
     pub state_dir: StateDirChoice,

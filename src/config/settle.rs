@@ -11,7 +11,7 @@ use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
 use crate::address::{Address, UNIX_PATH_BYTES_MAX};
-use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
+use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, collision};
 
 /// Completes and checks what was read.
 ///
@@ -287,27 +287,42 @@ impl Place<'_> {
     }
 }
 
-/// Two sources with the same layout must not share a worker ID: they would hand out the same IDs.
+/// Two sources must not be able to hand out the same ID, whatever their fields are called and whenever it would be.
 fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
     for (index, source) in sources.iter().enumerate() {
         let Some(source) = source else { continue };
         for (earlier_index, earlier) in sources[..index].iter().enumerate() {
             let Some(earlier) = earlier else { continue };
-            if source.layout.space() != earlier.layout.space() {
-                continue;
-            }
-            let Some(shared) = source.worker_ids.iter().find(|&id| earlier.worker_ids.contains(id)) else {
-                continue;
-            };
-            let text = format!(
-                "{} and {} have the same layout and both use worker {shared}; give each worker IDs of its own",
-                label(earlier_index, earlier),
-                label(index, source)
-            );
+            let ids = (&earlier.layout, &earlier.worker_ids);
+            let Some(workers) = collision(ids, (&source.layout, &source.worker_ids)) else { continue };
+            let text = overlap((earlier_index, earlier), (index, source), workers);
             let (key, origin) = findings.place_of("worker_ids", index);
             findings.mistake(origin, key, text);
         }
     }
+}
+
+/// What to say of two sources, of which these two worker IDs can hand out the same ID.
+fn overlap(
+    (left_index, left): (usize, &SourceSettings),
+    (index, right): (usize, &SourceSettings),
+    (worker, other): (u64, u64),
+) -> String {
+    let (one, two) = (label(left_index, left), label(index, right));
+    if left.layout.space() == right.layout.space() && worker == other {
+        return format!(
+            "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
+        );
+    }
+    let when = match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
+        0 => String::new(),
+        apart_ms @ ..86_400_000 => format!(", {} s apart", apart_ms as f64 / 1000.0),
+        apart_ms => format!(", {} days apart", apart_ms / 86_400_000),
+    };
+    format!(
+        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs{when}: their layouts differ, but the \
+         IDs grow alike; give one of them other worker IDs"
+    )
 }
 
 /// A source as a message names it; one without a name has only its index.

@@ -21,6 +21,7 @@ mod instant;
 mod numbering;
 mod preset;
 mod run;
+mod space;
 mod text;
 mod toml;
 mod workers;
@@ -32,6 +33,7 @@ pub use instant::{InstantError, Tick, UnixMicros};
 pub use numbering::Numbering;
 pub use preset::{PRESETS, Preset, find as find_preset};
 pub use run::{Position, Run, append_run};
+pub use space::{NotASpace, Space, collision};
 pub use toml::{EpochForm, FieldForm, LayoutForm, LayoutTable};
 pub use workers::{MAX_WORKER_IDS, WorkerSet};
 
@@ -125,41 +127,6 @@ impl Layout {
     /// Whether a field is drawn for each ID.
     pub fn has_random(&self) -> bool {
         self.fields.iter().any(|field| field.role() == Role::Random)
-    }
-
-    /// The identity of the ID space, whatever the fields are called: two daemons with equal `space()` and a common
-    /// worker number hand out the same IDs.
-    ///
-    /// Sizes are counts, neighbours of one role are merged, and the size of the time field, which decides only when the
-    /// space ends, is left out.
-    pub fn space(&self) -> String {
-        use std::fmt::Write;
-
-        let mut text = String::from("time");
-        let mut merged: Vec<(Role, u64)> = Vec::new();
-        for field in &self.fields[1..] {
-            let (role, values) = (field.role(), field.values());
-            match (merged.last_mut(), role) {
-                (Some((Role::Constant(above), size)), Role::Constant(value)) => {
-                    *above = *above * values + value;
-                    *size *= values;
-                }
-                (Some((above, size)), _) if *above == role => *size *= values,
-                _ => merged.push((role, values)),
-            }
-        }
-        for (role, values) in merged {
-            // Writing to a string cannot fail.
-            let _ = match role {
-                Role::Time => Ok(()),
-                Role::Sequence => write!(text, ",sequence:={values}"),
-                Role::Node => write!(text, ",node:={values}"),
-                Role::Random => write!(text, ",random:={values}"),
-                Role::Constant(value) => write!(text, ",constant:={values}({value})"),
-            };
-        }
-        let _ = write!(text, ";tick={}ms;epoch={}", self.tick_ms, self.epoch_unix_ms);
-        text
     }
 
     /// The start of a tick; saturates at the end of time.

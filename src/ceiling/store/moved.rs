@@ -136,13 +136,17 @@ pub fn merge(
 /// that worker ID counts, for an export may have older ones beside it.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
     let space = stored.layout.space();
-    let in_space: Vec<&Record> = export.iter().filter(|record| record.layout.space() == space).collect();
-    let furthest = |worker| {
-        let with_it = in_space.iter().filter(|record| record.worker_ids.contains(worker));
-        with_it.max_by_key(|record| record.id_bound)
+    let in_space: Vec<(&Record, Vec<u64>)> = export
+        .iter()
+        .filter(|record| record.layout.space() == space)
+        .map(|record| (record, record.layout.numbers_in_space(&record.worker_ids)))
+        .collect();
+    let furthest = |number: u64| {
+        let with_it = in_space.iter().filter(|(_, numbers)| numbers.contains(&number));
+        with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)
     };
-    let lower =
-        stored.worker_ids.iter().filter_map(furthest).find(|record| record.id_bound < stored.id_bound)?;
+    let numbers = stored.layout.numbers_in_space(&stored.worker_ids);
+    let lower = numbers.into_iter().filter_map(furthest).find(|record| record.id_bound < stored.id_bound)?;
     Some(ImportError::Lower {
         name: lower.name.clone(),
         found: lower.id_bound,
@@ -201,8 +205,8 @@ mod tests {
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
-            for worker in record.worker_ids.iter() {
-                let bound = bounds.entry((record.layout.space(), worker)).or_insert(0);
+            for number in record.layout.numbers_in_space(&record.worker_ids) {
+                let bound = bounds.entry((record.layout.space().to_string(), number)).or_insert(0);
                 *bound = record.id_bound.max(*bound);
             }
         }

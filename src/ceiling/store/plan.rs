@@ -84,8 +84,8 @@ impl std::fmt::Display for When {
 
 /// Decides where every claimant starts.
 ///
-/// A record binds a claimant of its name, and one that would hand out the same IDs (the same ID space, and a worker ID
-/// in common). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
+/// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
+/// ([`collision`](crate::layout::collision)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
 /// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
 /// is at or above all bounds.
 ///
@@ -171,7 +171,5 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
 /// the same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    !record.released
-        && record.layout.space() == numbering.layout().space()
-        && record.worker_ids.iter().all(|id| numbering.workers().contains(id))
+    !record.released && record.is_part_of(numbering.layout(), numbering.workers())
 }

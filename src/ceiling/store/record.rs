@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{Owner, Place};
-use crate::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet};
+use crate::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, collision};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
@@ -82,16 +82,22 @@ impl Record {
         self.layout.start_of(crate::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
     }
 
-    /// Whether IDs of the other record and of this one are the same: one ID space, and a worker ID in common.
+    /// Whether IDs of this record can be the same as those of worker IDs of a layout, at whatever times.
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        self.layout.space() == layout.space() && self.worker_ids.iter().any(|id| worker_ids.contains(id))
+        collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
+    }
+
+    /// Whether its worker IDs are among those of a layout: one ID space, and each one's number in it in both.
+    pub fn is_part_of(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
+        let numbers = layout.numbers_in_space(worker_ids);
+        let mut own = self.layout.numbers_in_space(&self.worker_ids).into_iter();
+        // In the order of worker IDs they ascend.
+        self.layout.space() == layout.space() && own.all(|number| numbers.binary_search(&number).is_ok())
     }
 
     /// Whether every ID that the other record bounds is bounded by this one, as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
-        self.layout.space() == other.layout.space()
-            && self.id_bound >= other.id_bound
-            && other.worker_ids.iter().all(|id| self.worker_ids.contains(id))
+        self.id_bound >= other.id_bound && other.is_part_of(&self.layout, &self.worker_ids)
     }
 
     /// Checks that it holds together, as every record does that this program wrote.

@@ -1,6 +1,5 @@
 //! The store over real files, and the start rules over any history.
 
-use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -10,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{Layout, Tick, UnixMicros};
+use crate::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
@@ -251,15 +250,16 @@ pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, p
 
 pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
-    // Two spellings of one ID space, two that differ by a little, one of longer ticks, and one with the node below.
+    // Three spellings of one ID space, two that differ by a little, one of longer ticks, and one with the node below.
     let layouts = prop::sample::select(vec![
         "twitter",
         "time:41,machine:10,sequence:12;epoch=1288834974657",
+        "time:41,region:8:constant(0),machine:2,sequence:12;epoch=1288834974657",
         "time:41,datacenter:5,worker:5,sequence:12;epoch=1288834970000",
         "time:40,node:10,sequence:12;tick=10ms;epoch=-9000000000000",
         "time:41,sequence:12,node:10;epoch=1288834974657",
     ]);
-    let workers = prop::collection::btree_set(0_u64..6, 1..4);
+    let workers = prop::collection::btree_set(0_u64..4, 1..4);
     (names, layouts, workers).prop_map(|(name, layout, workers)| {
         let workers: Vec<String> = workers.iter().map(u64::to_string).collect();
         Configured(name, layout, workers.join(","))
@@ -287,20 +287,19 @@ proptest! {
 
 proptest! {
     /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
-    /// granted to one of its worker IDs in its ID space, or under its name just before.
+    /// granted to whoever can make the same IDs, or under its name just before.
     #[test]
     fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
         let mut wall = WALL;
         let mut stored: Vec<Record> = Vec::new();
-        let mut granted: HashMap<(String, u64), u64> = HashMap::new();
+        let mut granted: Vec<(Layout, WorkerSet, u64)> = Vec::new();
         for (configured, step_ms, gets_ms, is_clean) in runs {
             wall.0 += step_ms * 1_000;
             let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
-            let spaces: Vec<String> = numberings.iter().map(|numbering| numbering.layout().space()).collect();
             // As the settings demand: names and IDs are one source's.
             let collides = |left: usize, right: usize| {
-                let shared = numberings[left].workers().iter().any(|id| numberings[right].workers().contains(id));
-                configured[left].0 == configured[right].0 || shared && spaces[left] == spaces[right]
+                let ids = |index: usize| (numberings[index].layout(), numberings[index].workers());
+                configured[left].0 == configured[right].0 || collision(ids(left), ids(right)).is_some()
             };
             if (0..configured.len()).any(|right| (0..right).any(|left| collides(left, right))) {
                 continue;
@@ -308,24 +307,21 @@ proptest! {
             let claimants: Vec<Claimant<'_>> = configured.iter().zip(&numberings).map(|(source, numbering)| claimant(source.0, numbering)).collect();
             let Ok(plan) = plan(&stored, &claimants, wall) else { continue };
             let mut records = plan.retired;
-            for ((claimant, start), space) in claimants.iter().zip(&plan.starts).zip(&spaces) {
+            for (claimant, start) in claimants.iter().zip(&plan.starts) {
                 let numbering = claimant.numbering;
                 let first = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
                 let start = start.unwrap_or(first);
-                for worker in numbering.workers().iter() {
-                    if let Some(&bound) = granted.get(&(space.clone(), worker)) {
-                        prop_assert!(id_bound(numbering, start) >= bound, "worker {worker} of {space}");
-                    }
+                let ids = (numbering.layout(), numbering.workers());
+                for (layout, workers, bound) in &granted {
+                    let is_apart = collision(ids, (layout, workers)).is_none();
+                    prop_assert!(is_apart || id_bound(numbering, start) >= *bound, "workers {workers} of {layout}");
                 }
                 for record in stored.iter().filter(|record| record.name == claimant.name) {
                     prop_assert!(id_bound(numbering, start) >= record.id_bound, "the name {}", claimant.name);
                 }
                 let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
                 let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
-                for worker in numbering.workers().iter() {
-                    let granted = granted.entry((space.clone(), worker)).or_default();
-                    *granted = (*granted).max(id_bound(numbering, ceiling));
-                }
+                granted.push((ids.0.clone(), ids.1.clone(), id_bound(numbering, ceiling)));
                 let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &Place::default());
                 records.retain(|old| old.key() != record.key());
                 records.push(record);

@@ -199,33 +199,6 @@ fn ranges_know_constants_and_the_cut_tick() {
     assert_eq!(earlier.end().unix_ms(), 9223372036854);
 }
 
-#[test]
-fn spaces_are_equal_if_ids_are() {
-    let space = |spec: &str| layout(spec).space();
-    assert_eq!(space("twitter"), "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657");
-    assert_eq!(space("twitter"), space("time:41,worker:10,sequence:12;epoch=2010-11-04T01:42:54.657Z"));
-    assert_eq!(space("twitter"), space("time:40,a:=16,b:6,sequence:=4096;epoch=1288834974657"));
-    assert_eq!(
-        space("time:30,r:1:constant(1),s:2:constant(2),sequence:1,x:1:random,y:1:random"),
-        "time,constant:=8(6),sequence:=2,random:=4;tick=1ms;epoch=0"
-    );
-    let mut spaces: Vec<String> = PRESETS.iter().map(|preset| space(preset.spec)).collect();
-    spaces.extend(
-        [
-            "time:41,sequence:12,worker:10;epoch=1288834974657",
-            "time:41,worker:5,sequence:12,worker_2:5;epoch=1288834974657",
-            "time:41,worker:10,sequence:12;epoch=1288834974658",
-            "time:41,worker:10,sequence:12;epoch=1288834974657;tick=2ms",
-            "time:30,r:3:constant(5),sequence:1,x:2:random",
-        ]
-        .map(space),
-    );
-    let count = spaces.len();
-    spaces.sort();
-    spaces.dedup();
-    assert_eq!(spaces.len(), count);
-}
-
 proptest! {
     #[test]
     fn decoding_takes_every_id_apart(layout in a_layout(), id in any::<u64>()) {

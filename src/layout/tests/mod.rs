@@ -3,6 +3,7 @@
 mod examples;
 mod numbering;
 mod refusals;
+mod space;
 mod text;
 
 use proptest::collection::vec;

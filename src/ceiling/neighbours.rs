@@ -1,0 +1,149 @@
+//! What other daemons of this machine hold: the same IDs may be made under another lock's name.
+//!
+//! A lock is named after an ID space, so two layouts that are cut in other places, or have other epochs, lock different
+//! files and may make the same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
+//! all others that are held. Two that start at once: each says what it holds before it looks, so one of them at least sees
+//! the other.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::lock::{HOLDER_BYTES, holder_in, unusable};
+use crate::layout::{Numbering, Space};
+
+/// Why worker IDs are not to be had beside what others hold.
+#[derive(Debug)]
+pub(super) enum Neighbour {
+    /// Another daemon can make the same IDs.
+    Twin {
+        /// The worker ID of ours.
+        worker: u64,
+        /// What the other holds: its number, and the ID space in which it is one.
+        twin: (u64, Space),
+        /// ` (process 123)`, or empty.
+        holder: String,
+    },
+    /// A lock is held, and what it stands for cannot be read: another release's.
+    Unknown {
+        /// The lock's file.
+        path: PathBuf,
+        /// ` (process 123)`, or empty.
+        holder: String,
+    },
+    /// The system does not let this one look.
+    Unusable(PathBuf, io::Error),
+}
+
+impl Neighbour {
+    /// In one line, why the worker IDs are not to be had, and what to do.
+    pub(super) fn refusal(&self, numbering: &Numbering) -> String {
+        match self {
+            Neighbour::Twin { worker, twin: (number, space), holder } => format!(
+                "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
+                 another daemon of this machine{holder}; give this one another worker ID, or stop that one",
+                numbering.layout(),
+            ),
+            Neighbour::Unknown { path, holder } => format!(
+                "{} is held by another daemon of this machine{holder}, and does not say in words that this release \
+                 knows which IDs that makes; stop that one, or run the same release",
+                path.display(),
+            ),
+            Neighbour::Unusable(path, error) => unusable(path, error),
+        }
+    }
+}
+
+/// Looks whether a lock in this directory, beside `own`, stands for IDs that this numbering can make.
+///
+/// # Errors
+/// The first one that does, or of which it cannot be told.
+pub(super) fn check_neighbours(
+    directory: &Path,
+    own: &dyn Fn(&Path) -> bool,
+    numbering: &Numbering,
+) -> Result<(), Neighbour> {
+    let (space, workers) = (numbering.layout().space(), numbering.workers());
+    let numbers = numbering.layout().numbers_in_space(workers);
+    for (other, held) in by_space(held_locks(directory, own)?) {
+        let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
+        if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
+            let (number, holder) = held[theirs].clone();
+            let worker = workers.iter().nth(mine).unwrap_or_default();
+            return Err(Neighbour::Twin { worker, twin: (number, other), holder });
+        }
+    }
+    Ok(())
+}
+
+/// A lock that somebody has: the number, its space, and ` (process 123)`.
+type Held = (u64, Space, String);
+
+fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
+    let mut spaces: Vec<(Space, Vec<(u64, String)>)> = Vec::new();
+    for (number, space, holder) in held {
+        match spaces.iter_mut().find(|(known, _)| *known == space) {
+            Some((_, numbers)) => numbers.push((number, holder)),
+            None => spaces.push((space, vec![(number, holder)])),
+        }
+    }
+    spaces
+}
+
+fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, Neighbour> {
+    let unusable = |path: &Path| {
+        let path = path.to_owned();
+        move |error| Neighbour::Unusable(path, error)
+    };
+    let mut held = Vec::new();
+    for entry in fs::read_dir(directory).map_err(unusable(directory))? {
+        let path = entry.map_err(unusable(directory))?.path();
+        if !is_lock(&path) || own(&path) {
+            continue;
+        }
+        let Some(line) = line_if_held(&path).map_err(unusable(&path))? else { continue };
+        match read_line(&line) {
+            Some((number, space)) => held.push((number, space, holder_in(&line))),
+            // Whoever writes it this very moment looks at our locks next.
+            None if line.len() < HOLDER_BYTES as usize => {}
+            None => return Err(Neighbour::Unknown { path, holder: holder_in(&line) }),
+        }
+    }
+    Ok(held)
+}
+
+/// `0123456789abcdef-5.lock`: the directory may hold other programs' locks.
+fn is_lock(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
+    name.and_then(|name| name.split_once('-')).is_some_and(|(space, number)| {
+        let is_fingerprint = space.len() == 16 && space.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_fingerprint && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// The holder's line of a lock that a process has; `None` if none has.
+fn line_if_held(path: &Path) -> io::Result<Option<String>> {
+    // Neither a link nor a pipe that another user put there leads or holds up this process.
+    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
+    let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    // Dropping the file gives a lock back that was free.
+    match file.try_lock_shared() {
+        Ok(()) => return Ok(None),
+        Err(TryLockError::WouldBlock) => {}
+        Err(TryLockError::Error(error)) => return Err(error),
+    }
+    let mut line = Vec::new();
+    file.take(HOLDER_BYTES).read_to_end(&mut line)?;
+    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// The number and the space that a holder's line names.
+fn read_line(line: &str) -> Option<(u64, Space)> {
+    let (_, held) = line.strip_prefix("process ")?.split_once(", worker ID ")?;
+    let (number, space) = held.split_once(", ")?;
+    Some((number.parse().ok()?, space.trim_end().parse().ok()?))
+}

@@ -1,0 +1,286 @@
+//! ID spaces: which layouts and worker IDs make the same IDs, whatever their fields are called and however they are cut.
+//!
+//! An ID is `tick × W + part`, with W the weight of the time field and the part below it:
+//!
+//! ```text
+//!   part = fixed + Σ ranging fields        fixed:   node fields and constants, one number for each worker ID
+//!                                          ranging: sequence and random fields, every value in every tick
+//! ```
+//!
+//! Neither the epoch nor the length of a tick is in an ID: they say only when it is made. So two sources make a common
+//! ID, now or later, if their parts agree in all that W₁ and W₂ divide ([`collision`]). That is asked of layouts that *keep
+//! pace*, whose IDs rise by as much in the same time (W ÷ tick is equal). Numbers of layouts that do not are those of
+//! independent supplies: trade IDs in decimal digits and row IDs in bits cross like two clocks in different units.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Layout, Role, WorkerSet};
+
+/// The identity of an ID space, whatever the fields are called: two daemons with equal spaces and a common
+/// [number](Layout::number_in_space) hand out the same IDs at the same time.
+///
+/// Sizes are counts; constants are node fields that hold one value; neighbours of one kind are merged; and the size of the
+/// time field, which decides only when the space ends, is left out. Its text form is the same in every release, because
+/// locks are named after it: `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Space {
+    /// Most significant first. Invariant: no two neighbours of one kind; the sizes multiply to at most 2^63.
+    parts: Vec<Part>,
+    tick_ms: u64,
+    epoch_unix_ms: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct Part {
+    kind: Kind,
+    values: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Kind {
+    /// Fixed for a worker ID.
+    Node,
+    Sequence,
+    Random,
+}
+
+/// The kinds by name, as the text form has them.
+const KINDS: [(&str, Kind); 3] =
+    [("node", Kind::Node), ("sequence", Kind::Sequence), ("random", Kind::Random)];
+
+impl Layout {
+    /// The layout's ID space.
+    pub fn space(&self) -> Space {
+        let parts = self.fields[1..].iter().filter_map(|field| {
+            let kind = match field.role() {
+                Role::Time => return None,
+                Role::Sequence => Kind::Sequence,
+                Role::Random => Kind::Random,
+                Role::Node | Role::Constant(_) => Kind::Node,
+            };
+            Some(Part { kind, values: field.values() })
+        });
+        Space { parts: merged(parts), tick_ms: self.tick_ms, epoch_unix_ms: self.epoch_unix_ms }
+    }
+
+    /// A worker ID's number in the layout's [`space`](Layout::space): the node fields and constants together, most
+    /// significant first. Without constants it is the worker ID.
+    pub fn number_in_space(&self, worker: u64) -> u64 {
+        let (mut rest, mut number, mut scale) = (worker, 0, 1);
+        for field in self.fields[1..].iter().rev() {
+            let digit = match field.role() {
+                Role::Node => {
+                    let digit = rest % field.values();
+                    rest /= field.values();
+                    digit
+                }
+                Role::Constant(value) => value,
+                Role::Time | Role::Sequence | Role::Random => continue,
+            };
+            // Below the product of the sizes, which fits.
+            number += digit * scale;
+            scale *= field.values();
+        }
+        number
+    }
+
+    /// The numbers of worker IDs in the layout's space, in the set's order.
+    pub fn numbers_in_space(&self, workers: &WorkerSet) -> Vec<u64> {
+        workers.iter().map(|worker| self.number_in_space(worker)).collect()
+    }
+}
+
+/// A worker ID of each of two sources that can hand out the same ID, at whatever times; `None` if there are none, or the
+/// layouts do not keep pace. It may name two that cannot, where layouts are cut at sizes that do not divide each other.
+pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
+    let numbers = |(layout, workers): (&Layout, &WorkerSet)| layout.numbers_in_space(workers);
+    let (one, other) = left.0.space().collision(&numbers(left), &right.0.space(), &numbers(right))?;
+    Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
+}
+
+fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
+    let mut merged: Vec<Part> = Vec::new();
+    for part in parts {
+        match merged.last_mut() {
+            Some(above) if above.kind == part.kind => above.values *= part.values,
+            _ => merged.push(part),
+        }
+    }
+    merged
+}
+
+impl Space {
+    /// The indices of two numbers, one of this space and one of the other, that can make the same ID, at whatever times;
+    /// `None` if there are none, or the spaces do not keep pace.
+    pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
+        if !self.keeps_pace_with(other) {
+            return None;
+        }
+        let common = gcd(self.tick_weight(), other.tick_weight());
+        let weights = || [self, other].into_iter().flat_map(Space::weights);
+        // What weighs more is then nothing to the remainder.
+        let is_whole =
+            weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
+        let mut cuts: Vec<u64> = weights().filter(|&weight| weight < common).chain([common]).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        if is_whole && cuts.windows(2).all(|pair| pair[1].is_multiple_of(pair[0])) {
+            self.same_digits(numbers, other, others, &cuts)
+        } else {
+            self.may_meet(numbers, other, others, common)
+        }
+    }
+
+    /// Where each cut divides the next, a part below the last cut is a row of digits, each either fixed by the worker or
+    /// free. Two workers can make the same ID exactly if they agree in the digits that both fix.
+    fn same_digits(
+        &self,
+        numbers: &[u64],
+        other: &Space,
+        others: &[u64],
+        cuts: &[u64],
+    ) -> Option<(usize, usize)> {
+        let fixed_in_both: Vec<(u64, u64)> = cuts
+            .windows(2)
+            .map(|pair| (pair[0], pair[1]))
+            .filter(|&(low, high)| self.is_fixed(low, high) && other.is_fixed(low, high))
+            .collect();
+        let key =
+            |fixed: u64| -> u64 { fixed_in_both.iter().map(|(low, high)| fixed % high / low * low).sum() };
+        let mut by_key = HashMap::new();
+        for (index, &number) in numbers.iter().enumerate() {
+            by_key.entry(key(self.fixed_part(number))).or_insert(index);
+        }
+        others.iter().enumerate().find_map(|(index, &number)| {
+            by_key.get(&key(other.fixed_part(number))).map(|&mine| (mine, index))
+        })
+    }
+
+    /// Where they do not, what both could make is taken to be every step of the finest ranging field from the lowest
+    /// part to the highest: more than they do, never less.
+    fn may_meet(
+        &self,
+        numbers: &[u64],
+        other: &Space,
+        others: &[u64],
+        common: u64,
+    ) -> Option<(usize, usize)> {
+        let (step, span) = self.hull();
+        let (other_step, other_span) = other.hull();
+        let step = gcd(gcd(step, other_step), common);
+        // Where the weights differ, the ticks shift parts against each other.
+        let is_shifted = self.tick_weight() != other.tick_weight();
+        let mut mine: Vec<(u64, u64, usize)> = numbers
+            .iter()
+            .enumerate()
+            .map(|(index, &number)| (self.fixed_part(number) % step, self.fixed_part(number), index))
+            .collect();
+        mine.sort_unstable();
+        others.iter().enumerate().find_map(|(index, &number)| {
+            let fixed = other.fixed_part(number);
+            let lowest = if is_shifted { 0 } else { fixed.saturating_sub(span) };
+            let from = mine.partition_point(|&(rest, part, _)| (rest, part) < (fixed % step, lowest));
+            let &(rest, part, found) = mine.get(from)?;
+            let meets = rest == fixed % step && (is_shifted || part <= fixed + other_span);
+            meets.then_some((found, index))
+        })
+    }
+
+    /// Whether IDs of both rise by as much in the same time.
+    fn keeps_pace_with(&self, other: &Space) -> bool {
+        let times = |space: &Space, tick_ms: u64| u128::from(space.tick_weight()) * u128::from(tick_ms);
+        times(self, other.tick_ms) == times(other, self.tick_ms)
+    }
+
+    fn tick_weight(&self) -> u64 {
+        self.parts.iter().map(|part| part.values).product()
+    }
+
+    /// Each part with its weight, least significant first.
+    fn weighed(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
+        self.parts.iter().rev().scan(1_u64, |next, &part| {
+            let weight = *next;
+            *next *= part.values;
+            Some((part, weight))
+        })
+    }
+
+    fn weights(&self) -> impl Iterator<Item = u64> + '_ {
+        self.weighed().map(|(_, weight)| weight)
+    }
+
+    /// Whether the digit between two neighbouring cuts is a node's.
+    fn is_fixed(&self, low: u64, high: u64) -> bool {
+        self.weighed().any(|(part, weight)| {
+            part.kind == Kind::Node
+                && weight <= low
+                && u128::from(high) <= u128::from(weight) * u128::from(part.values)
+        })
+    }
+
+    /// What a number adds to every ID.
+    fn fixed_part(&self, number: u64) -> u64 {
+        let (mut rest, mut fixed) = (number, 0);
+        for (part, weight) in self.weighed().filter(|(part, _)| part.kind == Kind::Node) {
+            fixed += rest % part.values * weight;
+            rest /= part.values;
+        }
+        fixed
+    }
+
+    /// The weight of the finest ranging part, and how far all of them reach together.
+    fn hull(&self) -> (u64, u64) {
+        let ranging = || self.weighed().filter(|(part, _)| part.kind != Kind::Node);
+        let span = ranging().map(|(part, weight)| (part.values - 1) * weight).sum();
+        (ranging().map(|(_, weight)| weight).min().unwrap_or(1), span)
+    }
+}
+
+fn gcd(left: u64, right: u64) -> u64 {
+    if right == 0 { left } else { gcd(right, left % right) }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("time")?;
+        for part in &self.parts {
+            let name = KINDS.iter().find(|(_, kind)| *kind == part.kind).map_or("", |(name, _)| name);
+            write!(f, ",{name}:={}", part.values)?;
+        }
+        write!(f, ";tick={}ms;epoch={}", self.tick_ms, self.epoch_unix_ms)
+    }
+}
+
+/// A text that is no ID space's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not an ID space")]
+pub struct NotASpace;
+
+impl FromStr for Space {
+    type Err = NotASpace;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        read(text).filter(|space| space.to_string() == text).ok_or(NotASpace)
+    }
+}
+
+/// Any text as a space, if its sizes are such as a layout can have.
+fn read(text: &str) -> Option<Space> {
+    let (fields, settings) = text.strip_prefix("time,")?.split_once(";tick=")?;
+    let (tick_ms, epoch_unix_ms) = settings.split_once("ms;epoch=")?;
+    let mut product = 1_u64;
+    let mut parts = Vec::new();
+    for field in fields.split(',') {
+        let (name, values) = field.split_once(":=")?;
+        let (_, kind) = KINDS.iter().find(|(known, _)| *known == name)?;
+        let values = values.parse().ok().filter(|&values| values >= 2)?;
+        product = product.checked_mul(values).filter(|&product| product <= super::ID_LIMIT)?;
+        parts.push(Part { kind: *kind, values });
+    }
+    let tick_ms = tick_ms.parse().ok().filter(|&tick_ms| tick_ms >= 1)?;
+    let epoch_unix_ms = epoch_unix_ms.parse().ok()?;
+    let is_merged = merged(parts.iter().copied()).len() == parts.len();
+    is_merged.then_some(Space { parts, tick_ms, epoch_unix_ms })
+}

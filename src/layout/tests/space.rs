@@ -1,0 +1,222 @@
+//! ID spaces: which sources can make the same IDs.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn space(spec: &str) -> String {
+    layout(spec).space().to_string()
+}
+
+fn meet(left: (&str, &str), right: (&str, &str)) -> Option<(u64, u64)> {
+    let built = |(spec, workers): (&str, &str)| (layout(spec), workers.parse::<WorkerSet>().unwrap());
+    let (left, right) = (built(left), built(right));
+    collision((&left.0, &left.1), (&right.0, &right.1))
+}
+
+#[test]
+fn spaces_are_equal_if_ids_are() {
+    assert_eq!(space("twitter"), "time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657");
+    assert_eq!(space("twitter"), space("time:41,worker:10,sequence:12;epoch=2010-11-04T01:42:54.657Z"));
+    assert_eq!(space("twitter"), space("time:40,a:=16,b:6,sequence:=4096;epoch=1288834974657"));
+    assert_eq!(
+        space("time:30,r:1:constant(1),s:2:constant(2),sequence:1,x:1:random,y:1:random"),
+        "time,node:=8,sequence:=2,random:=4;tick=1ms;epoch=0"
+    );
+    let mut spaces: Vec<String> = PRESETS.iter().map(|preset| space(preset.spec)).collect();
+    spaces.extend(
+        [
+            "time:41,sequence:12,worker:10;epoch=1288834974657",
+            "time:41,worker:5,sequence:12,worker_2:5;epoch=1288834974657",
+            "time:41,worker:10,sequence:12;epoch=1288834974658",
+            "time:41,worker:10,sequence:12;epoch=1288834974657;tick=2ms",
+            "time:30,r:3:constant(5),sequence:1,x:2:random",
+        ]
+        .map(space),
+    );
+    let count = spaces.len();
+    spaces.sort();
+    spaces.dedup();
+    assert_eq!(spaces.len(), count);
+}
+
+/// Locks are named after this text: a daemon of the last release must see that of the next.
+#[test]
+fn the_text_of_a_space_reads_back_and_nothing_else_does() {
+    for preset in PRESETS {
+        let space = layout(preset.name).space();
+        assert_eq!(space.to_string().parse(), Ok(space));
+    }
+    let good = space("js53");
+    for wrong in [
+        "",
+        "time;tick=1ms;epoch=0",
+        "time,node:=0;tick=1ms;epoch=0",
+        "time,node:=2;tick=0ms;epoch=0",
+        "time,node:=2,node:=2;tick=1ms;epoch=0",
+        "time,constant:=4(1),node:=256,sequence:=4096;tick=1ms;epoch=0",
+        "time,node:=4294967296,sequence:=4294967296;tick=1ms;epoch=0",
+        &good.replace(":=", ":=0"),
+        &format!("{good} "),
+    ] {
+        assert_eq!(wrong.parse::<Space>(), Err(NotASpace), "{wrong:?}");
+    }
+}
+
+#[test]
+fn constants_are_a_part_of_the_number() {
+    let layout = layout("time:41,region:2:constant(1),worker:8,sequence:6,zone:2:constant(2),host:4");
+    assert_eq!(layout.space().to_string(), "time,node:=1024,sequence:=64,node:=64;tick=1ms;epoch=0");
+    // worker 5, host 3
+    assert_eq!(layout.number_in_space(5 * 16 + 3), ((256 + 5) * 4 + 2) * 16 + 3);
+    let workers = WorkerSet::from_list([0, 1, 15, 16, 4095]).unwrap();
+    assert!(layout.numbers_in_space(&workers).is_sorted_by(|left, right| left < right));
+}
+
+#[test]
+fn the_same_ids_are_recognised_in_other_words() {
+    let constant = "time:41,region:2:constant(1),worker:8,sequence:12";
+    let node = "time:41,region:2,worker:8,sequence:12";
+    assert_eq!(meet((constant, "5"), (node, "261")), Some((5, 261)));
+    assert_eq!(meet((constant, "0-5"), (node, "261-300")), Some((5, 261)));
+    assert_eq!(meet((constant, "5"), (node, "5")), None);
+    assert_eq!(meet((node, "0-3"), (node, "4-7")), None);
+    // At another time, in the same step.
+    assert_eq!(meet((node, "5"), (&format!("{node};epoch=5000"), "5")), Some((5, 5)));
+    assert_eq!(meet((node, "5"), (&format!("{node};epoch=5000"), "6")), None);
+    assert_eq!(meet((node, "5"), (&format!("{node};tick=2ms"), "5")), None, "at another pace");
+    // Cut in other places.
+    assert_eq!(meet((node, "5"), ("time:41,worker:11,sequence:11", "9")), None);
+    assert_eq!(meet((node, "5"), ("time:41,worker:11,sequence:11", "9-11")), Some((5, 10)));
+    assert_eq!(meet((node, "5"), ("time:41,sequence:12,worker:10", "1023")), Some((5, 1023)));
+    assert_eq!(meet((node, "5"), ("time:41,worker:10,sequence:8,table:4:random", "5")), Some((5, 5)));
+    // Ten ticks of one are one tick of the other.
+    let (short, long) = ("time:13d,worker:2d,sequence:3d", "time:12d,worker:2d,sequence:4d;tick=10ms");
+    assert_eq!(meet((short, "7"), (long, "0-99")), Some((7, 0)));
+    let zero = "time:12d,zero:1d:constant(0),worker:2d,sequence:3d;tick=10ms";
+    assert_eq!(meet((short, "7"), (zero, "7")), Some((7, 7)));
+    assert_eq!(meet((short, "7"), (zero, "6")), None);
+    // A constant below the sequence keeps sources apart, with a random field under it too.
+    let kind = |kind: u64| format!("time:41,worker:2d,sequence:2d,kind:1d:constant({kind}),table:1d:random");
+    assert_eq!(meet((&kind(1), "3"), (&kind(2), "3")), None);
+    assert_eq!(meet((&kind(1), "3"), (&kind(1), "3")), Some((3, 3)));
+    // Sizes that do not divide each other.
+    let (hundreds, sixties) = ("time:40,worker:=60,sequence:=100", "time:40,worker:=100,sequence:=60");
+    assert_eq!(meet((hundreds, "3"), (sixties, "4")), None);
+    assert_eq!(meet((hundreds, "3"), (sixties, "5-7")), Some((3, 5)));
+    assert_eq!(meet((hundreds, "3"), (sixties, "7")), None);
+}
+
+#[test]
+fn presets_with_one_worker_id_meet_only_where_the_epoch_alone_differs() {
+    let mut met = Vec::new();
+    for (index, left) in PRESETS.iter().enumerate() {
+        assert_eq!(meet((left.name, "0"), (left.name, "0")), Some((0, 0)));
+        assert_eq!(meet((left.name, "0"), (left.name, "1")), None);
+        for right in &PRESETS[..index] {
+            if meet((left.name, "0"), (right.name, "0")).is_some() {
+                met.push((right.name, left.name));
+            }
+        }
+    }
+    let twitters = [("twitter", "simple-2020"), ("twitter", "discord"), ("simple-2020", "discord")];
+    // One has 24 bits of node and 11 of sequence, the other 22 and 13, in the same ticks.
+    assert_eq!(met, [&twitters[..], &[("kubernetes", "baidu")]].concat());
+}
+
+/// A layout of few IDs whose fields have these sizes; `None` if the kinds do not make one.
+fn small_layout(factors: &[u64], kinds: &[u8], constant: u64, tick_ms: u64, epoch: i64) -> Option<Layout> {
+    let mut fields = vec![FieldSpec { name: "time".into(), size: FieldSize::Count(6), role: Role::Time }];
+    let mut has_sequence = false;
+    for (index, (&values, kind)) in factors.iter().zip(kinds).enumerate() {
+        let (name, role) = match kind % 4 {
+            0 if !has_sequence => ("sequence".to_owned(), Role::Sequence),
+            1 if has_sequence => (format!("random{index}"), Role::Random),
+            2 => (format!("constant{index}"), Role::Constant(constant % values)),
+            _ => (format!("node{index}"), Role::Node),
+        };
+        has_sequence |= role == Role::Sequence;
+        fields.push(FieldSpec { name, size: FieldSize::Count(values), role });
+    }
+    Layout::new(fields, tick_ms, epoch).ok()
+}
+
+/// Every ID that a worker can have.
+fn all_ids(layout: &Layout, worker: u64) -> BTreeSet<u64> {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(worker)).unwrap();
+    let mut ids: BTreeSet<u64> = (0..numbering.end().0).map(|at| numbering.id_at(Position(at))).collect();
+    for &(values, weight) in numbering.random_parts() {
+        ids = ids.iter().flat_map(|id| (0..values).map(move |draw| id + draw * weight)).collect();
+    }
+    ids
+}
+
+/// Two orders of the sizes of a tick's fields, and how many times larger the second's tick is.
+fn small_factors() -> impl Strategy<Value = (Vec<u64>, Vec<u64>, u64)> {
+    let factor = || prop::sample::select(vec![2_u64, 2, 2, 3, 4, 5]);
+    (vec(factor(), 1..=4), 1..=3_u64).prop_flat_map(|(factors, times)| {
+        let longer = if times > 1 { [&factors[..], &[times]].concat() } else { factors.clone() };
+        (Just(factors).prop_shuffle(), Just(longer).prop_shuffle(), Just(times))
+    })
+}
+
+/// Two neighbours as one field, so that the cuts differ too.
+fn joined(factors: &[u64], at: usize) -> Vec<u64> {
+    let mut factors = factors.to_vec();
+    if at + 1 < factors.len() {
+        factors[at] *= factors.remove(at + 1);
+    }
+    factors
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    /// Of layouts that keep pace, whatever the epochs: two workers that have an ID in common are said to; and if the
+    /// sizes divide each other and the ticks are equal, no others are.
+    #[test]
+    fn workers_with_a_common_id_are_found(
+        (left, right, times) in small_factors(),
+        joins in (0..6_usize, 0..6_usize),
+        kinds in (vec(any::<u8>(), 5), vec(any::<u8>(), 5)),
+        constants in (0..30_u64, 0..30_u64),
+        epochs in (-9..9_i64, -9..9_i64),
+    ) {
+        let left = small_layout(&joined(&left, joins.0), &kinds.0, constants.0, 1, epochs.0);
+        let right = small_layout(&joined(&right, joins.1), &kinds.1, constants.1, times, epochs.1);
+        let (Some(left), Some(right)) = (left, right) else { return Ok(()) };
+        let mut cuts: Vec<u64> = [&left, &right].into_iter().flat_map(Layout::fields).map(Field::weight).collect();
+        cuts.sort_unstable();
+        let is_exact = times == 1 && cuts.windows(2).all(|pair| pair[1] % pair[0] == 0);
+        let ids = |layout: &Layout| (0..layout.workers()).map(|worker| all_ids(layout, worker)).collect::<Vec<_>>();
+        let (left_ids, right_ids) = (ids(&left), ids(&right));
+        for (worker, mine) in left_ids.iter().enumerate() {
+            for (other, theirs) in right_ids.iter().enumerate() {
+                let single = |worker: usize| WorkerSet::single(worker as u64);
+                let found = collision((&left, &single(worker)), (&right, &single(other)));
+                let back = collision((&right, &single(other)), (&left, &single(worker)));
+                prop_assert_eq!(found.is_some(), back.is_some());
+                let is_common = !mine.is_disjoint(theirs);
+                prop_assert!(!is_common || found.is_some(), "{} {} and {} {}", left, worker, right, other);
+                prop_assert!(!is_exact || is_common == found.is_some(), "{} {} and {} {}", left, worker, right, other);
+            }
+        }
+        // All at once as one by one.
+        let everyone = |layout: &Layout| WorkerSet::from_list(0..layout.workers()).unwrap();
+        let all = collision((&left, &everyone(&left)), (&right, &everyone(&right)));
+        let is_common = left_ids.iter().any(|mine| right_ids.iter().any(|theirs| !mine.is_disjoint(theirs)));
+        prop_assert!(!is_common || all.is_some());
+        if let Some((worker, other)) = all {
+            let single = WorkerSet::single;
+            prop_assert!(collision((&left, &single(worker)), (&right, &single(other))).is_some());
+        }
+    }
+
+    #[test]
+    fn spaces_of_any_layout_read_back(layout in a_layout(), worker: u64) {
+        let space = layout.space();
+        prop_assert_eq!(space.to_string().parse(), Ok(space));
+        let worker = WorkerSet::single(worker % layout.workers());
+        prop_assert!(collision((&layout, &worker), (&layout, &worker)).is_some());
+    }
+}
