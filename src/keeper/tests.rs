@@ -100,7 +100,7 @@ fn keeper() -> (Keeper, Disk, Arc<Source>, Arc<Wall>) {
     let first = kept.first_ceiling(now);
     kept.grant(first);
     let (source, disk) = (Arc::clone(kept.source()), Disk::default());
-    let keeper = Keeper::new(vec![kept], Box::new(disk.clone()), Arc::clone(&wall), START);
+    let keeper = Keeper::new(vec![kept], Box::new(disk.clone()), None, Arc::clone(&wall), START);
     (keeper, disk, source, wall)
 }
 

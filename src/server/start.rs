@@ -16,6 +16,7 @@ use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
+use super::lookout;
 use super::metrics::Metrics;
 use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
@@ -100,7 +101,7 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, owner, notes } =
+        let Granted { kept, starts, mut store, state_lock, owner, notes } =
             found.grant(&settings.sources, &numberings, locks, now, &wall)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
@@ -135,7 +136,7 @@ impl Server {
         };
         let pulse = Arc::new(Pulse::new(shards.len()));
         let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
-        let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
+        let keeper = Keeper::new(kept, store, state_lock, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
@@ -172,6 +173,7 @@ impl Server {
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
+        lookout::watch(&common, keeper.ownership())?;
         let stopping = Arc::new(AtomicBool::new(false));
         let keep = {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));

@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::file::{self, FILE_NAME};
 use super::image::{self, ImageError};
@@ -20,7 +21,21 @@ const LOCK_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    lock: LockedFile,
+    lock: StateLock,
+}
+
+/// The lock of a state directory, held until the last of these is dropped.
+#[derive(Clone, Debug)]
+pub struct StateLock(Arc<LockedFile>);
+
+impl StateLock {
+    /// Whether it is still this process's. Looks at the lock's name alone.
+    ///
+    /// # Errors
+    /// When another could have it.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.0.still_ours()
+    }
 }
 
 impl StateDir {
@@ -46,7 +61,7 @@ impl StateDir {
                  or do without (--state-dir none)"
             ),
         })?;
-        Ok(StateDir { path: path.to_owned(), lock })
+        Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
     }
 
     /// Where it is.
@@ -60,6 +75,11 @@ impl StateDir {
     /// In one line: the file cannot be read or trusted, and what to do.
     pub fn read(&self) -> Result<Vec<Record>, String> {
         read(&self.path)
+    }
+
+    /// Its lock, for who looks at it while another thread writes here.
+    pub fn state_lock(&self) -> &StateLock {
+        &self.lock
     }
 
     /// Whether the lock is still this process's.
