@@ -37,6 +37,8 @@ pub struct Kept {
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
+    /// A look before this raises only what somebody waits for: others than the keeper can have it look.
+    raise_due: BootMicros,
     /// The machine's locks of its worker IDs, where there are any.
     locks: Option<Arc<WorkerLocks>>,
     /// Why the machine does not remember what was granted last.
@@ -46,7 +48,7 @@ pub struct Kept {
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None, unmarked: None }
+        Kept { source, rule, durable: start, seen: start, used_at: now.boot, raise_due: now.boot, locks: None, unmarked: None }
     }
 
     /// Holds the locks of its worker IDs for as long as it is kept.
@@ -99,12 +101,20 @@ impl Kept {
             self.used_at = now.boot;
         }
         let grant = self.source.grant();
-        let is_wanted = grant.is_wanted() || self.source.line().admitted_ids() > 0 || self.is_revoked();
+        let is_needed = grant.is_wanted() || self.is_revoked();
+        let is_wanted = is_needed || self.source.line().admitted_ids() > 0;
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }
+        if !is_needed && now.boot < self.raise_due {
+            return None;
+        }
         let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
-        (ceiling > grant.ceiling()).then_some(ceiling)
+        if ceiling <= grant.ceiling() {
+            return None;
+        }
+        self.raise_due = now.after(self.period(now, ceiling)).boot;
+        Some(ceiling)
     }
 
     /// Whether its grant was taken away and is not back.
@@ -114,11 +124,17 @@ impl Kept {
 
     /// After how long to look again.
     fn next_look(&self, now: Now) -> Duration {
+        // A raise that failed is tried again by its time, and one that is not due comes no later than planned.
+        let until_due = self.raise_due.since(now.boot);
+        if until_due.is_zero() { self.period(now, self.source.grant().ceiling()) } else { until_due }
+    }
+
+    /// From one raise to the next under a ceiling.
+    fn period(&self, now: Now, ceiling: Position) -> Duration {
         if now.boot.since(self.used_at) > IN_USE {
             return PERIOD;
         }
-        let left = self.source.reaches_in(now, self.source.grant().ceiling());
-        (left / 2).clamp(SHORTEST_PERIOD, PERIOD)
+        (self.source.reaches_in(now, ceiling) / 2).clamp(SHORTEST_PERIOD, PERIOD)
     }
 
     /// The ceiling that the rule wants at a moment.

@@ -18,7 +18,7 @@ use support::daemon::{Ended, mode};
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
-use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, poll, records};
+use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
 use tempfile::TempDir;
 
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
@@ -331,6 +331,24 @@ fn a_rename_that_fails_is_tried_again() {
     thread::sleep(Duration::from_millis(1_200));
     disk.works();
     draw_until_served(&mut wire, &mut ids);
+}
+
+/// Anybody who reaches the admin listener may ask how the daemon is; its disk is not his.
+#[test]
+fn health_checks_write_nothing() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().admin()).start();
+    one(&mut daemon.connect());
+    let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
+    let (before, began) = (syncs(), Instant::now());
+    for _ in 0..300 {
+        assert_eq!(http::get(&daemon, "/healthz").code, 200);
+    }
+    let made = syncs() - before;
+    // Two for each second's raise, and those of a claim that met the ceiling of the start.
+    let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
+    assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
 }
 
 #[test]
