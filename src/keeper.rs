@@ -48,7 +48,16 @@ pub struct Kept {
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot, raise_due: now.boot, locks: None, unmarked: None }
+        Kept {
+            source,
+            rule,
+            durable: start,
+            seen: start,
+            used_at: now.boot,
+            raise_due: now.boot,
+            locks: None,
+            unmarked: None,
+        }
     }
 
     /// Holds the locks of its worker IDs for as long as it is kept.

@@ -315,6 +315,33 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     assert_order(&disk.calls()[before..], "the next start");
 }
 
+/// A start that was killed may have made the directory and not come to syncing its name.
+#[test]
+fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
+    let setup = |state: &str| disk.under(machine.setup().env("SNOWBANK_STATE_DIR", machine.path(state)));
+    let assert_synced = |made: &str, from: usize| {
+        let calls = &disk.calls()[from..];
+        let synced = calls.iter().position(|call| *call == format!("sync {made}"));
+        let named = calls.iter().position(|call| call.starts_with("rename"));
+        assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
+    };
+    fs::create_dir_all(machine.path("disk/in")).expect("made");
+    setup("disk/in/here").start().stop();
+    assert_synced(".", 0);
+    assert_synced("in", 0);
+    let before = disk.calls().len();
+    setup("disk/in/here").start().stop();
+    assert_synced("in", before);
+    // If it cannot be, nothing is served.
+    disk.order(&format!("sync fail {EIO}"));
+    let before = disk.calls().len();
+    let ended = setup("disk/in/here").end();
+    ended.assert_refusal(&["cannot create the state directory or make its name durable", "disk/in/here"]);
+    assert_eq!(disk.calls()[before..], ["sync in"]);
+}
+
 #[test]
 fn a_rename_that_fails_is_tried_again() {
     let machine = Machine::new();

@@ -221,7 +221,11 @@ fn a_look_that_nobody_needs_does_not_raise() {
     // Probes, for instance, have it look.
     for probe in 1..1_000 {
         let looked = keeper.look(later(SECOND_US + probe * 1_000, 0));
-        assert_eq!(looked.next_in, Duration::from_millis(1_000 - probe.unsigned_abs()), "the next raise waits for no probe");
+        assert_eq!(
+            looked.next_in,
+            Duration::from_millis(1_000 - probe.unsigned_abs()),
+            "the next raise waits for no probe"
+        );
     }
     assert_eq!(disk.raised().len(), raised);
     assert!(source.grant().want_more());
