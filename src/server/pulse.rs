@@ -22,7 +22,6 @@ use super::worker::Bells;
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::layout::{Position, UnixMicros};
-use crate::source::line::Signals;
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]
@@ -62,7 +61,7 @@ impl Pulse {
     pub(super) async fn all_beat(&self, bells: &Bells) {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
-        bells.ceiling_reached();
+        bells.wake_keeper();
         loop {
             // From here on no answer is missed.
             let mut answer = pin!(self.some_answer.notified());

@@ -20,7 +20,6 @@ use super::worker::Bells;
 use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
-use crate::source::line::Signals;
 use crate::tls;
 
 /// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
@@ -167,7 +166,7 @@ impl Reloader {
         let (reply, joined) = mpsc::channel();
         let errand = Errand { joining, is_kept: self.owner.is_some(), horizons, reply };
         self.errands.send(errand).map_err(|_| ReloadError::Stopping)?;
-        self.bells.ceiling_reached();
+        self.bells.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;
         joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
     }

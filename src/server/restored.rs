@@ -28,7 +28,6 @@ use tokio::time::Instant;
 
 use super::seldom::Seldom;
 use super::worker::Common;
-use crate::source::line::Signals;
 
 /// The multicast group of the kernel's own events.
 const KERNEL_EVENTS: u32 = 1;
@@ -56,7 +55,7 @@ pub(super) fn watch(common: Arc<Common>) {
         let mut restorations = Seldom::default();
         while announcements.await_new_generation() {
             common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
-            common.bells.ceiling_reached();
+            common.bells.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
                     count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"
