@@ -10,7 +10,7 @@ use std::{fmt, io, thread};
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
-use super::accept::{self, INBOX_SOCKETS, Inbox};
+use super::accept::{self, INBOX_SOCKETS, Inbox, Registered};
 use super::grants::{self, Found, Granted, State};
 use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
@@ -171,7 +171,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, keeper, errands, adopted, notes: _ } = self;
+        let Server { listeners, admin, common, shards, mut keeper, errands, adopted, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         lookout::watch(&common, keeper.ownership())?;
         let stopping = Arc::new(AtomicBool::new(false));
@@ -179,6 +179,12 @@ impl Server {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
             move || keeper::run(keeper, &common, &stopping, &errands)
         };
+        let registered = {
+            let _reactor = runtime.enter();
+            register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
+        };
+        // Nothing was handed out. If this fails, the next start goes on above what was granted.
+        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
         restored::watch(Arc::clone(&common));
@@ -195,7 +201,7 @@ impl Server {
                 };
                 Arc::new(Site::new(move || common.status(), all_beat))
             };
-            let tls_of = |listener: &Listener| common.tls.clone().filter(|_| listener.address.is_tls());
+            let tls_of = |listener: &Registered| common.tls.clone().filter(|_| listener.address.is_tls());
             let admin = admin.into_iter().map(|listener| {
                 let tls = tls_of(&listener);
                 super::admin::serve(listener, tls, Arc::clone(&site))
@@ -264,6 +270,11 @@ fn spawn_shards(
             worker::run(&runtime, Worker::new(common, shard, seed), inbox, adopted, stopped);
             drop(alive);
         };
+/// Registers all listeners with the reactor that is entered, before anything serves: a daemon that says it listens does.
+fn register(listeners: Vec<Listener>) -> io::Result<Vec<Registered>> {
+    listeners.into_iter().map(Registered::new).collect()
+}
+
         threads.push(thread::Builder::new().name(name).spawn(run)?);
     }
     Ok((inboxes.into(), threads, all_ended))
