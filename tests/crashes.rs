@@ -304,3 +304,22 @@ fn what_the_kernel_says_of_a_restored_machine_may_be_refused() {
     );
     daemon.stop();
 }
+
+/// A service manager that keeps the daemon from the kernel's log may hand it over as standard input.
+#[test]
+fn the_kernels_log_is_taken_from_standard_input() {
+    let Ok(log) = std::fs::File::open("/dev/kmsg") else {
+        eprintln!("skipped: this user may not read the kernel's log");
+        return;
+    };
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    disk.order(&format!("kernel fail {EAFNOSUPPORT}"));
+    let daemon = disk.under(machine.setup("")).stdin(log.into()).start();
+    daemon.connect().next(Ask::of(1)).ids();
+    let said = daemon.said();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
+    let line = "reads the kernel's log (standard input)";
+    assert!(matches!(lines[..], [only] if only.contains(line)), "{said}");
+    daemon.stop();
+}

@@ -5,62 +5,12 @@
 
 mod support;
 
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
+use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup};
-use tempfile::TempDir;
 
-/// A file system in memory, mounted for as long as this lives.
-struct FileSystem {
-    directory: TempDir,
-}
-
-impl FileSystem {
-    /// `None` where this user may not mount.
-    fn mount() -> Option<FileSystem> {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let point = directory.path().join("disk");
-        std::fs::create_dir(&point).expect("a directory");
-        let mounted = run(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], &point);
-        if !mounted {
-            assert!(std::env::var_os("CI").is_none(), "mounting a tmpfs has to work where CI is set");
-            eprintln!("skipped: this user may not mount a file system");
-            return None;
-        }
-        Some(FileSystem { directory })
-    }
-
-    fn point(&self) -> PathBuf {
-        self.directory.path().join("disk")
-    }
-
-    fn setup(&self) -> Setup {
-        Setup::new().env("SNOWBANK_STATE_DIR", self.point().join("state"))
-    }
-
-    /// Writes until nothing more fits.
-    fn fill(&self) -> PathBuf {
-        let path = self.point().join("ballast");
-        let mut ballast = File::create(&path).expect("room for a name");
-        for size in [4_096, 1] {
-            while ballast.write_all(&vec![7; size]).is_ok() {}
-        }
-        path
-    }
-}
-
-impl Drop for FileSystem {
-    fn drop(&mut self) {
-        run(&["umount", "--lazy"], &self.point());
-    }
-}
-
-fn run(command: &[&str], point: &Path) -> bool {
-    let status = Command::new(command[0]).args(&command[1..]).arg(point).status();
-    status.is_ok_and(|status| status.success())
+/// A daemon whose state is on this file system.
+fn on(disk: &FileSystem) -> Setup {
+    Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("state"))
 }
 
 /// The last ID of a batch, all of which lie above `highest`.
@@ -73,29 +23,36 @@ fn draw(daemon: &Daemon, highest: u64) -> u64 {
 #[test]
 fn a_full_disk_stops_a_start_and_nothing_that_was_started() {
     let Some(disk) = FileSystem::mount() else { return };
-    let daemon = disk.setup().start();
+    let daemon = on(&disk).start();
     let highest = draw(&daemon, 0);
     let ballast = disk.fill();
     // Ceilings rise within the file that is there.
     let highest = draw(&daemon, highest);
     daemon.stop();
 
-    disk.setup().end().assert_refusal_for_now(&["No space left on device"]);
+    on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
+    // Without a directory there is no room for its lock either.
+    let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
+    other().end().assert_refusal(&[
+        "cannot lock the state directory",
+        "No space left on device",
+        "; make room,",
+    ]);
     std::fs::remove_file(ballast).expect("it is there");
-    let daemon = disk.setup().start();
+    let daemon = on(&disk).start();
     draw(&daemon, highest);
 }
 
 #[test]
 fn a_read_only_disk_stops_a_start() {
     let Some(disk) = FileSystem::mount() else { return };
-    let daemon = disk.setup().start();
+    let daemon = on(&disk).start();
     let highest = draw(&daemon, 0);
     daemon.stop();
 
-    assert!(run(&["mount", "-o", "remount,ro"], &disk.point()));
-    disk.setup().end().assert_refusal(&["Read-only file system"]);
-    assert!(run(&["mount", "-o", "remount,rw"], &disk.point()));
-    let daemon = disk.setup().start();
+    assert!(disk.remount("ro"));
+    on(&disk).end().assert_refusal(&["Read-only file system"]);
+    assert!(disk.remount("rw"));
+    let daemon = on(&disk).start();
     draw(&daemon, highest);
 }

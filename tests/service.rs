@@ -112,6 +112,30 @@ fn nobody_is_told_anything_who_did_not_ask() {
     daemon.stop();
 }
 
+/// A service manager that stands still, from before the start to after the stop: nothing of the daemon waits for it.
+#[test]
+fn a_manager_that_stands_still_holds_up_nothing() {
+    let manager = Manager::new();
+    manager.stand_still();
+    let mut daemon = with_watchdog(manager.over(Setup::configured("order = \"strict\""))).start();
+    for round in 0..10 {
+        // A new connection each: the acceptor's thread feeds the watchdog.
+        assert_eq!(daemon.connect().next(Ask::of(5)).id_count(), Some(5), "{round}");
+        thread::sleep(PERIOD / 4);
+    }
+    daemon.signal(Signal::HUP);
+    poll("the reload", || daemon.said().contains("reload").then_some(()));
+    // What is told once arrives once it reads again, and in order, and so does food.
+    let ready = manager.until("readiness", is_ready);
+    assert!(ready.value("STATUS").is_some(), "{ready:?}");
+    manager.until("the reload", |message| message.says("RELOADING=1"));
+    manager.until("its end", is_ready);
+    manager.until("food", |message| message.says("WATCHDOG=1"));
+    manager.stand_still();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0));
+}
+
 #[test]
 fn a_blocked_thread_stops_the_food_and_one_that_goes_on_brings_it_back() {
     let manager = Manager::new();

@@ -1,6 +1,7 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, line, keeper and ID clock, on clocks that
 //! step, drift, freeze and are read late, over storage that fails at will and keeps or loses what it failed on, with crashes
-//! and stops at any point. Thousands of seeds run in a minute.
+//! and stops at any point, and with older copies of the state put in its place, which the marks in the machine's locks tell
+//! within a boot. Thousands of seeds run in a minute.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
@@ -9,14 +10,18 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use snowbank::ceiling::store::{Claimant, PlanError};
-use snowbank::ceiling::{CeilingRule, CeilingStore, Grant, Newcomer, StoreError, TakenOver};
+use snowbank::ceiling::store::{Claimant, PlanError, Record};
+use snowbank::ceiling::{
+    CeilingRule, CeilingStore, Grant, Marked, Newcomer, Owner, Place, StoreError, TakenOver, WorkerLocks,
+    compare, instant_of, lock_workers,
+};
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
 use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
-use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
 use snowbank::source::line::{Finished, Signals, Ticket, Wish};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use tempfile::TempDir;
 
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
@@ -28,12 +33,20 @@ const STEP_RULE: StepRule =
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
 
-/// What survives the process: the ceiling as the disk has it, and how reliable the disk is at the moment.
-#[derive(Debug, Default)]
-struct Disk {
+/// What a state directory holds, and a backup of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct State {
     ceiling: Option<Position>,
     /// What the last process believed of wall − boot, if that was in this boot of the machine.
     wall_minus_boot_us: Option<i64>,
+    /// Its identity: how many were lost before it.
+    identity: u128,
+}
+
+/// What survives the process: the state as the disk has it, and how reliable the disk is at the moment.
+#[derive(Debug, Default)]
+struct Disk {
+    state: State,
     /// Another daemon has taken it over: whoever writes to it now breaks that one's promises.
     is_anothers: bool,
     /// One in so many writes fails; 0: none.
@@ -54,9 +67,9 @@ impl Store {
         let one_in = disk.fails_one_in;
         let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
         let reaches_disk = !fails || disk.rng.bool();
-        let current = disk.ceiling;
+        let current = disk.state.ceiling;
         if reaches_disk && (may_sink || current.is_none_or(|current| ceiling >= current)) {
-            disk.ceiling = Some(ceiling);
+            disk.state.ceiling = Some(ceiling);
         }
         if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) }
     }
@@ -72,7 +85,7 @@ impl CeilingStore for Store {
     }
 
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = Some(wall_minus_boot_us);
+        self.disk.lock().expect("no panic while locked").state.wall_minus_boot_us = Some(wall_minus_boot_us);
         raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))
     }
 
@@ -143,7 +156,7 @@ struct Waiting {
     ticket: Ticket,
     count: u64,
     /// What it had before it waited.
-    runs: Vec<Run>,
+    taken: Taken,
     /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
     latest_us: i64,
 }
@@ -153,6 +166,14 @@ struct World {
     rng: fastrand::Rng,
     machine: Machine,
     disk: Arc<Mutex<Disk>>,
+    /// The machine's locks of worker IDs, with their marks; empty after a boot.
+    locks: TempDir,
+    /// Backups of the state, made in this boot.
+    backups: Vec<State>,
+    /// The state that one of them has taken the place of, and that nobody has used since.
+    newest: Option<State>,
+    /// How many states were lost.
+    lost: u128,
     numbering: Numbering,
     rules: Rules,
     order: Order,
@@ -184,6 +205,10 @@ impl World {
             order: if rng.bool() { Order::Relaxed } else { Order::Strict },
             machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
             disk: Arc::new(Mutex::new(disk)),
+            locks: locks(),
+            backups: Vec::new(),
+            newest: None,
+            lost: 0,
             numbering,
             rules,
             daemon: None,
@@ -194,23 +219,24 @@ impl World {
         }
     }
 
-    /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick.
+    /// A process starts, by the shipped rules: at the stored ceiling or above; without one, above the current tick; above
+    /// all that the machine remembers. An older copy of the state is not started with.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let (stored, remembered) = {
-            let disk = self.disk.lock().expect("no panic while locked");
-            let granted = disk.ceiling.map(|ceiling| self.instant(ceiling));
-            let remembered = match (disk.wall_minus_boot_us, granted) {
-                (Some(offset_us), _) => Remembered::Offset(offset_us),
-                (None, Some(granted)) => Remembered::Granted(granted),
-                (None, None) => Remembered::Nothing,
-            };
-            (disk.ceiling, remembered)
+        let state = self.state();
+        let granted = state.ceiling.map(|ceiling| self.instant(ceiling));
+        let remembered = match (state.wall_minus_boot_us, granted) {
+            (Some(offset_us), _) => Remembered::Offset(offset_us),
+            (None, Some(granted)) => Remembered::Granted(granted),
+            (None, None) => Remembered::Nothing,
         };
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
         let now = wall.believe(reading);
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
-        let start = stored.unwrap_or(above_now);
+        let start = state.ceiling.unwrap_or(above_now);
+        let mut locks = lock_workers(self.locks.path(), &self.numbering).expect("no other daemon has them");
+        let Some(start) = self.above_marks(&state, start, &locks, now) else { return };
+        locks.mark_for(&owner(&state));
         let tick = Duration::from_millis(self.numbering.layout().tick_ms());
         let rule = CeilingRule { horizon: HORIZON, max_ahead: MAX_AHEAD, tick };
         let grant = Grant::new(Position(0));
@@ -218,12 +244,14 @@ impl World {
         let source = Arc::new(Source::new(name, self.numbering.clone(), self.rules, grant, start, now));
         let mut store = Store { disk: Arc::clone(&self.disk), source: Arc::clone(&source) };
         let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
+        kept.hold(locks);
         let ceiling = kept.first_ceiling(now);
         if store.raise(&[(0, ceiling)], wall.carried_us()).is_err() {
             // It does not start. The service manager tries again.
             return;
         }
         kept.grant(ceiling);
+        self.newest = None;
         let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
             let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, self.order, now);
@@ -239,6 +267,77 @@ impl World {
             waiting: (0..SHARDS).map(|_| None).collect(),
             paused: None,
         });
+    }
+
+    fn state(&self) -> State {
+        self.disk.lock().expect("no panic while locked").state.clone()
+    }
+
+    fn set_state(&mut self, state: State) {
+        self.disk.lock().expect("no panic while locked").state = state;
+    }
+
+    /// Where a start begins by what the machine remembers of the worker IDs; `None` if it is refused, upon which the operator
+    /// does what the refusal says.
+    fn above_marks(
+        &mut self,
+        state: &State,
+        start: Position,
+        locks: &WorkerLocks,
+        now: Now,
+    ) -> Option<Position> {
+        let stored =
+            |ceiling| Record::new("simulated", &self.numbering, ceiling, &owner(state), &Place::default());
+        let records: Vec<Record> = state.ceiling.map(stored).into_iter().collect();
+        let marks = locks.marks().expect("they make sense");
+        match compare(&marks, &self.numbering, start, &records) {
+            Marked::Below => Some(start),
+            Marked::ByAnother(end) => Some(end),
+            Marked::Released => panic!("seed {}: nothing was moved away", self.seed),
+            Marked::SinceThisCopy(end) => {
+                assert!(
+                    self.newest.is_some(),
+                    "seed {}: the newest state is taken for an older copy",
+                    self.seed
+                );
+                match self.rng.u8(..4) {
+                    0 => self.lose(),
+                    1 => self.put_newest_back(),
+                    _ if instant_of(&self.numbering, end) <= now.wall => return Some(end),
+                    _ => {}
+                }
+                None
+            }
+        }
+    }
+
+    /// A backup is made, or, if no daemon runs, takes the place of the state.
+    fn back_up_or_restore(&mut self) {
+        if self.backups.is_empty() || self.rng.bool() {
+            self.backups.push(self.state());
+            return;
+        }
+        if self.rng.bool() {
+            self.stop();
+        }
+        self.daemon = None;
+        let copy = self.backups[self.rng.usize(..self.backups.len())].clone();
+        let replaced = self.state();
+        self.newest.get_or_insert(replaced);
+        self.set_state(copy);
+    }
+
+    fn put_newest_back(&mut self) {
+        if let Some(newest) = self.newest.take() {
+            self.set_state(newest);
+        }
+    }
+
+    /// The state is gone, and the next one is another.
+    fn lose(&mut self) {
+        self.lost += 1;
+        self.newest = None;
+        self.set_state(State { identity: self.lost, ..State::default() });
     }
 
     fn instant(&self, position: Position) -> UnixMicros {
@@ -297,6 +396,7 @@ impl World {
             92..95 => self.disturb_the_clock(),
             95 => self.daemon = None,
             96 => self.stop(),
+            98 => self.back_up_or_restore(),
             97 => match self.rng.u8(..4) {
                 0 => self.reboot(),
                 1 => self.take_over(),
@@ -355,7 +455,11 @@ impl World {
     fn reboot(&mut self) {
         self.daemon = None;
         self.machine.boot_at_us = self.machine.true_us;
-        self.disk.lock().expect("no panic while locked").wall_minus_boot_us = None;
+        // Nothing tells an older copy from then on.
+        self.put_newest_back();
+        self.backups.clear();
+        self.locks = locks();
+        self.disk.lock().expect("no panic while locked").state.wall_minus_boot_us = None;
     }
 
     fn expect_silence(&self, daemon: &mut Daemon) {
@@ -421,7 +525,8 @@ impl World {
                 let window = lane.window();
                 if let Ok(ticket) = lane.source().admit(&window, wish) {
                     let latest_us = now.wall.0;
-                    daemon.waiting[index] = Some(Waiting { ticket, count, runs, latest_us });
+                    let taken = lane.keep(runs);
+                    daemon.waiting[index] = Some(Waiting { ticket, count, taken, latest_us });
                 }
             }
         }
@@ -457,14 +562,15 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
-        let Some(Waiting { ticket, count, mut runs, latest_us }) = daemon.waiting[index].take() else {
+        let Some(Waiting { ticket, count, taken, latest_us }) = daemon.waiting[index].take() else {
             panic!("seed {}: finished without a wait", self.seed);
         };
         assert_eq!(ticket, finished.ticket);
         let (lane, _) = daemon.shards[index].lane(0);
-        lane.hand_out_waited(&finished.spans, &mut runs);
+        let mut runs = Vec::new();
+        let refusal = lane.end_wait(taken, &finished, &mut runs);
         let ids = count_of(&runs);
-        if finished.refusal.is_none() {
+        if refusal.is_none() {
             assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);
             self.hand_out(index, &runs, latest_us);
         }
@@ -473,7 +579,8 @@ impl World {
     /// Checks the promises on IDs that leave the daemon; `latest_us` is the highest wall time since they were asked for.
     fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
-        let durable = self.disk.lock().expect("no panic while locked").ceiling.expect("stored before use");
+        let durable =
+            self.disk.lock().expect("no panic while locked").state.ceiling.expect("stored before use");
         let Some(daemon) = &mut self.daemon else {
             return;
         };
@@ -509,6 +616,7 @@ impl World {
         self.machine.frozen = None;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
         if self.daemon.is_none() {
+            self.put_newest_back();
             self.start();
         }
         let before = self.granted;
@@ -524,6 +632,16 @@ impl World {
         }
         panic!("seed {}: no ID within 80 s of good weather", self.seed);
     }
+}
+
+/// An empty directory of locks, in memory where that can be.
+fn locks() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
+}
+
+/// Who keeps a state; all that counts of it is which one it is.
+fn owner(state: &State) -> Owner {
+    Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
 }
 
 fn count_of(runs: &[Run]) -> u64 {
@@ -570,7 +688,7 @@ fn crash_again_and_again(seed: u64) {
         }
         world.daemon = None;
     }
-    let ceiling = world.disk.lock().expect("no panic while locked").ceiling.expect("stored before use");
+    let ceiling = world.disk.lock().expect("no panic while locked").state.ceiling.expect("stored before use");
     let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
     let most_us = HORIZON.as_micros() as i64 + SECOND;
     assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");

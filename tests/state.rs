@@ -882,6 +882,25 @@ fn a_new_directory_starts_above_what_the_old_one_was_granted() {
     }
 }
 
+/// An export carries what is kept of earlier configurations, too: of two records with one worker ID the furthest counts.
+#[test]
+fn an_export_of_several_configurations_is_imported_as_often_as_one_likes() {
+    let machine = Machine::new();
+    machine.setup().config("worker_ids = \"0-1\"").start().stop();
+    let daemon = machine.setup().config("worker_ids = 1").start();
+    let last = one(&mut daemon.connect());
+    daemon.stop();
+    let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
+    assert!(exported.status.success(), "{exported:?}");
+    let new = Machine::new();
+    for _ in 0..2 {
+        let done = new.command(&["import", machine.path("export").to_str().unwrap()]);
+        assert!(done.status.success(), "{done:?}");
+        assert_eq!(String::from_utf8_lossy(&done.stdout).lines().count(), 2, "{done:?}");
+    }
+    assert!(one(&mut new.setup().config("worker_ids = 1").start().connect()) > last);
+}
+
 #[test]
 fn what_was_exported_stays_away_though_an_older_copy_says_otherwise() {
     let (machine, _) = used();

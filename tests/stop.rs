@@ -79,6 +79,16 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
 }
 
 #[test]
+fn a_log_that_never_ends_cannot_be_what_it_stops_with() {
+    let Ok(log) = std::fs::File::open("/dev/kmsg") else {
+        eprintln!("skipped: this user may not read the kernel's log");
+        return;
+    };
+    let ended = Setup::new().args(["--stop-at-stdin-eof"]).stdin(log.into()).end();
+    ended.assert_refusal(&["--stop-at-stdin-eof", "the kernel's log as standard input", "a pipe"]);
+}
+
+#[test]
 fn a_daemon_told_so_stops_with_its_standard_input() {
     use std::process::Stdio;
     // What comes before the end is thrown away, and without the option nobody looks.

@@ -324,6 +324,35 @@ fn a_client_refuses_a_certificate_that_has_expired() {
     assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
 }
 
+/// What is shown where it does not belong: both sides say what it is and what to make instead.
+#[test]
+fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
+    let files = support::directory();
+    let authority = Authority::new(files.path(), "authority");
+    let shown = |pair: &Pair, listener: &str| {
+        let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&tls_section(pair, listener));
+        let daemon = setup.start();
+        let address = format!("tls:{}", daemon.tcp());
+        (daemon, snowbank(&["ping", "--address", &address, "--ca", text(&authority.file)]))
+    };
+    let (daemon, refused) = shown(&authority.issue_authority("ca"), "");
+    assert_refused(
+        &refused,
+        "its certificate is an authority's own (CA:TRUE), allowed: one that an authority signed",
+    );
+    for part in ["WARN the TLS certificate is an authority's own (CA:TRUE)", "its own message says which"] {
+        poll(part, || daemon.said().contains(part).then_some(()));
+    }
+    let (_daemon, refused) = shown(&authority.issue("nameless", &[]), "");
+    assert_refused(&refused, "its certificate names no host: make one with a subjectAltName");
+
+    let house = House::asking_for_certificates();
+    let ca = house.authority.issue_authority("ca");
+    let refused = house.ping(&["--client-cert", text(&ca.certificate), "--client-key", text(&ca.key)]);
+    assert_refused(&refused, "it does not believe this client's certificate");
+    house.says("the peer's client certificate is an authority's own (CA:TRUE), allowed:");
+}
+
 #[test]
 fn plain_text_on_a_tls_listener_is_closed_and_said_once() {
     let house = House::with("");

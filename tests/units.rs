@@ -1,14 +1,17 @@
-//! The units under systemd/, as systemd reads them: without a complaint, hardened, and the template like the plain one.
+//! The units under systemd/, as systemd reads them: without a complaint, hardened, and the template like the plain one; and the
+//! generator, which gives them the kernel's log on virtual machines.
 
 #![cfg(feature = "daemon")]
 
 mod support;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use support::manager::has_program;
+use tempfile::TempDir;
 
 fn unit(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)
@@ -25,25 +28,38 @@ fn setting(unit: &str, key: &str) -> String {
     values.next_back().unwrap_or_else(|| panic!("{unit} has no {key}")).to_owned()
 }
 
+/// The units as they are installed, in a directory of their own, with what the generator makes on a virtual machine or without.
+fn installed(with_kernel_log: bool) -> (TempDir, Vec<PathBuf>) {
+    let directory = support::directory();
+    let mut paths = Vec::new();
+    for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
+        // The program is not installed where this runs, and an instance stands for its template.
+        let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
+        let path = directory.path().join(name.replace('@', "@instance"));
+        fs::write(&path, text.replace("%i", "instance")).expect("written");
+        if with_kernel_log && name.ends_with(".service") {
+            let drop_ins = path.with_extension("service.d");
+            fs::create_dir(&drop_ins).expect("made");
+            fs::copy(unit("kernel-log.conf"), drop_ins.join("10-kernel-log.conf")).expect("copied");
+        }
+        paths.push(path);
+    }
+    (directory, paths)
+}
+
 #[test]
 fn systemd_finds_nothing_to_complain_about() {
     if !has_program("systemd-analyze", "systemd") {
         return;
     }
-    let directory = support::directory();
-    let mut names = Vec::new();
-    for name in ["snowbank.service", "snowbank.socket", "snowbank@.service", "snowbank@.socket"] {
-        // The program is not installed where this runs, and an instance stands for its template.
-        let text = text(name).replace("/usr/bin/snowbank", env!("CARGO_BIN_EXE_snowbank"));
-        let name = name.replace('@', "@instance");
-        fs::write(directory.path().join(&name), text.replace("%i", "instance")).expect("written");
-        names.push(directory.path().join(name));
+    for with_kernel_log in [false, true] {
+        let (_directory, paths) = installed(with_kernel_log);
+        let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&paths).output();
+        let output = output.expect("it runs");
+        let said = [output.stdout, output.stderr].concat();
+        // Its exit code is 0 whatever it finds.
+        assert_eq!(String::from_utf8_lossy(&said), "");
     }
-    let output = Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&names).output();
-    let output = output.expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    // Its exit code is 0 whatever it finds.
-    assert_eq!(String::from_utf8_lossy(&said), "");
 }
 
 #[test]
@@ -51,12 +67,93 @@ fn the_services_are_hardly_exposed() {
     if !has_program("systemd-analyze", "systemd") {
         return;
     }
-    for name in ["snowbank.service", "snowbank@.service"] {
-        let mut analyze = Command::new("systemd-analyze");
-        analyze.args(["security", "--offline=yes", "--no-pager", "--threshold=15"]).arg(unit(name));
-        let output = analyze.output().expect("it runs");
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{name}: an exposure of 1.5 at most is allowed\n{said}");
+    for with_kernel_log in [false, true] {
+        let (_directory, paths) = installed(with_kernel_log);
+        for path in paths.iter().filter(|path| path.extension() == Some("service".as_ref())) {
+            let mut analyze = Command::new("systemd-analyze");
+            analyze.args(["security", "--offline=yes", "--no-pager", "--threshold=15"]).arg(path);
+            let output = analyze.output().expect("it runs");
+            let said = String::from_utf8_lossy(&output.stdout);
+            let name = path.display();
+            assert!(output.status.success(), "{name}: an exposure of 1.5 at most is allowed\n{said}");
+        }
+    }
+}
+
+/// A machine as the generator sees it: what is there, and programs that answer for it.
+struct Seen {
+    virtualization: &'static str,
+    device: &'static str,
+    has_log: bool,
+    has_drop_in: bool,
+}
+
+impl Seen {
+    /// What the generator makes there.
+    fn generated(&self) -> Vec<PathBuf> {
+        let directory = support::directory();
+        let at = |name: &str| directory.path().join(name);
+        let program = |name: &str, text: String| {
+            fs::write(at(name), format!("#!/bin/sh\n{text}\n")).expect("written");
+            fs::set_permissions(at(name), fs::Permissions::from_mode(0o755)).expect("it can be run");
+        };
+        program(
+            "systemd-detect-virt",
+            format!(
+                "for kind; do :; done; case {} in *\"$kind\"*) ;; *) exit 1 ;; esac",
+                self.virtualization
+            ),
+        );
+        program("stat", format!("echo '{}'", self.device));
+        if self.has_log {
+            fs::write(at("kmsg"), "").expect("written");
+        }
+        if self.has_drop_in {
+            fs::copy(unit("kernel-log.conf"), at("kernel-log.conf")).expect("copied");
+        }
+        let script = text("snowbank-generator")
+            .replace("/dev/kmsg", &at("kmsg").to_string_lossy())
+            .replace("/usr/lib/snowbank/", &format!("{}/", directory.path().display()));
+        let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap_or_default());
+        let [normal, early, late] = ["normal", "early", "late"].map(at);
+        let output = Command::new("sh")
+            .args(["-c", &script, "generator"])
+            .args([&normal, &early, &late])
+            .env("PATH", path)
+            .output()
+            .expect("there is a shell");
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()), "");
+        assert!(!early.exists() && !late.exists());
+        let services = ["snowbank.service.d", "snowbank@.service.d"];
+        let links = services.iter().map(|name| normal.join(name).join("10-kernel-log.conf"));
+        let made: Vec<PathBuf> = links.filter_map(|link| fs::read_link(link).ok()).collect();
+        assert!(made.iter().all(|target| *target == at("kernel-log.conf")), "{made:?}");
+        assert!(!made.is_empty() || !normal.exists());
+        made
+    }
+}
+
+#[test]
+fn the_generator_hands_the_kernels_log_over_on_virtual_machines_alone() {
+    let machine = || Seen {
+        virtualization: "--vm",
+        device: "character special file:1:b",
+        has_log: true,
+        has_drop_in: true,
+    };
+    assert_eq!(machine().generated().len(), 2);
+    let others = [
+        ("hardware", Seen { virtualization: "none", ..machine() }),
+        ("a container on hardware", Seen { virtualization: "--container", ..machine() }),
+        ("a container in a virtual machine", Seen { virtualization: "--vm--container", ..machine() }),
+        ("a pipe, as systemd-nspawn makes one", Seen { device: "fifo:0:0", ..machine() }),
+        ("/dev/null", Seen { device: "character special file:1:3", ..machine() }),
+        ("a log that cannot be opened", Seen { has_log: false, ..machine() }),
+        ("a package that is half removed", Seen { has_drop_in: false, ..machine() }),
+    ];
+    for (name, seen) in others {
+        assert!(seen.generated().is_empty(), "{name}");
     }
 }
 

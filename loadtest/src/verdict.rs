@@ -22,6 +22,10 @@ use crate::value::{Rate, Time};
 /// scheduler takes, far below what an operator would call an outage.
 pub const MAX_PAUSE: Duration = Duration::from_millis(100);
 
+/// No target that serves people has a shorter idle timeout: one that closes although the generator never stood still for so
+/// long closes for another reason.
+const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// A generator that is later than this with more than one request in a hundred did not offer the load that was asked for:
 /// hardly any objective of response time is as wide, so it is felt only where an objective could not see the difference.
 pub const MAX_P99_SLIP: Duration = Duration::from_millis(10);
@@ -135,7 +139,8 @@ impl Verdict {
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     let describe = |fault: &Fault| describe(fault, evidence.promise);
-    let (broken, slow): (Vec<_>, Vec<_>) = evidence.faults.iter().partition(|fault| !may_be_our_fault(fault));
+    let (broken, slow): (Vec<_>, Vec<_>) =
+        evidence.faults.iter().partition(|fault| !may_be_our_fault(fault, evidence.counts));
     if !broken.is_empty() {
         return Verdict::Fail(broken.into_iter().map(describe).collect());
     }
@@ -165,9 +170,19 @@ pub fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     Verdict::Unknown(doubtful.into_iter().map(|latency| doubted_latency(evidence.counts, latency)).collect())
 }
 
-/// Whether a generator that stood still could have brought it about.
-fn may_be_our_fault(fault: &Fault) -> bool {
-    matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket)
+/// Whether a generator that stood still could have brought it about. A target that nobody asks anything for long may close by its
+/// idle timeout.
+fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
+    match fault {
+        Fault::TooManyInFlight { .. } | Fault::FullSocket => true,
+        Fault::Closed { .. } => stood_still(counts) > SHORTEST_IDLE_TIMEOUT,
+        _ => false,
+    }
+}
+
+/// For how long the generator did nothing, as far as it shows: a fault may come before the pause was noted.
+fn stood_still(counts: &Counts) -> Duration {
+    counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()))
 }
 
 /// Why the run was not the one that was asked for, if so.
@@ -193,7 +208,9 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
             Figure(p99_slip)
         ));
     }
-    if evidence.faults.iter().any(may_be_our_fault) && counts.late_at_fault > MAX_P99_SLIP {
+    if evidence.faults.iter().any(|fault| may_be_our_fault(fault, counts))
+        && counts.late_at_fault > MAX_P99_SLIP
+    {
         reasons.push(format!(
             "the generator was the bottleneck: it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up",
             Figure(counts.late_at_fault)

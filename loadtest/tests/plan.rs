@@ -136,7 +136,7 @@ fn what_the_sweep_does_not_show_is_said() {
         (&sweep, &["--connections", "500"][..], "the sweep had 8 connections, the plan has 500"),
         (&sweep, &["--connections", "20000"], "raise max_connections"),
         (&sweep, &["--layout", "discord"], "the sweep was made with layout time:41,datacenter:5"),
-        (&sweep, &["--worker-ids", "2"], "held 1 worker IDs, the plan's hold 2 each"),
+        (&sweep, &["--worker-ids", "2"], "held 1 worker ID, the plan's hold 2 each"),
         (&sweep, &["--spare", "0"], "No spare"),
         (&sweep, &["--batch", "100000"], "24 ms of a daemon's ceiling"),
         (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "rides ahead"),

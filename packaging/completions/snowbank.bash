@@ -736,13 +736,17 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__state__subcmd__show)
-            opts="-h --state-dir --json --help"
+            opts="-h --state-dir --lock-dir --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lock-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

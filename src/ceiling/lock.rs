@@ -120,26 +120,32 @@ fn lock_workers_but(
 ) -> Result<WorkerLocks, String> {
     make_directory(directory).map_err(|error| unusable(directory, &error))?;
     let space = numbering.layout().space();
-    let path = |worker| directory.join(format!("{:016x}-{worker}.lock", fingerprint(&space)));
-    let paths = numbering.workers().iter().map(|worker| (worker, path(worker)));
-    let files = paths.filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
-        let what = format!("worker ID {worker}, {space}");
-        LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
-            LockError::Held { holder } => format!(
-                "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; \
+    let files =
+        lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
+            let what = format!("worker ID {worker}, {space}");
+            LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
+                LockError::Held { holder } => format!(
+                    "worker ID {worker} of layout {} is held by another daemon of this machine{holder}; \
                  give this one another worker ID, or stop that one",
-                numbering.layout(),
-            ),
-            LockError::Unusable(error) => unusable(&path, &error),
-        })
-    });
+                    numbering.layout(),
+                ),
+                LockError::Unusable(error) => unusable(&path, &error),
+            })
+        });
     Ok(WorkerLocks { files: files.collect::<Result<_, _>>()?, state: None })
+}
+
+/// The worker IDs of a numbering, and where the lock of each is.
+pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterator<Item = (u64, PathBuf)> {
+    let space = fingerprint(&numbering.layout().space());
+    let path = move |worker| (worker, directory.join(format!("{space:016x}-{worker}.lock")));
+    numbering.workers().iter().map(path)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> String {
     format!(
         "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
-         IDs: make it writable, or set lock_dir to a directory that all daemons of this machine share",
+         IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
         path.display()
     )
 }
@@ -210,23 +216,14 @@ impl LockedFile {
         same_file(&self.path, self.id, "lock")
     }
 
-    /// What is marked in it; `None` in one that was just made, or by a program from before marks.
     fn mark(&self) -> Result<Option<Mark>, String> {
-        let mut bytes = [0; MARK_BYTES_MAX];
-        let found = match self.file.read_at(&mut bytes, HOLDER_BYTES) {
-            Ok(0) => return Ok(None),
-            Ok(count) => std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse),
-            Err(error) => return Err(self.unreadable(&error)),
-        };
-        found.map(Some).ok_or_else(|| self.unreadable(&"its second line is no mark of snowbank's"))
-    }
-
-    fn unreadable(&self, reason: &dyn std::fmt::Display) -> String {
-        format!(
-            "{} does not say how far the IDs of its worker ID were granted: {reason}; find out who wrote it, and once \
-             every ID handed out lies in the past, remove it",
-            self.path.display()
-        )
+        read_mark(&self.file).map_err(|error| {
+            format!(
+                "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once \
+                 every ID handed out lies in the past, remove it",
+                self.path.display()
+            )
+        })
     }
 
     /// ` (process 123)` if a process has the lock; `None` if none has.
@@ -236,6 +233,20 @@ impl LockedFile {
             // Dropping the file gives the lock back.
             Ok(()) | Err(TryLockError::Error(_)) => None,
         }
+    }
+}
+
+/// What is marked in a lock's file; `None` in one that was just made, or by a program from before marks.
+pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
+    let mut bytes = [0; MARK_BYTES_MAX];
+    match file.read_at(&mut bytes, HOLDER_BYTES)? {
+        0 => Ok(None),
+        count => match std::str::from_utf8(&bytes[..count]).ok().and_then(Mark::parse) {
+            None => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "its second line is no mark of snowbank's"))
+            }
+            mark => Ok(mark),
+        },
     }
 }
 

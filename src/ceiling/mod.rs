@@ -8,10 +8,12 @@ mod identity;
 mod lock;
 mod mark;
 pub mod store;
+mod survey;
 
 pub use identity::{Owner, Place};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
 pub use mark::{Mark, Marked, compare, instant_of};
+pub use survey::{Seen, survey};
 
 use std::fmt;
 use std::time::Duration;
@@ -56,10 +58,11 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost.
+    /// Counts how often the grant was lost. Whoever keeps positions reads it before the [ceiling](Grant::ceiling) that they
+    /// were claimed below, never after: who sees a loss here sees that the ceiling is gone.
     #[inline]
     pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
+        self.generation.load(Ordering::Acquire)
     }
 
     /// Moves the ceiling up; it never comes down this way. `ceiling` must be durable already.
@@ -87,7 +90,8 @@ impl Grant {
     pub fn revoke(&self) {
         let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
-        self.generation.fetch_add(1, Ordering::Relaxed);
+        // After the ceiling, and a release: with this generation nobody reads the ceiling from before.
+        self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// Takes the grant away for good: another process may have the worker IDs.

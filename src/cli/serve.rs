@@ -12,7 +12,7 @@ use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
 use crate::layout::UnixMicros;
-use crate::server::{ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
+use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
@@ -56,6 +56,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
     let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
+        return Err(Failure::usage(
+            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as \
+             a pipe: hand one over, or leave the option out",
+        ));
+    }
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;

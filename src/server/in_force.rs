@@ -40,6 +40,11 @@ impl Supply {
 }
 
 impl InForce {
+    /// How often grants of its sources were lost.
+    pub(super) fn losses(&self) -> u64 {
+        self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()
+    }
+
     pub(super) fn source(&self, index: usize) -> &Source {
         &self.supplies[index].source
     }

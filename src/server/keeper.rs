@@ -87,13 +87,14 @@ impl Said {
                 "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
             );
         }
-        if self.marks_fail.is_news(looked.unmarked.is_some(), Instant::now())
-            && let Some(error) = &looked.unmarked
-        {
-            tracing::warn!(
-                %error,
-                "cannot mark in lock_dir how far IDs were granted; an older copy of the state would not be refused"
-            );
+        if self.marks_fail.is_news(looked.unmarked.is_some(), Instant::now()) {
+            match &looked.unmarked {
+                Some(error) => tracing::warn!(
+                    %error,
+                    "cannot mark in lock_dir how far IDs were granted; an older copy of the state might not be refused"
+                ),
+                None => tracing::info!("lock_dir says again how far IDs were granted"),
+            }
         }
         if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {
             match &looked.failure {

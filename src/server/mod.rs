@@ -19,7 +19,7 @@
 //! - `complaints`: what peers do wrong, said once in a while.
 //! - `in_force`: what a reload can change, as shards see it; `reload` changes it.
 //! - `backlog`: the rest of a reply longer than a frame.
-//! - `restored`: the thread that notices a restored snapshot, where the kernel says so.
+//! - `restored`: the thread that notices a restored snapshot, where the kernel says so: in its log, or by an event.
 //! - `inherited`: sockets that a service manager hands over.
 //! - `pulse`: whether every thread makes progress; `vitals`: how the daemon is, for whoever watches over it.
 //! - `seldom`: what can repeat is not said each time.
@@ -58,5 +58,6 @@ pub use admin::ADMIN_CONNECTIONS_MAX;
 pub use grants::State;
 pub use inherited::{Inherited, Protocol};
 pub use reload::{ReloadError, Reloaded, Reloader};
+pub use restored::is_kernel_log_standard_input;
 pub use start::{Server, StartError};
 pub use vitals::Vitals;

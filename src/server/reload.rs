@@ -111,9 +111,10 @@ impl Reloader {
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
         let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon).collect();
+        let before = Arc::clone(&self.in_force.borrow());
+        let losses = before.losses();
         let Joined { sources, notes } = self.run_errand(joining, horizons)?;
 
-        let before = Arc::clone(&self.in_force.borrow());
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
@@ -132,6 +133,12 @@ impl Reloader {
         if !names.is_empty() {
             // Who learns of a source by INFO may ask any shard for it: all have it before one tells of it.
             self.put_in_force(in_force(before.version + 1, facts(before.facts.info_json.clone())))?;
+            // A restored machine takes the grants of all sources in force away. Those that were joining then were not.
+            if before.losses() != losses {
+                let joined = &supplies[before.supplies.len()..];
+                joined.iter().for_each(|supply| supply.source.grant().revoke());
+                self.bells.wake_keeper();
+            }
         }
         self.put_in_force(in_force(before.version + 2, facts(info_json)))?;
         let certificates = match (&self.tls, secrets.tls) {

@@ -21,7 +21,7 @@ use super::lookout;
 use super::metrics::Metrics;
 use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
-use super::restored;
+use super::restored::{self, Ears};
 use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
 use crate::admin::{Beats, Site};
@@ -81,6 +81,7 @@ pub struct Server {
     keeper: Keeper,
     errands: std_mpsc::Receiver<Errand>,
     adopted: std_mpsc::Sender<u64>,
+    ears: Ears,
     notes: Vec<String>,
 }
 
@@ -98,6 +99,8 @@ impl Server {
     ) -> Result<(Server, Reloader), StartError> {
         let Secrets { tokens, tls, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
+        // First: a ceiling that was made durable before the machine was restored is no longer one.
+        let ears = Ears::open();
         let found = Found::open(state)?;
         let numberings: Vec<Numbering> = settings.sources.iter().map(number).collect::<Result<_, _>>()?;
         let locks = numberings.iter().map(|numbering| lock(settings, numbering));
@@ -147,7 +150,7 @@ impl Server {
         let order = settings.order;
         let in_force = receiver;
         let common = Arc::new(Common { in_force, wall, order, bells, metrics, tls, pulse, all_drained });
-        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, notes }, reloader))
+        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, ears, notes }, reloader))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -177,7 +180,7 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, mut keeper, errands, adopted, notes: _ } = self;
+        let Server { listeners, admin, common, shards, mut keeper, errands, adopted, ears, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let registered = {
             let _reactor = runtime.enter();
@@ -200,7 +203,7 @@ impl Server {
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
-        restored::watch(Arc::clone(&common));
+        restored::watch(ears, Arc::clone(&common));
 
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);

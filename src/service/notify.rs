@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
+use super::outbox::{Kind, Outbox};
+
 /// How much longer each message of a start or a stop that takes its time asks for.
 const EXTENSION: Duration = Duration::from_secs(30);
 /// How often such a message is sent: several within each extension, so that one lost does no harm.
@@ -16,76 +18,79 @@ pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 /// The way to the service manager. Its clones are one.
 #[derive(Clone, Debug)]
 pub struct Notifier {
-    is_wanted: bool,
+    outbox: Option<Arc<Outbox>>,
     is_ready: Arc<AtomicBool>,
 }
 
 impl Notifier {
     /// The service manager that the environment names, if it names one.
     pub fn from_environment() -> Notifier {
-        let is_wanted = std::env::var_os("NOTIFY_SOCKET").is_some_and(|socket| !socket.is_empty());
-        Notifier { is_wanted, is_ready: Arc::default() }
+        let socket = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
+        Notifier { outbox: socket.map(|socket| Arc::new(Outbox::new(socket))), is_ready: Arc::default() }
     }
 
     /// Whether anybody listens.
     pub fn is_wanted(&self) -> bool {
-        self.is_wanted
+        self.outbox.is_some()
     }
 
     /// IDs can be had.
     pub fn ready(&self, status: &str) {
         self.is_ready.store(true, Ordering::Relaxed);
-        self.tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        self.tell(Kind::Ready, &[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// A line for `systemctl status`.
     pub fn status(&self, status: &str) {
-        self.tell(&[NotifyState::Status(status)]);
+        self.tell(Kind::Status, &[NotifyState::Status(status)]);
     }
 
     /// The start is not over yet, and why: it may take [`EXTENSION`] from now.
     pub(super) fn not_ready(&self, status: &str) {
-        self.tell(&[NotifyState::Status(status), extension(EXTENSION)]);
+        self.tell(Kind::Starting, &[NotifyState::Status(status), extension(EXTENSION)]);
     }
 
     /// The configuration is being read anew. [`reloaded`](Self::reloaded) must follow, whether that worked or not.
     pub fn reloading(&self) {
         // Fails on no Linux; without the time the message still says what happens.
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
-            Err(_) => self.tell(&[NotifyState::Reloading]),
+            Ok(now) => self.tell(Kind::Reloading, &[NotifyState::Reloading, now]),
+            Err(_) => self.tell(Kind::Reloading, &[NotifyState::Reloading]),
         }
     }
 
     /// The end of [`reloading`](Self::reloading). Ready again, unless the daemon was not ready before.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
-            self.tell(&[NotifyState::Ready]);
+            self.tell(Kind::Reloaded, &[NotifyState::Ready]);
         }
     }
 
     /// The daemon stops, which takes at most `within` and what storage needs.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answering what has arrived");
-        self.tell(&[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))]);
+        self.tell(
+            Kind::Stopping,
+            &[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))],
+        );
     }
 
     /// Every thread makes progress.
     pub(super) fn alive(&self) {
-        self.tell(&[NotifyState::Watchdog]);
+        self.tell(Kind::Alive, &[NotifyState::Watchdog]);
     }
 
     /// How often the service manager wants to hear that, if it does.
     pub(super) fn watchdog_period(&self) -> Option<Duration> {
         let period = sd_notify::watchdog_enabled().filter(|period| !period.is_zero());
-        period.filter(|_| self.is_wanted)
+        period.filter(|_| self.is_wanted())
     }
 
     /// Asks for more time, again and again, until the guard is dropped: for a start that storage holds up, and that cannot
     /// say so itself meanwhile.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
-        if self.is_wanted {
+        if self.is_wanted() {
             let notifier = self.clone();
             let extend = move || {
                 while dropped.recv_timeout(EXTEND_EVERY) == Err(RecvTimeoutError::Timeout) {
@@ -98,12 +103,10 @@ impl Notifier {
         Extending { _guard: guard }
     }
 
-    /// A service manager that is gone, or that does not listen, changes nothing for those who want IDs.
-    fn tell(&self, states: &[NotifyState<'_>]) {
-        if self.is_wanted
-            && let Err(error) = sd_notify::notify(states)
-        {
-            tracing::debug!(%error, "the service manager cannot be told");
+    /// Never waits: see [`Outbox`].
+    fn tell(&self, kind: Kind, states: &[NotifyState<'_>]) {
+        if let Some(outbox) = &self.outbox {
+            outbox.send(kind, states.iter().map(|state| format!("{state}\n")).collect());
         }
     }
 }

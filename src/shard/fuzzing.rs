@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Lane, Order, Ring, Rings, Shard};
+use super::{Lane, Order, Ring, Rings, Shard, Taken};
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::fuzzing::Choices;
@@ -57,7 +57,7 @@ struct Connection {
 
 struct Waiting {
     ticket: Ticket,
-    runs: Vec<Run>,
+    taken: Taken,
     count: u64,
     partial: bool,
     /// The highest ID of all connections when it was asked.
@@ -185,7 +185,8 @@ impl Daemon {
         let window = lane.window();
         match lane.source().admit(&window, wish) {
             Ok(ticket) => {
-                self.connections[connection].waiting = Some(Waiting { ticket, runs, count, partial, above });
+                let taken = lane.keep(runs);
+                self.connections[connection].waiting = Some(Waiting { ticket, taken, count, partial, above });
             }
             Err(_) if partial && !runs.is_empty() => self.hand_out(connection, &runs, above),
             Err(_) => {}
@@ -206,15 +207,16 @@ impl Daemon {
             connection.waiting.as_ref().is_some_and(|waiting| waiting.ticket == finished.ticket)
         };
         let connection = self.connections.iter().position(is_its).expect("a connection waits for it");
-        let Some(mut waiting) = self.connections[connection].waiting.take() else {
+        let Some(waiting) = self.connections[connection].waiting.take() else {
             return;
         };
-        self.shards[shard].lane(0).0.hand_out_waited(&finished.spans, &mut waiting.runs);
-        let found = ids(&waiting.runs);
-        let is_granted = finished.refusal.is_none() || waiting.partial && found > 0;
+        let mut runs = Vec::new();
+        let refusal = self.shards[shard].lane(0).0.end_wait(waiting.taken, finished, &mut runs);
+        let found = ids(&runs);
+        let is_granted = refusal.is_none() || waiting.partial && found > 0;
         assert!(!is_granted || found == waiting.count || waiting.partial && found > 0);
         if is_granted {
-            self.hand_out(connection, &waiting.runs, waiting.above);
+            self.hand_out(connection, &runs, waiting.above);
         }
     }
 
@@ -231,17 +233,11 @@ impl Daemon {
         self.source.grant().raise(ceiling);
     }
 
-    /// Nothing that was claimed before is handed out after. What a waiting request has of it is refused or claimed anew,
-    /// but for what its shard took for it before it lined up.
+    /// Nothing that was claimed before is handed out after, to those that wait neither.
     fn lose_grant(&mut self, choices: &mut Choices<'_>) {
         if choices.below(4) == 0 {
             self.source.grant().revoke();
             self.lost_below = self.source.cursor().unwrap_or(self.lost_below);
-            self.connections.iter_mut().flat_map(|connection| connection.waiting.take()).for_each(
-                |waiting| {
-                    self.source.cancel(waiting.ticket);
-                },
-            );
         }
     }
 

@@ -7,6 +7,7 @@ use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
 use crate::layout::{Position, Run, append_run};
+use crate::source::line::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
 
 /// The rings of one source, one for each shard.
@@ -20,6 +21,14 @@ const AHEAD_SHARE: u32 = 8;
 const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
+
+/// What a request has got when it lines up for more.
+#[derive(Debug)]
+pub struct Taken {
+    runs: Vec<Run>,
+    /// The grant's generation under which they were claimed.
+    generation: u64,
+}
 
 /// One shard's way to one source.
 #[derive(Debug)]
@@ -95,10 +104,9 @@ impl Lane {
     }
 
     fn look(&mut self) -> Window {
-        let window = self.source.window(self.now);
+        let (window, generation) = self.source.window_and_generation(self.now);
         self.window = Some(window);
         self.current.count = std::mem::take(&mut self.unchecked_ids);
-        let generation = self.source.grant().generation();
         if generation != self.generation || window.is_shut() {
             self.generation = generation;
             self.drop_blocks();
@@ -295,9 +303,32 @@ impl Lane {
         self.rest = span;
     }
 
+    /// Keeps what this wake-up has taken for a request while that waits for more.
+    pub fn keep(&self, runs: Vec<Run>) -> Taken {
+        Taken { runs, generation: self.generation }
+    }
+
+    /// Ends a request's wait: `runs` becomes what it was given before and what was claimed for it since, and the refusal, if
+    /// there is one, says why that is not all. If the grant was lost after any of it was claimed, `runs` becomes empty and the
+    /// request is refused, and what was claimed for it anew is skipped: a reply has all IDs or is a refusal.
+    pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
+        let Taken { runs: before, generation } = taken;
+        runs.clear();
+        // Read anew: the lane's is that of its last look, which may be from before the loss.
+        let held = self.source.grant().generation();
+        let is_lost = !before.is_empty() && generation != held
+            || !finished.spans.is_empty() && finished.generation != held;
+        if is_lost {
+            return finished.refusal.or_else(|| Some(self.source.refusal_without_grant()));
+        }
+        *runs = before;
+        self.hand_out_waited(&finished.spans, runs);
+        finished.refusal
+    }
+
     /// Hands out what was claimed for a request that waited. What this shard has and lies below it is not handed out any
     /// more: the request's connection may be the next to ask.
-    pub fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
+    pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
         let (current, rest) = (self.current, self.rest);
         for &span in spans {

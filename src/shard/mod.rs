@@ -14,7 +14,7 @@ pub mod fuzzing;
 mod lane;
 mod ring;
 
-pub use lane::{Lane, Rings};
+pub use lane::{Lane, Rings, Taken};
 pub use ring::{Block, RING_BLOCKS, Ring};
 
 use crate::clock::Now;

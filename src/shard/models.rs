@@ -200,3 +200,40 @@ fn whoever_advances_the_line_serves_each_wish_once() {
         assert_eq!(source.line().admitted_ids(), 0);
     });
 }
+
+#[test]
+fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+    check(|| {
+        let source = source(2, unlimited);
+        let (mut shard, _sibling, _rings) = two_shards(&source);
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.grant().revoke())
+        };
+        // One is wanted now, two more are to come: this shard keeps them.
+        shard.wake(NOW);
+        let (lane, rng) = shard.lane(0);
+        let _ = lane.take(1, || 2, rng, &mut Vec::new());
+        other.join().expect("no panic");
+        let later = take(&mut shard, 1);
+        assert!(later.is_empty(), "handed out after the grant was taken away: {later:?}");
+    });
+}
+
+#[test]
+fn the_line_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
+    check(|| {
+        let source = source(1, unlimited);
+        let wish = Wish { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
+        source.admit(&source.window(NOW), wish).expect("there is time");
+        let other = {
+            let source = Arc::clone(&source);
+            thread::spawn(move || source.grant().revoke())
+        };
+        source.advance(NOW, &mut rng(), &Deaf);
+        other.join().expect("no panic");
+        for finished in source.collect(0) {
+            assert!(finished.spans.is_empty(), "handed out after the grant was taken away: {finished:?}");
+        }
+    });
+}

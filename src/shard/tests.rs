@@ -9,6 +9,8 @@ use crate::clock::BootMicros;
 use crate::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
 
+mod waits;
+
 const SECOND_US: i64 = 1_000_000;
 const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };

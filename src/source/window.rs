@@ -60,6 +60,16 @@ impl Source {
         by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
     }
 
+    /// What can be claimed now, and the grant's generation for whoever keeps some of it.
+    #[inline]
+    pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
+        // Read before the window's ceiling. If the grant is lost in between, what is claimed below the old ceiling has the
+        // old generation, and is dropped at the next look. Read after it, the same would pass for claimed after the loss,
+        // and be handed out.
+        let generation = self.grant.generation();
+        (self.window(now), generation)
+    }
+
     /// What can be claimed now.
     #[inline]
     pub fn window(&self, now: Now) -> Window {

@@ -1,6 +1,6 @@
 //! What went wrong on a TLS connection, in words that say what to do.
 
-use rustls::{AlertDescription, CertificateError, Error};
+use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 /// Which side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,14 +42,38 @@ pub(super) fn describe(error: &Error, side: Side) -> String {
     text.replace(char::is_control, " ")
 }
 
+/// Faults for which rustls has no name: what was found, what is allowed, what to do.
+pub(super) fn unnamed(reason: &CertificateError) -> Option<&'static str> {
+    let CertificateError::Other(OtherError(reason)) = reason else { return None };
+    match reason.downcast_ref()? {
+        webpki::Error::CaUsedAsEndEntity => Some(
+            "is an authority's own (CA:TRUE), allowed: one that an authority signed (CA:FALSE); sign one with it, and \
+             show that",
+        ),
+        webpki::Error::UnsupportedCertVersion => Some(
+            "is of an old version of X.509, allowed: version 3; make it with extensions (`openssl x509 -extfile`), a \
+             subjectAltName among them",
+        ),
+        _ => None,
+    }
+}
+
 /// What is wrong with the other side's certificate.
 fn certificate(reason: &CertificateError, side: Side) -> String {
-    let (whose, trusted_by) = match side {
-        Side::Client => {
-            ("its certificate", "the CA certificates given (--ca), or without them in the system's")
-        }
-        Side::Server => ("the peer's client certificate", "tls.client_ca"),
+    let (whose, stranger) = match side {
+        Side::Client => (
+            "its certificate",
+            "is not of an authority in the CA certificates given (--ca), or without them in the system's: give the \
+             certificate of the authority that signed it (--ca)",
+        ),
+        Side::Server => (
+            "the peer's client certificate",
+            "is not of an authority in tls.client_ca: give the peer one that is, or add its authority there",
+        ),
     };
+    if let Some(found) = unnamed(reason) {
+        return format!("{whose} {found}");
+    }
     match reason {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             format!("{whose} has expired: renew it, or set this machine's clock")
@@ -58,13 +82,21 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
             format!("{whose} is not valid yet: is this machine's clock behind?")
         }
         CertificateError::UnknownIssuer => {
-            format!("{whose} is not of an authority in {trusted_by}")
+            format!("{whose} {stranger}")
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            format!(
+                "{whose} names no host: make one with a subjectAltName (DNS: or IP:) of the address that is used"
+            )
         }
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             format!("{whose} is for another name: {reason}; use that name, or give it (--server-name)")
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
-            format!("{whose} was not made for this use: {reason}")
+            let use_of = if side == Side::Client { "serverAuth" } else { "clientAuth" };
+            format!(
+                "{whose} was not made for this use: {reason}; make one with the extended key usage {use_of}, or none"
+            )
         }
         other => format!("{whose} cannot be believed: {other}"),
     }
@@ -85,7 +117,9 @@ fn refused(alert: AlertDescription, side: Side) -> String {
         ),
         (AlertDescription::CertificateExpired, _) => format!("{who} says that {ours} has expired: renew it"),
         (AlertDescription::UnknownCA, Side::Client) => {
-            format!("{who} does not know the authority of {ours}")
+            format!(
+                "{who} does not know the authority of {ours}: show one of an authority in its tls.client_ca{options}"
+            )
         }
         (AlertDescription::UnknownCA, Side::Server) => {
             format!("{who} does not know the authority of {ours}: give it the CA (--ca)")
@@ -97,7 +131,8 @@ fn refused(alert: AlertDescription, side: Side) -> String {
             | AlertDescription::CertificateRevoked,
             _,
         ) => format!(
-            "{who} does not believe {ours} ({alert:?}): its name, its authority or its use is not what is expected"
+            "{who} does not believe {ours} ({alert:?}): its name, its authority or its use is not what is expected; its own \
+             message says which"
         ),
         (AlertDescription::ProtocolVersion, _) => format!("{who} has no version of TLS that is allowed here"),
         _ => format!("{who} refused the connection ({alert:?})"),

@@ -9,6 +9,9 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use x509_cert::der::Decode;
+use x509_cert::ext::pkix::BasicConstraints;
+
+use super::fault;
 
 /// The largest file that is read, in bytes: far above any bundle of authorities, and proof that the path does not name a
 /// disk.
@@ -65,6 +68,14 @@ pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
         Timestamp::from_second(i64::try_from(time.to_unix_duration().as_secs()).ok()?).ok()
     };
     Some(Validity { not_before: instant(validity.not_before)?, not_after: instant(validity.not_after)? })
+}
+
+/// Whether a certificate is one of an authority, which is to sign others and not to be shown by a server.
+pub(super) fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+    let parsed = x509_cert::Certificate::from_der(certificate).ok();
+    let constraints =
+        parsed.and_then(|parsed| parsed.tbs_certificate.get::<BasicConstraints>().ok().flatten());
+    constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
 /// A file's PEM sections.
@@ -199,7 +210,9 @@ pub(super) fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) 
             ),
         ),
         rustls::Error::InvalidCertificate(reason) => {
-            FileFault::new(What::Certificate, certificate, format!("cannot be used: {reason}"))
+            let found =
+                fault::unnamed(reason).map_or_else(|| format!("cannot be used: {reason}"), str::to_owned);
+            FileFault::new(What::Certificate, certificate, found)
         }
         _ => FileFault::new(
             What::Key,

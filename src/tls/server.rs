@@ -66,6 +66,7 @@ pub struct Identity {
     config: Arc<ServerConfig>,
     handshake_timeout: Duration,
     validity: Validity,
+    is_authority: bool,
     /// Of all that was read: whether two are alike, for a message.
     digest: u64,
 }
@@ -87,6 +88,7 @@ impl Identity {
             .first()
             .and_then(files::validity)
             .ok_or_else(|| fault("cannot be used: it is no X.509 certificate".into()))?;
+        let is_authority = chain.first().is_some_and(files::is_authority);
         let key = files::read_key(files.key)?;
         if validity.not_after < now {
             return Err(fault(format!(
@@ -120,7 +122,8 @@ impl Identity {
             .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Identity { config: Arc::new(config), handshake_timeout, validity, digest: digest.finish() })
+        let (config, digest) = (Arc::new(config), digest.finish());
+        Ok(Identity { config, handshake_timeout, validity, is_authority, digest })
     }
 
     /// The last instant at which clients believe the certificate.
@@ -128,8 +131,14 @@ impl Identity {
         self.validity.not_after
     }
 
-    /// What is right and yet worth a look: a certificate that ends soon, or has not begun.
+    /// What is right and yet worth a look: a certificate that ends soon, has not begun, or is an authority's.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
+        if self.is_authority {
+            return Some(String::from(
+                "the TLS certificate is an authority's own (CA:TRUE), which clients of this project and many others \
+                 refuse: sign one for this daemon with it, and give clients this one as --ca",
+            ));
+        }
         let Validity { not_before, not_after } = self.validity;
         if now < not_before {
             return Some(format!(

@@ -75,6 +75,13 @@ impl Authority {
         self.issue_as(name, params)
     }
 
+    /// A certificate that says it is an authority's.
+    pub(crate) fn issue_authority(&self, name: &str) -> Pair {
+        let mut params = params(&["127.0.0.1"], name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        self.issue_as(name, params)
+    }
+
     fn issue_as(&self, name: &str, params: CertificateParams) -> Pair {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");

@@ -75,6 +75,13 @@ impl Manager {
         all
     }
 
+    /// Stands still: its socket is full from now on, until it reads.
+    pub(crate) fn stand_still(&self) {
+        let socket = UnixDatagram::unbound().expect("a socket");
+        socket.set_nonblocking(true).expect("a mode");
+        while socket.send_to(b"FULL=1\n", self.directory.path().join("notify")).is_ok() {}
+    }
+
     /// Forgets what has come so far.
     pub(crate) fn forget(&self) {
         while self.next_within(Duration::from_millis(1)).is_some() {}

@@ -9,6 +9,7 @@
 pub(crate) mod daemon;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
+pub(crate) mod file_system;
 pub(crate) mod frozen;
 pub(crate) mod http;
 pub(crate) mod ids;

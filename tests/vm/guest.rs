@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::qemu::Machine;
 use crate::support::daemon::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
@@ -33,35 +34,55 @@ echo "the client has ended"
 sleep 1000
 "#;
 
-/// Makes the file system from which the machine starts.
-pub(crate) fn make_initrd(busybox: &Path, root: &Path, initrd: &Path) -> Result<(), String> {
+/// A machine with little more than the daemon, which root runs.
+pub(crate) fn machine(kernel: &Path, busybox: &Path, directory: &Path) -> Result<Machine, String> {
+    let (root, initrd) = (directory.join("root"), directory.join("initrd"));
+    furnish(busybox, &root)?;
+    pack(&root, &initrd)?;
+    let kernel = kernel.to_owned();
+    Ok(Machine { kernel, initrd, memory_mib: 384, arguments: "console=ttyS0 quiet panic=-1", facts: &[] })
+}
+
+fn furnish(busybox: &Path, root: &Path) -> Result<(), String> {
     let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for directory in ["bin", "proc", "sys", "dev", "tmp"] {
         let path = root.join(directory);
         fs::create_dir_all(&path).map_err(|error| fault(&path, error))?;
     }
-    let install = |from: &Path, to: &str| {
-        let to = root.join(to.trim_start_matches('/'));
-        to.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| fault(&to, error))?;
-        fs::copy(from, &to).map_err(|error| fault(from, error))?;
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&to, error))
-    };
     let client = std::env::current_exe().map_err(|error| error.to_string())?;
     let daemon = Path::new(env!("CARGO_BIN_EXE_snowbank"));
-    install(busybox, "bin/busybox")?;
-    install(daemon, "bin/snowbank")?;
-    install(&client, "bin/client")?;
-    install(failing_disk::library(), "bin/failing_disk.so")?;
-    // Where it can be had: what is for debuggers is most of their size.
-    let _ = Command::new("strip").args([root.join("bin/snowbank"), root.join("bin/client")]).status();
+    install(root, busybox, "bin/busybox")?;
+    install(root, daemon, "bin/snowbank")?;
+    install(root, &client, "bin/client")?;
+    install(root, failing_disk::library(), "bin/failing_disk.so")?;
+    ["bin/snowbank", "bin/client"].iter().for_each(|name| strip(&root.join(name)));
     let libraries: BTreeSet<PathBuf> = [daemon, &client].into_iter().flat_map(libraries).collect();
     for library in libraries {
-        install(&library, &library.to_string_lossy())?;
+        install(root, &library, &library.to_string_lossy())?;
     }
     let init = root.join("init");
     let text = INIT.replace("SYNC_MS", &(SYNC_US / 1_000).to_string());
     fs::write(&init, text).map_err(|error| fault(&init, error))?;
-    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&init, error))
+}
+
+/// Copies a program into a machine's file system.
+pub(crate) fn install(root: &Path, from: &Path, to: &str) -> Result<(), String> {
+    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let to = root.join(to.trim_start_matches('/'));
+    to.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| fault(&to, error))?;
+    fs::copy(from, &to).map_err(|error| fault(from, error))?;
+    fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&to, error))
+}
+
+/// Where it can be had: what is for debuggers is most of a program's size.
+pub(crate) fn strip(program: &Path) {
+    let _ = Command::new("strip").arg(program).status();
+}
+
+/// Makes the archive that the kernel unpacks.
+pub(crate) fn pack(root: &Path, initrd: &Path) -> Result<(), String> {
+    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     let archive = fs::File::create(initrd).map_err(|error| fault(initrd, error))?;
     let mut cpio = Command::new("sh");
     cpio.args(["-c", "find . | cpio --quiet -o -H newc"])
@@ -124,6 +145,8 @@ pub(crate) struct Reply {
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
+    /// What it says of itself.
+    pub(crate) facts: Vec<String>,
     /// When the daemon said that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
     /// When it said that the ceilings were made durable anew.
@@ -139,6 +162,9 @@ impl Said {
         for line in whole.lines().map(str::trim_end) {
             if line.contains("REFUSED") || line.contains("panicked") || line.contains("has ended") {
                 return Err(line.to_owned());
+            }
+            if let Some(fact) = line.strip_prefix("FACT ") {
+                said.facts.push(fact.to_owned());
             }
             let words: Vec<&str> = line.split_whitespace().collect();
             if let ["CAME", numbers @ ..] = &words[..]

@@ -1,20 +1,25 @@
 //! A machine whose saved state is resumed twice: the shipped daemon in a virtual machine (qemu, emulated), a client beside it
 //! that keeps every ID, and copies of the machine that go on from one moment under other VM generation IDs.
 //!
-//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches a kernel and calls this.
+//! - `guest`: the client, what its console shows, and a machine that has little but the daemon, which root runs.
+//! - `booted`: a Debian that systemd has booted, with the daemon as its packaged service.
+//! - `qemu`: the machine from outside.
+//!
+//! Without arguments (as `cargo test` calls it) nothing is done. `tests/vm/run` fetches what they are made of and calls this.
 
+mod booted;
 mod guest;
 mod qemu;
 #[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use guest::{Reply, Said};
-use qemu::Vm;
+use qemu::{Machine, Vm};
 
 /// Generations are any 128 bits.
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
@@ -28,27 +33,39 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words[..] {
         ["client", address] => guest::client(address),
-        ["run", kernel, busybox] => match run(Path::new(kernel), Path::new(busybox)) {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(reason) => {
-                eprintln!("vm: {reason}");
-                return ExitCode::FAILURE;
-            }
-        },
+        ["small", kernel, busybox] => return end(run(guest::machine, kernel, busybox)),
+        ["booted", kernel, root] => return end(run(booted::machine, kernel, root)),
         // Whatever else cargo passes on to every test.
         _ => println!("a restored virtual machine takes minutes: tests/vm/run"),
     }
     ExitCode::SUCCESS
 }
 
-fn run(kernel: &Path, busybox: &Path) -> Result<(), String> {
+fn end(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("vm: {reason}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Makes a machine of a kernel and something else, and resumes it.
+fn run(
+    make: impl Fn(&Path, &Path, &Path) -> Result<Machine, String>,
+    kernel: &str,
+    other: &str,
+) -> Result<(), String> {
     let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let at = |name: &str| -> PathBuf { directory.path().join(name) };
-    let initrd = at("initrd");
-    guest::make_initrd(busybox, &at("root"), &initrd)?;
-    let start = |name: &str, generation: &str, saved: Option<&Path>| {
-        Vm::start(kernel, &initrd, &at(name), generation, saved)
-    };
+    let machine = make(Path::new(kernel), Path::new(other), directory.path())?;
+    resume_twice(&machine, directory.path())
+}
+
+fn resume_twice(machine: &Machine, directory: &Path) -> Result<(), String> {
+    let at = |name: &str| directory.join(name);
+    let start =
+        |name: &str, generation: &str, saved: Option<&Path>| Vm::start(machine, &at(name), generation, saved);
 
     let mut original = start("original", FIRST, None)?;
     watch(&mut original, "the original")?;
@@ -57,6 +74,7 @@ fn run(kernel: &Path, busybox: &Path) -> Result<(), String> {
     let before = Said::read(&original.console()?)?;
     check(before.noticed_us.is_none(), "the original was restored from nothing, and says that it was")?;
     check_grows(&before.replies, "the original")?;
+    check_facts(&before, machine)?;
     println!("the original: {} IDs; saved", ids(&before.replies).count());
 
     let mut copies = Vec::new();
@@ -86,6 +104,17 @@ fn run(kernel: &Path, busybox: &Path) -> Result<(), String> {
 
 fn check(holds: bool, reason: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
+}
+
+/// The machine is what it is to be.
+fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
+    for fact in &said.facts {
+        println!("the original: {fact}");
+    }
+    match said.facts.iter().map(String::as_str).eq(machine.facts.iter().copied()) {
+        true => Ok(()),
+        false => Err(format!("the original is not what it is to be:\n{}", machine.facts.join("\n"))),
+    }
 }
 
 /// Waits until the machine's client has had IDs for a while.

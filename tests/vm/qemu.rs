@@ -11,6 +11,19 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// What a machine is made of.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) kernel: PathBuf,
+    /// The file system from which it starts, and in which it lives.
+    pub(crate) initrd: PathBuf,
+    pub(crate) memory_mib: u32,
+    /// The kernel's.
+    pub(crate) arguments: &'static str,
+    /// What it has to say of itself once it is up.
+    pub(crate) facts: &'static [&'static str],
+}
+
 /// A machine that runs, or waits to. Dropped, it is ended.
 pub(crate) struct Vm {
     process: Child,
@@ -21,8 +34,7 @@ pub(crate) struct Vm {
 impl Vm {
     /// Starts a machine that boots, or that waits to go on from a saved state.
     pub(crate) fn start(
-        kernel: &Path,
-        initrd: &Path,
+        machine: &Machine,
         directory: &Path,
         generation: &str,
         saved: Option<&Path>,
@@ -30,19 +42,9 @@ impl Vm {
         std::fs::create_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
         let (console, monitor) = (directory.join("console"), directory.join("monitor"));
         let mut command = Command::new("qemu-system-x86_64");
-        command.args([
-            "-accel",
-            "tcg,thread=multi",
-            "-cpu",
-            "max",
-            "-m",
-            "384",
-            "-display",
-            "none",
-            "-no-reboot",
-        ]);
-        command.args(["-nic", "none", "-append", "console=ttyS0 quiet panic=-1"]);
-        command.arg("-kernel").arg(kernel).arg("-initrd").arg(initrd);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-display", "none", "-no-reboot"]);
+        command.args(["-nic", "none", "-append", machine.arguments, "-m", &machine.memory_mib.to_string()]);
+        command.arg("-kernel").arg(&machine.kernel).arg("-initrd").arg(&machine.initrd);
         command.arg("-serial").arg(format!("file:{}", console.display()));
         command.arg("-qmp").arg(format!("unix:{},server,nowait", monitor.display()));
         command.arg("-device").arg(format!("vmgenid,guid={generation}"));

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use snowbank::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 
+use super::page::counted;
 use super::swept::Swept;
 use super::{Inputs, NoPlan, Wanted};
 use crate::value::Mix;
@@ -130,8 +131,10 @@ impl Form {
         let used = (daemons + spare) * self.worker_ids_each;
         if used > layout.workers() {
             return Err(NoPlan::Impossible(format!(
-                "{daemons} daemons and {spare} spare, with {} worker IDs each, need {used} worker IDs; the layout has {}",
-                self.worker_ids_each,
+                "{} and {spare} spare, with {} each, need {}; the layout has {}",
+                counted(daemons, "daemon"),
+                counted(self.worker_ids_each, "worker ID"),
+                counted(used, "worker ID"),
                 layout.workers()
             )));
         }

@@ -222,6 +222,9 @@ pub fn check_command(plan: &Plan) -> String {
     format!("snowbank-loadtest --address HOST:PORT {} --for 60s", options.join(" "))
 }
 
+/// What is smaller than this many decimals show is nothing to plan for.
+const DECIMALS_MAX: f64 = 12.0;
+
 /// With its plural.
 pub(super) fn counted(count: u64, what: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
@@ -234,10 +237,16 @@ pub fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", grouped(rate))
 }
 
-/// A number with its thousands apart; up to two decimals below a hundred, none above.
+/// A number with its thousands apart: two decimals below a hundred and none above, and two digits of what is too small
+/// for that.
 #[must_use]
 pub fn grouped(number: f64) -> String {
-    let text = if number.abs() < 100.0 { format!("{number:.2}") } else { format!("{number:.0}") };
+    let decimals = match number.abs() {
+        small if small > 0.0 && small < 0.1 => (1.0 - small.log10().floor()).min(DECIMALS_MAX) as usize,
+        middle if middle < 100.0 => 2,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
     let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
     let mut groups = String::new();
     for (index, digit) in whole.chars().enumerate() {
@@ -258,6 +267,10 @@ mod tests {
     fn thousands_stand_apart() {
         let cases = [
             (0.0, "0"),
+            (0.0001, "0.0001"),
+            (0.000_012_345, "0.000012"),
+            (0.099, "0.099"),
+            (1e-300, "0"),
             (0.5, "0.5"),
             (31.25, "31.25"),
             (999.0, "999"),

@@ -1,7 +1,7 @@
 //! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
 
 use super::form::Form;
-use super::page::{grouped, ids_per_s};
+use super::page::{counted, grouped, ids_per_s};
 use super::swept::Swept;
 use super::{Binding, Plan, Wanted};
 use crate::sweep::search::Limit;
@@ -82,8 +82,8 @@ fn of_other_requests(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     }
     if sweep.worker_ids.is_some_and(|measured| measured as u64 != form.worker_ids_each) {
         warnings.push(format!(
-            "Extrapolated: the sweep's daemon held {} worker IDs, the plan's hold {} each.",
-            sweep.worker_ids.unwrap_or(0),
+            "Extrapolated: the sweep's daemon held {}, the plan's hold {} each.",
+            counted(sweep.worker_ids.unwrap_or(0) as u64, "worker ID"),
             form.worker_ids_each
         ));
     }

@@ -89,8 +89,15 @@ fn a_broken_promise_fails_whatever_the_generator_did() {
     stood.longest_pause = Duration::from_secs(1);
     let fault = Fault::Violation(Violation::Duplicate { id: 5 });
     assert_eq!(verdict(&stood, &[fault], true).exit_code(), 1);
-    let closed = Fault::Closed { unanswered: 3, reason: None };
-    assert_eq!(verdict(&stood, &[closed], true).exit_code(), 1);
+    let closed = || [Fault::Closed { unanswered: 3, reason: None }];
+    assert_eq!(verdict(&stood, &closed(), true).exit_code(), 1);
+    // So long that the target's idle timeout may have closed it. It is no pass either way.
+    for late in [Duration::ZERO, Duration::from_secs(5)] {
+        (stood.longest_pause, stood.late_at_fault) = (Duration::from_secs(5) - late, late);
+        let verdict = verdict(&stood, &closed(), true);
+        assert_eq!(verdict.exit_code(), 2);
+        assert!(verdict.reasons()[0].contains("the generator was the bottleneck"), "{verdict:?}");
+    }
 }
 
 #[test]

@@ -56,10 +56,14 @@ impl StateDir {
                 "the state directory {shown} is in use{holder}; give this daemon another (--state-dir DIR), or stop \
                  that one"
             ),
-            LockError::Unusable(error) => format!(
-                "cannot lock the state directory {shown}: {error}; make it writable, choose another (--state-dir DIR), \
-                 or do without (--state-dir none)"
-            ),
+            LockError::Unusable(error) => {
+                let is_full = error.kind() == io::ErrorKind::StorageFull;
+                let mend = if is_full { "make room" } else { "make it writable" };
+                format!(
+                    "cannot lock the state directory {shown}: {error}; {mend}, choose another (--state-dir DIR), or do \
+                     without (--state-dir none)"
+                )
+            }
         })?;
         Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
     }

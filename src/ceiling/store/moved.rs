@@ -99,22 +99,14 @@ pub fn merge(
     owner: &Owner,
     here: &Place,
 ) -> Result<Vec<Record>, ImportError> {
+    if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
+        return Err(ahead);
+    }
     let mut merged = stored;
     let mut records = export.records;
-    // Where some share worker IDs, the highest comes last.
+    // Of what has one name and the same worker IDs, the highest comes last, and stays.
     records.sort_by_key(|record| record.id_bound);
     for arriving in records {
-        let shares_ids = |record: &&Record| record.shares_ids_with(&arriving.layout, &arriving.worker_ids);
-        if let Some(ahead) =
-            merged.iter().filter(shares_ids).find(|record| record.id_bound > arriving.id_bound)
-        {
-            return Err(ImportError::Lower {
-                name: arriving.name,
-                found: arriving.id_bound,
-                other: ahead.name.clone(),
-                stored: ahead.id_bound,
-            });
-        }
         let arrived = Record {
             owner: owner.clone(),
             boot: here.boot.clone(),
@@ -122,10 +114,33 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        merged.retain(|record| !arrived.says_all_of(record));
+        // What has another name stays beside it: a source of that name starts above it, whichever was imported first. What was
+        // released is back.
+        let takes_place_of =
+            |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
+        merged.retain(|record| !takes_place_of(record));
         merged.push(arrived);
     }
     Ok(merged)
+}
+
+/// Why an export ends below a record that is stored: by a worker ID that both have. The furthest of the export's records with
+/// that worker ID counts, for an export may have older ones beside it.
+fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
+    let space = stored.layout.space();
+    let in_space: Vec<&Record> = export.iter().filter(|record| record.layout.space() == space).collect();
+    let furthest = |worker| {
+        let with_it = in_space.iter().filter(|record| record.worker_ids.contains(worker));
+        with_it.max_by_key(|record| record.id_bound)
+    };
+    let lower =
+        stored.worker_ids.iter().filter_map(furthest).find(|record| record.id_bound < stored.id_bound)?;
+    Some(ImportError::Lower {
+        name: lower.name.clone(),
+        found: lower.id_bound,
+        other: stored.name.clone(),
+        stored: stored.id_bound,
+    })
 }
 
 /// Makes these the records of the directory.
@@ -135,4 +150,98 @@ pub fn merge(
 pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StoreError> {
     let records: Vec<&Record> = records.iter().collect();
     StateFile::create(directory.path(), &records, &mut |_| {}).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::super::tests::{Configured, WALL, any_source, numbering};
+    use super::super::{Claimant, plan};
+    use super::*;
+    use crate::layout::Position;
+
+    /// A record as an export has it, or as a state does. Bounds are few, so that many are the same.
+    fn any_record() -> impl Strategy<Value = Record> {
+        (any_source(), 0_u64..4).prop_map(|(Configured(name, layout, workers), second)| {
+            let numbering = numbering(layout, &workers);
+            let tick = numbering.tick_at(WALL).0 + second * 1_000;
+            let ceiling = numbering.first_of(crate::layout::Tick(tick));
+            Record::new(name, &numbering, ceiling, &owner(), &Place::default())
+        })
+    }
+
+    fn any_export() -> impl Strategy<Value = Export> {
+        prop::collection::vec(any_record(), 1..3)
+            .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
+    }
+
+    /// What a start makes of records, for each of these sources alone: `None` where it refuses.
+    fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
+        let start = |Configured(name, layout, workers): &Configured| {
+            let numbering = numbering(layout, workers);
+            let claimant =
+                Claimant { name, numbering: &numbering, max_ahead: std::time::Duration::from_secs(10) };
+            Some(plan(records, &[claimant], WALL).ok()?.starts[0])
+        };
+        sources.iter().map(start).collect()
+    }
+
+    /// Below which ID each worker ID of each ID space was granted, as records say.
+    fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
+        let mut bounds = BTreeMap::new();
+        for record in records {
+            for worker in record.worker_ids.iter() {
+                let bound = bounds.entry((record.layout.space(), worker)).or_insert(0);
+                *bound = record.id_bound.max(*bound);
+            }
+        }
+        bounds
+    }
+
+    fn owner() -> Owner {
+        Owner { instance: String::new(), pid: 1, state: String::new() }
+    }
+
+    fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
+        merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        /// However imports follow each other: what one leaves is as high as all that was there and all that came, a second time
+        /// changes nothing, and if two can be imported in either order, every start is the same after it.
+        #[test]
+        fn imports_are_the_same_in_any_order_and_never_lower(
+            stored in prop::collection::vec(any_record(), 0..3),
+            released: bool,
+            exports in (any_export(), any_export()),
+            sources in prop::collection::vec(any_source(), 1..8),
+        ) {
+            let stored: Vec<Record> = stored.into_iter().map(|record| Record { released, ..record }).collect();
+            let mut ends = Vec::new();
+            for (first, second) in [(&exports.0, &exports.1), (&exports.1, &exports.0)] {
+                let Ok(once) = import(&stored, first) else { continue };
+                prop_assert_eq!(bounds(&once), bounds(stored.iter().chain(&first.records)));
+                let again = import(&once, first).expect("what is there is as high");
+                prop_assert_eq!(bounds(&again), bounds(&once));
+                prop_assert_eq!(starts(&again, &sources), starts(&once, &sources));
+                match import(&once, second) {
+                    Ok(both) => {
+                        prop_assert_eq!(bounds(&both), bounds(once.iter().chain(&second.records)));
+                        ends.push(both);
+                    }
+                    // Nothing is written. It is refused because what it shares is higher already.
+                    Err(ImportError::Lower { found, stored, .. }) => prop_assert!(found < stored),
+                    Err(error) => prop_assert!(false, "{error}"),
+                }
+            }
+            if let [one, other] = &ends[..] {
+                prop_assert_eq!(starts(one, &sources), starts(other, &sources), "{:?} and {:?}", one, other);
+            }
+        }
+    }
 }

@@ -12,9 +12,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::layout::{Layout, Tick, UnixMicros};
 
-const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 
-fn numbering(layout: &str, workers: &str) -> Numbering {
+pub(super) fn numbering(layout: &str, workers: &str) -> Numbering {
     Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
 }
 
@@ -247,9 +247,9 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
 
 /// A configured source of a history: its name, its layout and its worker IDs.
 #[derive(Clone, Debug)]
-struct Configured(&'static str, &'static str, String);
+pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, pub(super) String);
 
-fn any_source() -> impl Strategy<Value = Configured> {
+pub(super) fn any_source() -> impl Strategy<Value = Configured> {
     let names = prop::sample::select(vec!["a", "b", "c"]);
     // Two spellings of one ID space, two that differ by a little, one of longer ticks, and one with the node below.
     let layouts = prop::sample::select(vec![

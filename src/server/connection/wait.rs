@@ -10,11 +10,11 @@ use tokio::time::Instant;
 use super::Connection;
 use crate::clock;
 use crate::front::{Ask, Front};
-use crate::layout::Run;
 use crate::server::in_force::InForce;
 use crate::server::metrics::ShardCounters;
 use crate::server::worker::{State, Worker};
-use crate::source::line::{Finished, Refusal, Ticket, Wish};
+use crate::shard::Taken;
+use crate::source::line::{Finished, Ticket, Wish};
 
 /// A request that waits in its source's line.
 pub(super) struct Waiting {
@@ -22,7 +22,7 @@ pub(super) struct Waiting {
     ticket: Ticket,
     finished: oneshot::Receiver<Finished>,
     /// IDs that it has already.
-    runs: Vec<Run>,
+    taken: Taken,
     _counted: Counted,
 }
 
@@ -72,8 +72,9 @@ impl<F: Front> Connection<F> {
                 if state.ticker_wakes_at.is_none_or(|at| event < at) {
                     worker.common.bells.shards[worker.index].notify_one();
                 }
+                let taken = lane.keep(state.runs.clone());
                 let counted = Counted::begin(worker, ask.source);
-                Some(Box::new(Waiting { ask, ticket, finished, runs: state.runs.clone(), _counted: counted }))
+                Some(Box::new(Waiting { ask, ticket, finished, taken, _counted: counted }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
                 self.grant(worker, in_force, state, ask);
@@ -91,7 +92,7 @@ impl<F: Front> Connection<F> {
     /// # Errors
     /// When the connection was reset meanwhile: the request has left the line.
     pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
-        let Waiting { ask, ticket, finished, runs, _counted } = *waiting;
+        let Waiting { ask, ticket, finished, taken, _counted } = *waiting;
         let worker = std::rc::Rc::clone(&self.member.worker);
         let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
         let finished = tokio::select! {
@@ -103,15 +104,9 @@ impl<F: Front> Connection<F> {
         drop(cancel);
         let in_force = &worker.in_force.borrow();
         let state = &mut *worker.state.borrow_mut();
-        state.runs = runs;
-        let refusal = match finished {
-            Ok(Finished { spans, refusal, .. }) => {
-                state.shard.lane(ask.source).0.hand_out_waited(&spans, &mut state.runs);
-                refusal
-            }
-            // The ticker is gone, and with it the shard.
-            Err(_) => Some(Refusal::Sealed),
-        };
+        // Fails when the ticker is gone, and with it the shard.
+        let finished = finished.unwrap_or_else(|_| in_force.source(ask.source).refuse(ticket));
+        let refusal = state.shard.lane(ask.source).0.end_wait(taken, &finished, &mut state.runs);
         match refusal {
             Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, in_force, state, ask),
             None => self.grant(&worker, in_force, state, ask),

@@ -76,7 +76,7 @@ pub struct Finished {
     /// `None` if it got all it wanted, or some and that is welcome.
     pub refusal: Option<Refusal>,
     /// The grant's generation under which they were claimed.
-    generation: u64,
+    pub generation: u64,
 }
 
 /// How the line tells others what happened; called without its lock held.
@@ -230,11 +230,12 @@ impl Source {
     /// Claims what there is for those that wait, in their order, ends waits that are over, and says after how long it
     /// wants to be called again; `None` if nobody waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
-        let window = self.window(now);
+        // The generation of what is claimed is the window's, however long the lock takes.
+        let (window, generation) = self.window_and_generation(now);
         let mut queue = self.line.lock();
         let collected_before = queue.finished.len();
-        self.feed_small(&window, &mut queue, rng);
-        self.feed_large(&window, &mut queue, rng);
+        self.feed_small(&window, generation, &mut queue, rng);
+        self.feed_large(&window, generation, &mut queue, rng);
         let some_wait = queue.waiting().next().is_some();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
         if window.bound == Bound::Clock && some_wait {
@@ -260,22 +261,22 @@ impl Source {
         next
     }
 
-    fn feed_small(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+    fn feed_small(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
         while let Some(head) = queue.small.front_mut() {
-            if !self.feed(window, head, window.edge, true, rng) {
+            if !self.feed(window, generation, head, window.edge, true, rng) {
                 return;
             }
             queue.finished.extend(queue.small.pop_front().map(|entry| entry.finish(None)));
         }
     }
 
-    fn feed_large(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+    fn feed_large(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let left = Position(window.edge.0.saturating_sub(self.line.left_for_small));
         let next_tick = window.now.boot.after(self.next_tick_in(window));
         while let Some(head) = queue.large.front_mut() {
             let last_chance = head.wish.due <= next_tick;
             let limit = if last_chance { window.edge } else { left };
-            if !self.feed(window, head, limit, false, rng) {
+            if !self.feed(window, generation, head, limit, false, rng) {
                 return;
             }
             queue.finished.extend(queue.large.pop_front().map(|entry| entry.finish(None)));
@@ -287,12 +288,12 @@ impl Source {
     fn feed(
         &self,
         window: &Window,
+        generation: u64,
         entry: &mut Entry,
         limit: Position,
         small: bool,
         rng: &mut fastrand::Rng,
     ) -> bool {
-        let generation = self.grant.generation();
         if entry.generation != generation {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
             self.line.count(lost, small);
@@ -332,12 +333,16 @@ impl Source {
     fn refusal_at_deadline(&self, window: &Window) -> Refusal {
         match window.bound {
             Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
-            Bound::Ceiling if self.grant.is_lost() => Refusal::Lost,
-            Bound::Ceiling => Refusal::NoCeiling,
+            Bound::Ceiling => self.refusal_without_grant(),
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::Ended => Refusal::Ended,
             Bound::Sealed => Refusal::Sealed,
         }
+    }
+
+    /// The refusal of a request whose IDs are not, or no more, granted.
+    pub fn refusal_without_grant(&self) -> Refusal {
+        if self.grant.is_lost() { Refusal::Lost } else { Refusal::NoCeiling }
     }
 
     fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
@@ -357,7 +362,7 @@ impl Source {
         let is_good = |finished: &Finished| finished.generation == generation || finished.refusal.is_some();
         let of_this_grant = |(_, finished): (usize, Finished)| match is_good(&finished) {
             true => finished,
-            false => Finished { spans: Vec::new(), refusal: Some(Refusal::NoCeiling), ..finished },
+            false => Finished { spans: Vec::new(), refusal: Some(self.refusal_without_grant()), ..finished },
         };
         mine.into_iter().map(of_this_grant).collect()
     }

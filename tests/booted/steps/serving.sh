@@ -16,6 +16,7 @@ install_and_start() {
     show systemctl enable --now snowbank.socket snowbank.service
     show systemctl status --no-pager --lines=0 snowbank.socket snowbank.service | grep -v 'CGroup\|control group\|dump process'
     show_journal
+    [ -z "$(property DropInPaths snowbank.service)" ] || fail "a container has no kernel's log to hand over"
     show_as_user snowbank status
     show_as_user snowbank next -n 3
     show_as_user curl --silent --show-error --fail http://127.0.0.1:9660/readyz

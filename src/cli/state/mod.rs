@@ -1,20 +1,18 @@
-//! `snowbank state`: what is kept over restarts, shown and moved.
+//! `snowbank state`: what is kept over restarts, shown (`show`) and moved.
+
+mod marks;
+mod show;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use serde::Serialize;
 
 use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{Mark, Owner, Place, WorkerLocks, lock_records};
-use crate::clock;
 use crate::config::{StateDirChoice, StatePlace};
-use crate::layout::UnixMicros;
 
 /// The largest export that is read, in bytes: proof that the path does not name a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
@@ -29,8 +27,8 @@ pub(super) struct Arguments {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Show each source's ceiling: below it IDs may have been handed out, from it on none was
-    #[command(after_help = SHOW_HELP)]
-    Show(ShowArguments),
+    #[command(after_help = show::HELP)]
+    Show(show::Arguments),
     /// Release all sources here, and write what another machine needs to go on with their worker IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
@@ -38,10 +36,6 @@ enum Command {
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
-
-const SHOW_HELP: &str = "\
-Works while a daemon runs, whose file it reads and never writes.
-Exit code 0: shown. 1: there is no state, or it cannot be read. 2: wrong use.";
 
 const EXPORT_HELP: &str = "\
 Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
@@ -63,18 +57,9 @@ struct Directory {
 
 #[derive(Debug, clap::Args)]
 struct LockDirectory {
-    /// The directory of the machine's locks of worker IDs
+    /// The directory of the machine's locks of worker IDs, with their marks
     #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
     lock_dir: PathBuf,
-}
-
-#[derive(Debug, clap::Args)]
-struct ShowArguments {
-    #[command(flatten)]
-    directory: Directory,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -101,7 +86,7 @@ struct ImportArguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     match &arguments.command {
-        Command::Show(arguments) => show(arguments, out),
+        Command::Show(arguments) => show::run(arguments, out),
         Command::Export(arguments) => export(arguments, out),
         Command::Import(arguments) => import(arguments, out),
     }
@@ -120,108 +105,6 @@ impl Directory {
 
 fn no_state(path: &Path) -> Failure {
     Failure::no(format_args!("no state in {}: no daemon has kept any there", path.display()))
-}
-
-fn show(arguments: &ShowArguments, out: &mut impl Write) -> Outcome {
-    let path = arguments.directory.path()?;
-    let records = store::read(&path).map_err(Failure::no)?;
-    if records.is_empty() {
-        return Err(no_state(&path));
-    }
-    let (now, here) = (clock::os::read().wall, Place::here());
-    let sources: Vec<Shown<'_>> = records.iter().map(|record| Shown::of(record, now, &here)).collect();
-    let holder = store::holder(&path);
-    let mut answer = Vec::new();
-    if arguments.json {
-        let state_dir = path.display().to_string();
-        write_json(&Shows { state_dir, in_use: holder.is_some(), sources }, &mut answer)?;
-    } else {
-        let use_of = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
-        writeln!(answer, "state in {}, {use_of}", path.display())?;
-        sources.iter().try_for_each(|source| source.write(&mut answer))?;
-    }
-    Ok(out.write_all(&answer)?)
-}
-
-/// What `show --json` prints.
-#[derive(Serialize)]
-struct Shows<'a> {
-    state_dir: String,
-    in_use: bool,
-    sources: Vec<Shown<'a>>,
-}
-
-/// One source of it. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
-#[derive(Serialize)]
-struct Shown<'a> {
-    name: &'a str,
-    layout: String,
-    worker_ids: String,
-    ceiling_position: String,
-    ceiling_id: String,
-    ceiling_time: String,
-    /// Negative: behind the wall clock.
-    ahead_ms: i64,
-    owner: &'a Owner,
-    boot: Option<&'a str>,
-    this_boot: Option<bool>,
-    machine: Option<&'a str>,
-    this_machine: Option<bool>,
-    wall_minus_boot_us: i64,
-    clean: bool,
-    released: bool,
-}
-
-impl<'a> Shown<'a> {
-    fn of(record: &'a Record, now: UnixMicros, here: &Place) -> Self {
-        let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
-        let instant = record.instant();
-        Shown {
-            name: &record.name,
-            layout: record.layout.to_string(),
-            worker_ids: record.worker_ids.to_string(),
-            ceiling_position: record.ceiling.0.to_string(),
-            ceiling_id: record.id_bound.to_string(),
-            ceiling_time: record.layout.rfc3339(instant),
-            ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
-            owner: &record.owner,
-            boot: record.boot.as_deref(),
-            this_boot: same(&record.boot, &here.boot),
-            machine: record.machine.as_deref(),
-            this_machine: same(&record.machine, &here.machine),
-            wall_minus_boot_us: record.wall_minus_boot_us,
-            clean: record.clean,
-            released: record.released,
-        }
-    }
-
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let ahead = Duration::from_millis(self.ahead_ms.unsigned_abs());
-        let side = if self.ahead_ms < 0 { "behind" } else { "ahead of" };
-        let whose = |same: Option<bool>, what| match same {
-            Some(true) => format!("this {what}"),
-            Some(false) => format!("another {what}"),
-            None => String::from("not known"),
-        };
-        let end = match (self.released, self.clean) {
-            (true, _) => "released: its worker IDs were moved away, and are not used here",
-            (false, true) => "clean: the next start goes on where it ended",
-            (false, false) => "running, or it crashed: the next start goes on at the ceiling",
-        };
-        writeln!(out, "source {:?}", self.name)?;
-        writeln!(out, "  layout      {}", self.layout)?;
-        writeln!(out, "  worker IDs  {}", self.worker_ids)?;
-        writeln!(out, "  ceiling     {}, {ahead:?} {side} now", self.ceiling_time)?;
-        writeln!(
-            out,
-            "              position {}; every ID handed out is below {}",
-            self.ceiling_position, self.ceiling_id
-        )?;
-        writeln!(out, "  owner       {}", self.owner)?;
-        writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
-        writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
-        writeln!(out, "  end         {end}")
-    }
 }
 
 fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {

@@ -1,0 +1,103 @@
+//! The marks of worker IDs for who only looks: nothing is made, written, or locked for longer than a look.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::lock::{LockedFile, lock_paths, read_mark};
+use super::mark::Mark;
+use crate::layout::Numbering;
+
+/// What the lock file of a worker ID shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The worker ID.
+    pub worker: u64,
+    /// ` (process 123)`, or empty, if a process has the lock.
+    pub holder: Option<String>,
+    /// Its mark; `None` if there is none: nothing was granted since the boot, as far as this directory knows.
+    ///
+    /// # Errors
+    /// In one line, why it cannot be read.
+    pub mark: Result<Option<Mark>, String>,
+}
+
+/// Looks at the lock files of all worker IDs of a numbering.
+pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
+    let seen = |(worker, path): (u64, PathBuf)| match look(&path) {
+        Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Seen { worker, holder: None, mark: Ok(None) }
+        }
+        Err(error) => {
+            Seen { worker, holder: None, mark: Err(format!("cannot read {}: {error}", path.display())) }
+        }
+    };
+    lock_paths(directory, numbering).map(seen).collect()
+}
+
+fn look(path: &Path) -> io::Result<(Option<String>, Option<Mark>)> {
+    let file = open(path)?;
+    // One that is being written this moment makes sense a moment later.
+    let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
+    Ok((LockedFile::holder_of(&file), mark))
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    // Neither a link nor a pipe that somebody put into the shared directory leads elsewhere or holds up the reader.
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::ceiling::{Owner, lock_workers};
+    use crate::layout::Layout;
+
+    fn numbering() -> Numbering {
+        Numbering::new(Layout::resolve("twitter").unwrap(), "0-1".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_marked_is_seen_by_whomever_and_nothing_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, owner) = (directory.path().join("locks"), Owner::new());
+        let none = |worker| Seen { worker, holder: None, mark: Ok(None) };
+        assert_eq!(survey(&path, &numbering()), [none(0), none(1)], "as after a boot");
+        assert!(!path.exists());
+
+        let mut locks = lock_workers(&path, &numbering()).unwrap();
+        let holder = Some(format!(" (process {})", std::process::id()));
+        let held = |worker| Seen { holder: holder.clone(), ..none(worker) };
+        assert_eq!(survey(&path, &numbering()), [held(0), held(1)]);
+        locks.mark_for(&owner);
+        locks.mark_granted(7).unwrap();
+        let mark = Mark { id_bound: 7, state: owner.state.clone(), is_released: false };
+        let marked = |worker| Seen { worker, holder: holder.clone(), mark: Ok(Some(mark.clone())) };
+        assert_eq!(survey(&path, &numbering()), [marked(0), marked(1)]);
+        drop(locks);
+        let left = |worker| Seen { holder: None, ..marked(worker) };
+        assert_eq!(survey(&path, &numbering()), [left(0), left(1)]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(lock_workers(directory.path(), &numbering()).unwrap());
+        let mut paths: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        fs::write(&paths[0], [b' '; 300]).unwrap();
+        fs::remove_file(&paths[1]).unwrap();
+        std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
+        let said: Vec<String> =
+            survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark.unwrap_err()).collect();
+        assert!(said[0].contains("-0.lock: its second line is no mark"), "{said:?}");
+        assert!(said[1].contains("-1.lock: "), "{said:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The marks of worker IDs as `snowbank state show` shows them.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::ceiling::store::{Record, position_from};
+use crate::ceiling::{Mark, Marked, Seen, compare, instant_of};
+use crate::layout::{Numbering, WorkerSet};
+
+/// What worker IDs have marked that all say the same. IDs are strings, because JavaScript's numbers end at 2^53.
+#[derive(Serialize)]
+pub(super) struct MarkShown {
+    worker_ids: String,
+    status: Status,
+    /// The lowest ID that was never granted on this machine, and its time.
+    id: Option<String>,
+    time: Option<String>,
+    /// The identity of the state under which the others were granted, and whether it is that of this directory; not known of
+    /// a directory from before states had one.
+    state: Option<String>,
+    this_state: Option<bool>,
+    /// What it means for a start with this state and these worker IDs.
+    next_start: NextStart,
+    /// The process that has the lock, as far as it said.
+    holder: Option<String>,
+    /// Why it cannot be read.
+    error: Option<String>,
+    #[serde(skip)]
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Granted,
+    Released,
+    None,
+    Unreadable,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum NextStart {
+    AtCeiling,
+    AboveMark,
+    RefusedOlderCopy,
+    RefusedReleased,
+    NotKnown,
+}
+
+/// What is seen of a record's worker IDs, in stretches that say the same. `records` are all of its state.
+pub(super) fn of(
+    record: &Record,
+    numbering: &Numbering,
+    seen: &[Seen],
+    records: &[Record],
+) -> Vec<MarkShown> {
+    // The error names the file, so that each worker ID whose mark cannot be read has its own line.
+    let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
+    let shown = |seen: &[Seen]| {
+        let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
+        // They are of a set, so that they make one.
+        let worker_ids = workers.map(|workers| workers.to_string()).unwrap_or_default();
+        let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
+            "" => String::from("another process"),
+            process => process.to_owned(),
+        });
+        let (mark, error) = match &seen[0].mark {
+            Ok(mark) => (mark.as_ref(), None),
+            Err(error) => (None, Some(error.clone())),
+        };
+        let position = mark.map(|mark| position_from(numbering, mark.id_bound));
+        MarkShown {
+            worker_ids,
+            status: status(mark, error.is_some()),
+            id: mark.map(|mark| mark.id_bound.to_string()),
+            time: position.map(|position| numbering.layout().rfc3339(instant_of(numbering, position))),
+            state: mark.map(|mark| mark.state.clone()),
+            this_state: mark
+                .filter(|_| !record.owner.state.is_empty())
+                .map(|mark| mark.state == record.owner.state),
+            next_start: match mark {
+                None if error.is_some() => NextStart::NotKnown,
+                None => NextStart::AtCeiling,
+                // By the rule of a start.
+                Some(mark) => match compare(std::slice::from_ref(mark), numbering, record.ceiling, records) {
+                    Marked::Below => NextStart::AtCeiling,
+                    Marked::ByAnother(_) => NextStart::AboveMark,
+                    Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
+                    Marked::Released => NextStart::RefusedReleased,
+                },
+            },
+            holder,
+            error,
+            count: seen.len(),
+        }
+    };
+    seen.chunk_by(is_same).map(shown).collect()
+}
+
+fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {
+    match mark {
+        None if is_unreadable => Status::Unreadable,
+        None => Status::None,
+        Some(mark) if mark.is_released => Status::Released,
+        Some(_) => Status::Granted,
+    }
+}
+
+impl MarkShown {
+    pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let ids = if self.count == 1 { "worker ID" } else { "worker IDs" };
+        let holder = self.holder.as_ref().map(|holder| format!(", locked by {holder}")).unwrap_or_default();
+        let indent = "              ";
+        write!(out, "{indent}{ids} {}: ", self.worker_ids)?;
+        let (Some(id), Some(time), Some(state)) = (&self.id, &self.time, &self.state) else {
+            return match &self.error {
+                Some(error) => writeln!(
+                    out,
+                    "not known{holder}: {error}\n{indent}  a daemon that cannot read it either is refused"
+                ),
+                None => writeln!(
+                    out,
+                    "none{holder}: nothing says that any ID was granted since the machine's boot"
+                ),
+            };
+        };
+        let whose = match self.this_state {
+            Some(true) => String::from("this state"),
+            Some(false) => format!("another state ({state})"),
+            None => format!("state {state}"),
+        };
+        let what = if self.status == Status::Released { "released" } else { "granted" };
+        writeln!(out, "{what} below ID {id} ({time}) by {whose}{holder}")?;
+        let meaning = match self.next_start {
+            NextStart::AboveMark => "beyond the ceiling: a start begins above it",
+            NextStart::RefusedOlderCopy => {
+                "beyond the ceiling: this state is an older copy, and a start is refused; put the newest back, or, if it is \
+                 lost, start once with --adopt-state when the clock is past that time"
+            }
+            NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
+            NextStart::AtCeiling | NextStart::NotKnown => return Ok(()),
+        };
+        writeln!(out, "{indent}  {meaning}")
+    }
+}

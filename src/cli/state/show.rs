@@ -1,0 +1,182 @@
+//! `snowbank state show`: what is kept of each source, and what the machine remembers of its worker IDs beside it.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::super::layout::write_json;
+use super::super::{Failure, Outcome};
+use super::marks::{self, MarkShown};
+use super::{Directory, LockDirectory, no_state};
+use crate::ceiling::store::{self, Record};
+use crate::ceiling::{Owner, Place, Seen, survey};
+use crate::clock;
+use crate::layout::{Numbering, UnixMicros};
+
+pub(super) const HELP: &str = "\
+Works while a daemon runs: it reads the state and the locks' files, and never writes. A mark is what a worker ID's lock says
+until the machine's next boot: the lowest ID that was never granted, and which state granted the others.
+Exit code 0: shown, also where a mark cannot be read (it says so). 1: there is no state, or it cannot be read. 2: wrong use.";
+
+/// How often what is stored is read again because a daemon raised it while the marks were read.
+const ATTEMPTS: usize = 10;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    directory: Directory,
+    #[command(flatten)]
+    locks: LockDirectory,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let path = arguments.directory.path()?;
+    let lock_dir = &arguments.locks.lock_dir;
+    let found = read(&path, lock_dir)?;
+    let (now, here) = (clock::os::read().wall, Place::here());
+    let records: Vec<Record> = found.iter().map(|found| found.record.clone()).collect();
+    let shown = found.iter().map(|found| Shown::of(found, &records, now, &here));
+    let sources: Vec<Shown<'_>> = shown.collect();
+    let holder = store::holder(&path);
+    let mut answer = Vec::new();
+    if arguments.json {
+        let (state_dir, lock_dir) = (path.display().to_string(), lock_dir.display().to_string());
+        write_json(&Shows { state_dir, in_use: holder.is_some(), lock_dir, sources }, &mut answer)?;
+    } else {
+        let use_of = holder.map_or_else(|| String::from("not in use"), |holder| format!("in use{holder}"));
+        writeln!(answer, "state in {}, {use_of}", path.display())?;
+        sources.iter().try_for_each(|source| source.write(lock_dir, &mut answer))?;
+    }
+    Ok(out.write_all(&answer)?)
+}
+
+/// A record, and what the locks of its worker IDs said while it stood.
+struct Found {
+    record: Record,
+    numbering: Numbering,
+    seen: Vec<Seen>,
+}
+
+/// Reads the records and their marks of one moment: a mark that is compared with a ceiling of before its raise would seem to
+/// lie beyond it.
+fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
+    let mut records = store::read(path).map_err(Failure::no)?;
+    for _ in 0..ATTEMPTS {
+        if records.is_empty() {
+            return Err(no_state(path));
+        }
+        let find = |record: &Record| {
+            let numbering = record.numbering().map_err(Failure::no)?;
+            let seen = survey(lock_dir, &numbering);
+            Ok(Found { record: record.clone(), numbering, seen })
+        };
+        let found: Vec<Found> = records.iter().map(find).collect::<Result<_, Failure>>()?;
+        let again = store::read(path).map_err(Failure::no)?;
+        if again == records {
+            return Ok(found);
+        }
+        records = again;
+    }
+    Err(Failure::no(format_args!(
+        "the state in {} never holds still; something keeps writing it",
+        path.display()
+    )))
+}
+
+/// What `show --json` prints.
+#[derive(Serialize)]
+struct Shows<'a> {
+    state_dir: String,
+    in_use: bool,
+    lock_dir: String,
+    sources: Vec<Shown<'a>>,
+}
+
+/// One source of it. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
+#[derive(Serialize)]
+struct Shown<'a> {
+    name: &'a str,
+    layout: String,
+    worker_ids: String,
+    ceiling_position: String,
+    ceiling_id: String,
+    ceiling_time: String,
+    /// Negative: behind the wall clock.
+    ahead_ms: i64,
+    owner: &'a Owner,
+    boot: Option<&'a str>,
+    this_boot: Option<bool>,
+    machine: Option<&'a str>,
+    this_machine: Option<bool>,
+    wall_minus_boot_us: i64,
+    clean: bool,
+    released: bool,
+    /// What the locks of its worker IDs say, those together that say the same.
+    marks: Vec<MarkShown>,
+}
+
+impl<'a> Shown<'a> {
+    fn of(found: &'a Found, records: &[Record], now: UnixMicros, here: &Place) -> Self {
+        let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
+        let Found { record, numbering, seen } = found;
+        let instant = record.instant();
+        Shown {
+            name: &record.name,
+            layout: record.layout.to_string(),
+            worker_ids: record.worker_ids.to_string(),
+            ceiling_position: record.ceiling.0.to_string(),
+            ceiling_id: record.id_bound.to_string(),
+            ceiling_time: record.layout.rfc3339(instant),
+            ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
+            owner: &record.owner,
+            boot: record.boot.as_deref(),
+            this_boot: same(&record.boot, &here.boot),
+            machine: record.machine.as_deref(),
+            this_machine: same(&record.machine, &here.machine),
+            wall_minus_boot_us: record.wall_minus_boot_us,
+            clean: record.clean,
+            released: record.released,
+            marks: marks::of(record, numbering, seen, records),
+        }
+    }
+
+    fn write(&self, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
+        let ahead = Duration::from_millis(self.ahead_ms.unsigned_abs());
+        let side = if self.ahead_ms < 0 { "behind" } else { "ahead of" };
+        let whose = |same: Option<bool>, what| match same {
+            Some(true) => format!("this {what}"),
+            Some(false) => format!("another {what}"),
+            None => String::from("not known"),
+        };
+        let end = match (self.released, self.clean) {
+            (true, _) => "released: its worker IDs were moved away, and are not used here",
+            (false, true) => "clean: the next start goes on where it ended",
+            (false, false) => "running, or it crashed: the next start goes on at the ceiling",
+        };
+        writeln!(out, "source {:?}", self.name)?;
+        writeln!(out, "  layout      {}", self.layout)?;
+        writeln!(out, "  worker IDs  {}", self.worker_ids)?;
+        writeln!(out, "  ceiling     {}, {ahead:?} {side} now", self.ceiling_time)?;
+        writeln!(
+            out,
+            "              position {}; every ID handed out is below {}",
+            self.ceiling_position, self.ceiling_id
+        )?;
+        writeln!(
+            out,
+            "  state       {}",
+            if self.owner.state.is_empty() { "not known" } else { &self.owner.state }
+        )?;
+        writeln!(out, "  owner       {}", self.owner)?;
+        writeln!(out, "  boot        {}", whose(self.this_boot, "boot"))?;
+        writeln!(out, "  machine     {}", whose(self.this_machine, "machine"))?;
+        writeln!(out, "  end         {end}")?;
+        writeln!(out, "  marks       of this boot, in {}", lock_dir.display())?;
+        self.marks.iter().try_for_each(|mark| mark.write(out))
+    }
+}

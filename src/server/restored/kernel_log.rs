@@ -1,0 +1,182 @@
+//! The kernel's log: Linux says there since 5.18 that it has drawn new randomness, for its machine was restored.
+//!
+//! Who may open the log is the system's decision, and a hardened service may not. Its service manager opens it then, and hands
+//! it over as standard input.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat, major, minor};
+use rustix::io::Errno;
+
+use super::{ANNOUNCEMENT_BYTES, Heard};
+
+const PATH: &str = "/dev/kmsg";
+/// The device's number, which is the same on every Linux.
+const DEVICE: (u32, u32) = (1, 11);
+const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
+
+/// How the log came to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    HandedOver,
+    Opened,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::HandedOver => "standard input",
+            Way::Opened => PATH,
+        })
+    }
+}
+
+/// The log from its end on, so that what it says of earlier times does not count. Reading it never waits.
+pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
+    match is_standard_input() {
+        true => (Way::HandedOver, take_over(io::stdin().as_fd())),
+        false => (Way::Opened, open(Path::new(PATH))),
+    }
+}
+
+/// Whether standard input is the kernel's log, from which a daemon then reads that its machine was restored.
+pub fn is_standard_input() -> bool {
+    is_log(io::stdin().as_fd())
+}
+
+fn is_log(file: BorrowedFd<'_>) -> bool {
+    fstat(file).is_ok_and(|found| {
+        FileType::from_raw_mode(found.st_mode) == FileType::CharacterDevice
+            && (major(found.st_rdev), minor(found.st_rdev)) == DEVICE
+    })
+}
+
+/// Whoever opened it did so for this process alone: nobody else reads from where it stands, or minds that reads do not wait.
+fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let log = log.try_clone_to_owned()?;
+    fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
+    from_end_on(log.into())
+}
+
+fn open(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let log = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match is_log(log.as_fd()) {
+        true => from_end_on(log),
+        // In a container it may be anything.
+        false => Err(io::Error::other("something else is there")),
+    }
+}
+
+fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
+    log.seek(SeekFrom::End(0))?;
+    Ok(log.into())
+}
+
+/// Reads one record of the log.
+pub(super) fn hear_log(log: BorrowedFd<'_>) -> Heard {
+    let mut record = [0; ANNOUNCEMENT_BYTES];
+    understand(rustix::io::read(log, &mut record).map(|size| &record[..size]))
+}
+
+fn understand(record: Result<&[u8], Errno>) -> Heard {
+    match record {
+        Ok([]) => Heard::End,
+        Ok(record) if says_reseeded(record) => Heard::NewGeneration,
+        Ok(_) | Err(Errno::INTR) => Heard::Other,
+        Err(Errno::AGAIN) => Heard::Nothing,
+        // Records were overwritten before they were read: perhaps that one. Better once too often.
+        Err(Errno::PIPE) => Heard::NewGeneration,
+        Err(_) => Heard::End,
+    }
+}
+
+/// A record is a number (its level, and eight times who wrote it, the kernel being 0), more numbers, a semicolon and the
+/// text, whose first line is the message.
+fn says_reseeded(record: &[u8]) -> bool {
+    let mut parts = record.splitn(2, |&byte| byte == b';');
+    let head = parts.next().unwrap_or_default();
+    let message = parts.next().and_then(|text| text.split(|&byte| byte == b'\n').next());
+    matches!(head, [b'0'..=b'7', b',', ..]) && message == Some(RESEEDED)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// As Linux 6.12 wrote it when qemu had given the machine another generation.
+    pub(crate) const RECORD: &[u8] =
+        b"5,411,6184640,-,caller=T34;random: crng reseeded due to virtual machine fork\n";
+    pub(crate) const OTHER_RECORD: &[u8] = b"6,410,5140900,-;acpi: something else\n SUBSYSTEM=acpi\n";
+
+    #[test]
+    fn the_kernels_log_is_understood_and_others_who_write_to_it_are_not_believed() {
+        assert_eq!(understand(Ok(RECORD)), Heard::NewGeneration);
+        for other in [
+            OTHER_RECORD,
+            // Written by a process: its number is 8 or more.
+            b"13,412,6184640,-;random: crng reseeded due to virtual machine fork\n",
+            b"5,412,6184640,-;usb: random: crng reseeded due to virtual machine fork\n",
+            b"5,412,6184640,-;x\n random: crng reseeded due to virtual machine fork\n",
+            b"random: crng reseeded due to virtual machine fork\n",
+            b";",
+        ] {
+            assert_eq!(understand(Ok(other)), Heard::Other, "{}", String::from_utf8_lossy(other));
+        }
+    }
+
+    #[test]
+    fn what_was_overwritten_before_it_was_read_may_have_been_the_announcement() {
+        assert_eq!(understand(Err(Errno::PIPE)), Heard::NewGeneration);
+        assert_eq!(understand(Err(Errno::AGAIN)), Heard::Nothing);
+        assert_eq!(understand(Err(Errno::IO)), Heard::End);
+        assert_eq!(understand(Ok(b"")), Heard::End);
+    }
+
+    /// A file as it can be looked at by whoever may not read it.
+    fn look_at(path: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path)
+    }
+
+    #[test]
+    fn only_the_device_itself_is_the_log() {
+        let (reader, _writer) = io::pipe().unwrap();
+        assert!(!is_log(reader.as_fd()));
+        for other in ["/dev/null", "/dev/zero", "/dev", "/proc/self/exe"] {
+            assert!(!is_log(look_at(other).unwrap().as_fd()), "{other}");
+            assert!(open(Path::new(other)).is_err(), "{other}");
+        }
+        assert!(open(Path::new("/nowhere/kmsg")).is_err());
+        // A container may have none, or something else in its place.
+        match look_at(PATH) {
+            Ok(log)
+                if std::os::unix::fs::FileTypeExt::is_char_device(&log.metadata().unwrap().file_type()) =>
+            {
+                assert!(is_log(log.as_fd()));
+            }
+            _ => eprintln!("skipped: there is no {PATH} here"),
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_handed_over_is_read_from_its_end_on_and_reading_it_never_waits() {
+        // Who may not open the log takes over another file, which has an end as well.
+        let (log, is_real) = match File::open(PATH) {
+            Ok(log) if is_log(log.as_fd()) => (log, true),
+            _ => (File::open("/proc/self/exe").unwrap(), false),
+        };
+        let taken = take_over(log.as_fd()).unwrap();
+        assert!(fcntl_getfl(&taken).unwrap().contains(OFlags::NONBLOCK));
+        let heard = hear_log(taken.as_fd());
+        // The kernel may have said something just now.
+        assert!(
+            matches!((is_real, heard), (true, Heard::Nothing | Heard::Other) | (false, Heard::End)),
+            "{heard:?}"
+        );
+    }
+}

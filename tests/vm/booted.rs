@@ -1,0 +1,121 @@
+//! What is in a Debian that boots with systemd: the package as it was installed there, its service as shipped, and beside it a
+//! client, a disk whose syncs take long, and units that show on the console what the service's sandbox looks like.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use crate::guest::{self, SYNC_US, install};
+use crate::qemu::Machine;
+use crate::support::failing_disk;
+
+/// The operator's own files. `snowbank@plain` is left without the kernel's log, as docs/systemd.md says how.
+const FILES: &[(&str, &str)] = &[
+    (
+        "etc/default/snowbank",
+        "LD_PRELOAD=/usr/lib/vm/failing_disk.so\nFAILING_DISK_DIR=/var/lib/snowbank\n\
+         FAILING_DISK_CONTROL=/usr/lib/vm/orders\n",
+    ),
+    ("etc/snowbank/plain.toml", "listen = [\"127.0.0.1:7670\"]\nworker_ids = 1\n"),
+    ("etc/systemd/system/snowbank@plain.service.d/10-kernel-log.conf", ""),
+    ("etc/hostname", "restored\n"),
+    ("usr/lib/vm/facts", FACTS),
+    (
+        "etc/systemd/system/vm-facts.service",
+        "[Unit]\nAfter=snowbank.service snowbank@plain.service\n\
+         [Service]\nType=oneshot\nExecStart=/bin/sh /usr/lib/vm/facts\n\
+         StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
+    ),
+    (
+        "etc/systemd/system/vm-journal.service",
+        "[Service]\nExecStart=journalctl --follow --lines=all --unit=snowbank --output=short-iso-precise --utc\n\
+         StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
+    ),
+    (
+        "etc/systemd/system/vm-client.service",
+        "[Unit]\nAfter=vm-facts.service\n\
+         [Service]\nExecStart=/usr/lib/vm/client client 127.0.0.1:7660\nExecStopPost=echo the client has ended\n\
+         StandardOutput=file:/dev/ttyS0\nStandardError=inherit\n",
+    ),
+];
+
+const ENABLED: &[(&str, &str)] = &[
+    ("snowbank.socket", "/usr/lib/systemd/system/snowbank.socket"),
+    ("snowbank.service", "/usr/lib/systemd/system/snowbank.service"),
+    ("snowbank@plain.service", "/usr/lib/systemd/system/snowbank@.service"),
+    ("vm-facts.service", "/etc/systemd/system/vm-facts.service"),
+    ("vm-journal.service", "/etc/systemd/system/vm-journal.service"),
+    ("vm-client.service", "/etc/systemd/system/vm-client.service"),
+];
+
+/// Written to the console once both services run.
+const FACTS: &str = r#"
+fact() { printf 'FACT %s\n' "$*"; }
+for unit in snowbank snowbank@plain; do
+    process=$(systemctl show -P MainPID "$unit")
+    fact "$unit: $(systemctl is-active "$unit"), user $(stat -c %U "/proc/$process")"
+    fact "$unit: drop-ins: $(systemctl show -P DropInPaths "$unit")"
+    fact "$unit: standard input: $(readlink "/proc/$process/fd/0")"
+    fact "$unit: capabilities: $(sed -n 's/^CapBnd:[[:space:]]*//p' "/proc/$process/status")"
+    fact "$unit: its /dev/kmsg: $(nsenter -t "$process" -m sh -c 'test -e /dev/kmsg && echo there || echo none')"
+    fact "$unit: $(systemd-analyze security --no-pager --threshold=15 "$unit.service" | grep -o 'exposure level.*OK')"
+    systemctl reload "$unit" && fact "$unit: reloaded"
+    fact "$unit: $(journalctl --no-pager -o cat -u "$unit" | grep "the kernel's log" | cut -d: -f1)"
+done
+fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
+"#;
+
+/// What it has to say: the same sandbox for both, and the log for one of them.
+const EXPECTED: &[&str] = &[
+    "snowbank: active, user snowbank",
+    "snowbank: drop-ins: /run/systemd/generator/snowbank.service.d/10-kernel-log.conf",
+    "snowbank: standard input: /dev/kmsg",
+    "snowbank: capabilities: 0000000000000000",
+    "snowbank: its /dev/kmsg: none",
+    "snowbank: exposure level for snowbank.service: 1.1 OK",
+    "snowbank: reloaded",
+    "snowbank: reads the kernel's log (standard input)",
+    "snowbank@plain: active, user snowbank",
+    "snowbank@plain: drop-ins: /etc/systemd/system/snowbank@plain.service.d/10-kernel-log.conf",
+    "snowbank@plain: standard input: /dev/null",
+    "snowbank@plain: capabilities: 0000000000000000",
+    "snowbank@plain: its /dev/kmsg: none",
+    "snowbank@plain: exposure level for snowbank@plain.service: 1.1 OK",
+    "snowbank@plain: reloaded",
+    "snowbank@plain: cannot read the kernel's log (/dev/kmsg",
+    "dmesg_restrict: 1",
+];
+
+/// Adds to a Debian what the test needs, and packs it. `root` has the package installed.
+pub(crate) fn machine(kernel: &Path, root: &Path, directory: &Path) -> Result<Machine, String> {
+    let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    let client = std::env::current_exe().map_err(|error| error.to_string())?;
+    install(root, &client, "usr/lib/vm/client")?;
+    install(root, failing_disk::library(), "usr/lib/vm/failing_disk.so")?;
+    guest::strip(&root.join("usr/lib/vm/client"));
+    let orders = format!("sync stall {}", SYNC_US / 1_000);
+    for (name, text) in FILES.iter().chain(&[("usr/lib/vm/orders", &*orders)]) {
+        let path = root.join(name);
+        let parent = path.parent().unwrap_or(root);
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(|error| fault(&path, error))?;
+    }
+    let system = root.join("etc/systemd/system");
+    let wants = system.join("multi-user.target.wants");
+    fs::create_dir_all(&wants).map_err(|error| fault(&wants, error))?;
+    let enabled = ENABLED.iter().map(|(name, unit)| (wants.join(name), *unit));
+    // The console is the test's.
+    for (link, unit) in enabled.chain([(system.join("serial-getty@ttyS0.service"), "/dev/null")]) {
+        symlink(unit, &link).map_err(|error| fault(&link, error))?;
+    }
+    let initrd = directory.join("initrd");
+    guest::pack(root, &initrd)?;
+    Ok(Machine {
+        kernel: kernel.to_owned(),
+        initrd,
+        memory_mib: 1_024,
+        arguments: "console=ttyS0 quiet panic=-1 rdinit=/lib/systemd/systemd systemd.show_status=0",
+        facts: EXPECTED,
+    })
+}
