@@ -1,11 +1,16 @@
 //! The keeper: raises ceilings, durable first, and watches the wall clock. Pure but for the store that it is given: the
 //! daemon's thread drives it with the system's clock, simulations with theirs.
 
+mod ownership;
+
+pub use ownership::Ownership;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::store::{Claimant, PlanError, id_bound};
+use self::ownership::Owned;
+use crate::ceiling::store::{Claimant, PlanError, StateLock, id_bound};
 use crate::ceiling::{CeilingRule, CeilingStore, Newcomer, StoreError, TakenOver, WorkerLocks};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::layout::{Position, Tick};
@@ -32,8 +37,10 @@ pub struct Kept {
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
+    /// A look before this raises only what somebody waits for: others than the keeper can have it look.
+    raise_due: BootMicros,
     /// The machine's locks of its worker IDs, where there are any.
-    locks: Option<WorkerLocks>,
+    locks: Option<Arc<WorkerLocks>>,
     /// Why the machine does not remember what was granted last.
     unmarked: Option<String>,
 }
@@ -41,12 +48,21 @@ pub struct Kept {
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None, unmarked: None }
+        Kept {
+            source,
+            rule,
+            durable: start,
+            seen: start,
+            used_at: now.boot,
+            raise_due: now.boot,
+            locks: None,
+            unmarked: None,
+        }
     }
 
     /// Holds the locks of its worker IDs for as long as it is kept.
     pub fn hold(&mut self, locks: WorkerLocks) {
-        self.locks = Some(locks);
+        self.locks = Some(Arc::new(locks));
     }
 
     /// The source.
@@ -61,9 +77,14 @@ impl Kept {
 
     /// Grants what is durable now.
     pub fn grant(&mut self, durable: Position) {
+        let generation = self.source.grant().generation();
         self.durable = durable;
         self.mark_durable();
-        self.source.grant().raise(durable);
+        self.source.grant().raise_if(generation, durable);
+    }
+
+    fn owned(&self) -> Owned {
+        Owned { source: Arc::clone(&self.source), locks: self.locks.clone() }
     }
 
     /// Has the machine remember how far the worker IDs are granted. A failure stops nothing: the state still says it.
@@ -89,12 +110,20 @@ impl Kept {
             self.used_at = now.boot;
         }
         let grant = self.source.grant();
-        let is_wanted = grant.is_wanted() || self.source.line().admitted_ids() > 0 || self.is_revoked();
+        let is_needed = grant.is_wanted() || self.is_revoked();
+        let is_wanted = is_needed || self.source.line().admitted_ids() > 0;
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }
+        if !is_needed && now.boot < self.raise_due {
+            return None;
+        }
         let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
-        (ceiling > grant.ceiling()).then_some(ceiling)
+        if ceiling <= grant.ceiling() {
+            return None;
+        }
+        self.raise_due = now.after(self.period(now, ceiling)).boot;
+        Some(ceiling)
     }
 
     /// Whether its grant was taken away and is not back.
@@ -104,11 +133,17 @@ impl Kept {
 
     /// After how long to look again.
     fn next_look(&self, now: Now) -> Duration {
+        // A raise that failed is tried again by its time, and one that is not due comes no later than planned.
+        let until_due = self.raise_due.since(now.boot);
+        if until_due.is_zero() { self.period(now, self.source.grant().ceiling()) } else { until_due }
+    }
+
+    /// From one raise to the next under a ceiling.
+    fn period(&self, now: Now, ceiling: Position) -> Duration {
         if now.boot.since(self.used_at) > IN_USE {
             return PERIOD;
         }
-        let left = self.source.reaches_in(now, self.source.grant().ceiling());
-        (left / 2).clamp(SHORTEST_PERIOD, PERIOD)
+        (self.source.reaches_in(now, ceiling) / 2).clamp(SHORTEST_PERIOD, PERIOD)
     }
 
     /// The ceiling that the rule wants at a moment.
@@ -147,15 +182,28 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
+    ownership: Arc<Ownership>,
     /// Set once another process may have the worker IDs or the state: nothing is claimed, raised or trimmed from then on.
     taken_over: Option<TakenOver>,
 }
 
 impl Keeper {
     /// A keeper of sources whose first ceilings are granted. `started` is the reading with which `wall` began.
-    pub fn new(sources: Vec<Kept>, store: Box<dyn CeilingStore>, wall: Arc<Wall>, started: Reading) -> Self {
+    pub fn new(
+        sources: Vec<Kept>,
+        store: Box<dyn CeilingStore>,
+        state_lock: Option<StateLock>,
+        wall: Arc<Wall>,
+        started: Reading,
+    ) -> Self {
         let watch = StepWatch::new(&wall, started);
-        Keeper { sources, store, wall, watch, started: started.boot, taken_over: None }
+        let ownership = Arc::new(Ownership::new(sources.iter().map(Kept::owned).collect(), state_lock));
+        Keeper { sources, store, wall, watch, started: started.boot, ownership, taken_over: None }
+    }
+
+    /// What it looks at with each look, for who looks while it waits for storage.
+    pub fn ownership(&self) -> &Arc<Ownership> {
+        &self.ownership
     }
 
     /// A reading as the daemon believes it.
@@ -164,9 +212,8 @@ impl Keeper {
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {
-        let mut locks = self.sources.iter().filter_map(|kept| kept.locks.as_ref());
-        locks.try_for_each(WorkerLocks::still_ours)?;
-        self.store.still_ours()
+        self.ownership.look()?;
+        self.store.still_ours().inspect_err(|taken_over| self.ownership.lose(taken_over))
     }
 
     /// Where sources may start that join, as [`CeilingStore::starts`] says.
@@ -196,6 +243,7 @@ impl Keeper {
             Newcomer { name, numbering, ceiling: *ceiling }
         });
         self.store.add(&stored.collect::<Vec<_>>(), self.wall.carried_us())?;
+        self.ownership.add(newcomers.iter().map(Kept::owned)).map_err(|lost| StoreError(lost.to_string()))?;
         for (kept, (_, ceiling)) in newcomers.iter_mut().zip(joining) {
             kept.grant(ceiling);
         }
@@ -239,7 +287,8 @@ impl Keeper {
         let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
         let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
         let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
-        let taken_over = self.taken_over.clone();
+        // Whoever looked meanwhile may have found it.
+        let taken_over = self.taken_over.clone().or_else(|| self.ownership.lost().cloned());
         Looked { clock, failure, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
     }
 
@@ -268,7 +317,8 @@ impl Keeper {
     pub fn seal_and_trim(&mut self) -> Result<(), StoreError> {
         let sealed = self.sources.iter().enumerate();
         let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
-        if self.taken_over.is_some() {
+        // Perhaps since the last look.
+        if self.still_ours().is_err() {
             return Ok(());
         }
         // The machine first: it is never to remember more than the state says. Nothing above the cursor was handed out.

@@ -286,6 +286,47 @@ fn a_lock_that_is_replaced_stops_its_daemon() {
     });
 }
 
+/// The thread that raises ceilings looks at the locks as well, and may be waiting for its storage.
+#[test]
+fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    // Up to its ceiling it would serve for longer than `taken_over` allows.
+    let daemon = disk.under(machine.setup("horizon = \"9s\"")).start();
+    let mut wire = daemon.connect();
+    disk.order("sync stall 20000");
+    let before = disk.calls().len();
+    poll("a sync that stalls", || {
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+    });
+    taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
+}
+
+/// A daemon whose lock was taken away as its storage stalled is not served anew when the storage comes back.
+#[test]
+fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let daemon = disk.under(machine.setup("horizon = \"9s\"")).start();
+    daemon.connect().next(Ask::of(1)).ids();
+    disk.order("sync stall 4000");
+    let before = disk.calls().len();
+    let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
+    poll("a sync that stalls", || (syncs() > 0).then_some(()));
+    std::fs::remove_file(machine.path("state/lock")).expect("removed");
+    let mut wire = daemon.connect();
+    poll("a refusal", || wire.next(Ask::of(1)).id_count().is_none().then_some(()));
+    assert_eq!(syncs(), 1, "found out when the storage was back");
+    // The raise that was under way has a second sync.
+    poll("the raise to go on", || (syncs() > 1).then_some(()));
+    disk.works();
+    std::thread::sleep(Duration::from_millis(4_500));
+    daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
+    let said = daemon.said();
+    assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");
+}
+
 /// A service manager may keep the daemon from the kernel's events (`RestrictAddressFamilies`) and from its log
 /// (`ProtectKernelLogs`): said in a line, and no more.
 #[test]

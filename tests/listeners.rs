@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 
 use support::daemon::mode;
+use support::failing_disk::FailingDisk;
 use support::{Address, Ask, Setup, Wire};
 
 /// Whether this machine has IPv6 loopback. Some containers do not.
@@ -146,4 +147,18 @@ fn another_program_s_socket_at_the_same_path_is_not_removed_at_the_stop() {
     let _other = UnixListener::bind(&socket).expect("another socket");
     daemon.stop();
     assert!(socket.exists());
+}
+
+/// A daemon that cannot accept connections does not say that it listens, let alone that it is ready.
+#[test]
+fn a_listener_that_cannot_be_waited_on_fails_the_start() {
+    const ENOSPC: i32 = support::failing_disk::ENOSPC;
+    let directory = support::directory();
+    let disk = FailingDisk::new(&directory.path().join("state"), directory.path().join("orders"));
+    disk.order(&format!("listen fail {ENOSPC}"));
+    let ended = disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).end();
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+    assert!(ended.stderr.contains("cannot accept connections at 127.0.0.1:"), "{ended:?}");
+    disk.order("");
+    disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).start().stop();
 }

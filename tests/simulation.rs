@@ -259,7 +259,7 @@ impl World {
         };
         self.daemon = Some(Daemon {
             shards: (0..SHARDS).map(shard).collect(),
-            keeper: Keeper::new(vec![kept], Box::new(store), Arc::clone(&wall), reading),
+            keeper: Keeper::new(vec![kept], Box::new(store), None, Arc::clone(&wall), reading),
             source,
             wall,
             last_ids: [0; SHARDS],

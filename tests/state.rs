@@ -18,7 +18,7 @@ use support::daemon::{Ended, mode};
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
-use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, poll, records};
+use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
 use tempfile::TempDir;
 
 const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
@@ -315,6 +315,33 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     assert_order(&disk.calls()[before..], "the next start");
 }
 
+/// A start that was killed may have made the directory and not come to syncing its name.
+#[test]
+fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
+    let setup = |state: &str| disk.under(machine.setup().env("SNOWBANK_STATE_DIR", machine.path(state)));
+    let assert_synced = |made: &str, from: usize| {
+        let calls = &disk.calls()[from..];
+        let synced = calls.iter().position(|call| *call == format!("sync {made}"));
+        let named = calls.iter().position(|call| call.starts_with("rename"));
+        assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
+    };
+    fs::create_dir_all(machine.path("disk/in")).expect("made");
+    setup("disk/in/here").start().stop();
+    assert_synced(".", 0);
+    assert_synced("in", 0);
+    let before = disk.calls().len();
+    setup("disk/in/here").start().stop();
+    assert_synced("in", before);
+    // If it cannot be, nothing is served.
+    disk.order(&format!("sync fail {EIO}"));
+    let before = disk.calls().len();
+    let ended = setup("disk/in/here").end();
+    ended.assert_refusal(&["cannot create the state directory or make its name durable", "disk/in/here"]);
+    assert_eq!(disk.calls()[before..], ["sync in"]);
+}
+
 #[test]
 fn a_rename_that_fails_is_tried_again() {
     let machine = Machine::new();
@@ -331,6 +358,24 @@ fn a_rename_that_fails_is_tried_again() {
     thread::sleep(Duration::from_millis(1_200));
     disk.works();
     draw_until_served(&mut wire, &mut ids);
+}
+
+/// Anybody who reaches the admin listener may ask how the daemon is; its disk is not his.
+#[test]
+fn health_checks_write_nothing() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().admin()).start();
+    one(&mut daemon.connect());
+    let syncs = || disk.calls().iter().filter(|call| call.starts_with("sync ")).count();
+    let (before, began) = (syncs(), Instant::now());
+    for _ in 0..300 {
+        assert_eq!(http::get(&daemon, "/healthz").code, 200);
+    }
+    let made = syncs() - before;
+    // Two for each second's raise, and those of a claim that met the ceiling of the start.
+    let seconds = usize::try_from(began.elapsed().as_secs()).expect("few");
+    assert!(made <= 2 * (seconds + 4), "{made} syncs in {seconds} s");
 }
 
 #[test]

@@ -5,6 +5,8 @@
 mod support;
 
 use rustix::process::Signal;
+use support::failing_disk::FailingDisk;
+use support::machine::Machine;
 use support::wire::{self, SHUTTING_DOWN};
 use support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
 
@@ -104,4 +106,30 @@ fn a_daemon_told_so_stops_with_its_standard_input() {
         }
         assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
     }
+}
+
+/// A disk that hangs keeps nobody from stopping the daemon. What it handed out stays below the next one's first ID.
+#[test]
+fn a_stop_ends_within_its_timeout_whatever_storage_does() {
+    let machine = Machine::new();
+    let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
+    let mut daemon = disk.under(machine.setup("[limits]\ndrain_timeout = \"500ms\"")).start();
+    let mut wire = daemon.connect();
+    // Longer than the daemon is waited for.
+    disk.order("sync stall 120000");
+    let before = disk.calls().len();
+    let mut last = 0;
+    poll("a sync that hangs", || {
+        last = wire.next(Ask::of(1)).ids()[0];
+        disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
+    });
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    let said = daemon.said();
+    assert_eq!(said.matches("storage did not answer in time").count(), 1, "{said}");
+    disk.works();
+    let next = machine.start("");
+    let first = next.connect().next(Ask::of(1)).ids()[0];
+    assert!(first > last, "{first} after {last}");
+    next.stop();
 }

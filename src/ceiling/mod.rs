@@ -73,9 +73,12 @@ impl Grant {
     }
 
     /// As [`raise`](Grant::raise), unless the grant was taken away since this generation: a ceiling made durable before
-    /// that counts no more. Whether it was raised.
+    /// that counts no more, and after a loss for good none does. Whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
+        if self.is_lost() {
+            return false;
+        }
         let holds = self.generation() == generation;
         if holds {
             self.raise(ceiling);
@@ -306,6 +309,9 @@ mod tests {
         assert_eq!(grant.ceiling(), Position(0));
         assert!(grant.raise_if(1, Position(30)));
         assert_eq!(grant.ceiling(), Position(30));
+        grant.lose();
+        assert!(!grant.raise_if(grant.generation(), Position(40)), "another process may have it");
+        assert_eq!(grant.ceiling(), Position(0));
     }
 
     /// The thread that hears of a restored snapshot and the keeper's meet here.

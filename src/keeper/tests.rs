@@ -100,7 +100,7 @@ fn keeper() -> (Keeper, Disk, Arc<Source>, Arc<Wall>) {
     let first = kept.first_ceiling(now);
     kept.grant(first);
     let (source, disk) = (Arc::clone(kept.source()), Disk::default());
-    let keeper = Keeper::new(vec![kept], Box::new(disk.clone()), Arc::clone(&wall), START);
+    let keeper = Keeper::new(vec![kept], Box::new(disk.clone()), None, Arc::clone(&wall), START);
     (keeper, disk, source, wall)
 }
 
@@ -211,4 +211,26 @@ fn another_horizon_raises_the_ceiling_and_never_lowers_it() {
     let numbering = source.numbering();
     let reach = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
     assert!(reach.0 >= START.wall.0 + 12 * SECOND_US, "{reach:?}");
+}
+
+#[test]
+fn a_look_that_nobody_needs_does_not_raise() {
+    let (mut keeper, disk, source, _) = keeper();
+    keeper.look(later(SECOND_US, 0));
+    let raised = disk.raised().len();
+    // Probes, for instance, have it look.
+    for probe in 1..1_000 {
+        let looked = keeper.look(later(SECOND_US + probe * 1_000, 0));
+        assert_eq!(
+            looked.next_in,
+            Duration::from_millis(1_000 - probe.unsigned_abs()),
+            "the next raise waits for no probe"
+        );
+    }
+    assert_eq!(disk.raised().len(), raised);
+    assert!(source.grant().want_more());
+    keeper.look(later(SECOND_US + 999_500, 0));
+    assert_eq!(disk.raised().len(), raised + 1, "a claim has met the ceiling");
+    keeper.look(later(3 * SECOND_US, 0));
+    assert_eq!(disk.raised().len(), raised + 2, "as without probes");
 }

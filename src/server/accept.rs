@@ -10,10 +10,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::listen::Listener;
+use super::listen::{Listener, SocketFile};
 use super::metrics::Doors;
 use super::seldom::Seldom;
 use super::worker::Common;
+use crate::config::Address;
 use crate::protocol::{ErrorCode, reply};
 use crate::tls;
 
@@ -51,23 +52,45 @@ impl Drop for Place {
     }
 }
 
+/// A listener on the reactor of the thread that registers it.
+pub(super) struct Registered {
+    pub(super) acceptor: Acceptor,
+    pub(super) address: Address,
+    /// Of the system's resources that it holds, for as long as it listens.
+    _file: Option<SocketFile>,
+}
+
+impl Registered {
+    /// Registers a listener with the reactor that is entered.
+    ///
+    /// # Errors
+    /// In one line: the system does not let this one.
+    pub(super) fn new(listener: Listener) -> io::Result<Registered> {
+        let Listener { socket, address, _file } = listener;
+        let acceptor = Acceptor::register(socket).map_err(|error| {
+            let advice = "allow more open files and memory, or set fewer listeners";
+            io::Error::new(error.kind(), format!("cannot accept connections at {address}: {error}; {advice}"))
+        })?;
+        Ok(Registered { acceptor, address, _file })
+    }
+}
+
 /// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
 /// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
 /// is accepted has to speak that.
 pub(super) async fn accept(
-    listener: Listener,
+    listener: Registered,
     tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let Listener { socket, address, _file } = listener;
-    let acceptor = Acceptor::register(socket)?;
+) {
+    let Registered { acceptor, address, _file } = listener;
     let (mut failures, mut turned_away) = (Seldom::default(), Seldom::default());
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => return Ok(()),
+            _ = stop.wait_for(|stop| *stop) => return,
             accepted = acceptor.accept() => accepted,
         };
         match accepted {

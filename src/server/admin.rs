@@ -1,16 +1,14 @@
 //! The admin listener: accepts on the main thread's reactor, away from the shards, and hands each connection to
 //! [`admin`](crate::admin).
 
-use std::io;
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::accept::{Acceptor, OUT_OF_RESOURCES_PAUSE, is_of_the_peer};
+use super::accept::{OUT_OF_RESOURCES_PAUSE, Registered, is_of_the_peer};
 use super::handshake;
-use super::listen::Listener;
 use super::seldom::Seldom;
 use super::stream::Stream;
 use crate::admin::{Site, Stay, Via};
@@ -26,19 +24,18 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
 
 /// Serves on one listener, over TLS if it is to be spoken there, until the future is dropped, and its connections with it.
-pub(super) async fn serve(listener: Listener, tls: Option<tls::Acceptor>, site: Arc<Site>) -> io::Result<()> {
-    let Listener { socket, address, _file } = listener;
+pub(super) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
+    let Registered { acceptor, address, .. } = &listener;
     // Over TLS the certificate's name is what a browser compares: no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let via = if is_loopback { Via::Loopback } else { Via::Other };
-    let acceptor = Acceptor::register(socket)?;
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut failures = Seldom::new();
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return Ok(());
+            return;
         };
         while connections.try_join_next().is_some() {}
         match acceptor.accept().await.and_then(Stream::register) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::StartError;
-use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir};
+use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir, StateLock};
 use crate::ceiling::{
     self, CeilingRule, CeilingStore, Grant, Marked, MemoryStore, Owner, Place, StoreError, WorkerLocks,
 };
@@ -41,6 +41,8 @@ pub(super) struct Granted {
     /// The first position of each, by its index.
     pub(super) starts: Vec<(usize, Position)>,
     pub(super) store: Box<dyn CeilingStore>,
+    /// The lock under which it does, if what it keeps outlasts the process.
+    pub(super) state_lock: Option<StateLock>,
     /// As whom it keeps them; `None`: they do not outlast the process.
     pub(super) owner: Option<Owner>,
     /// What the operator should know of it, once the daemon has started.
@@ -118,6 +120,7 @@ impl Found {
             notes.extend(self.start_above_marks(claimant, start, locks, now)?);
         }
         plan.retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
+        let state_lock = self.directory.as_ref().map(StateDir::state_lock).cloned();
         let mut store: Box<dyn CeilingStore> = match self.directory {
             None => Box::new(MemoryStore),
             Some(directory) => {
@@ -146,7 +149,7 @@ impl Found {
         for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
             kept.grant(ceiling);
         }
-        Ok(Granted { kept, starts, store, owner, notes })
+        Ok(Granted { kept, starts, store, state_lock, owner, notes })
     }
 
     /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::grants::{self, Joined, Joining};
+use super::lookout;
 use super::seldom;
 use super::worker::Common;
 use crate::clock::{self, Observed};
@@ -53,6 +54,9 @@ pub(super) fn run(
         metrics.keeper().end(&looked, clock::os::boot());
         pulse.keeper_looked(round);
         said.tell(&looked);
+        if let Some(reason) = &looked.taken_over {
+            lookout::tell(keeper.ownership(), reason);
+        }
         if looked.some_wait {
             bells.ring_all();
         }
@@ -73,17 +77,11 @@ struct Said {
     clock_is_odd: seldom::Said<bool>,
     storage_fails: seldom::Said<bool>,
     marks_fail: seldom::Said<bool>,
-    taken_over: bool,
 }
 
 impl Said {
     fn tell(&mut self, looked: &Looked) {
         self.tell_of_clock(looked.clock);
-        if let Some(reason) = &looked.taken_over
-            && !std::mem::replace(&mut self.taken_over, true)
-        {
-            tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
-        }
         if looked.is_renewed {
             tracing::info!(
                 "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"

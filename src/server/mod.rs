@@ -39,6 +39,7 @@ mod in_force;
 mod inherited;
 mod keeper;
 mod listen;
+mod lookout;
 mod metrics;
 mod pulse;
 mod reload;

@@ -12,8 +12,9 @@
 //! wait for the same disk.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
 
 use tokio::sync::Notify;
 
@@ -21,7 +22,6 @@ use super::worker::Bells;
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::layout::{Position, UnixMicros};
-use crate::source::line::Signals;
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub(super) struct Pulse {
     /// The last round that the keeper has answered.
     keeper_answered: AtomicU64,
     keeper_waits_for_storage: AtomicBool,
+    /// Looks whether all is still ours while the keeper waits for storage.
+    lookout: OnceLock<Thread>,
     /// Rung by whoever answers.
     some_answer: Notify,
 }
@@ -50,6 +52,7 @@ impl Pulse {
             shards: (0..shards).map(|_| Beat::default()).collect(),
             keeper_answered: AtomicU64::new(0),
             keeper_waits_for_storage: AtomicBool::new(false),
+            lookout: OnceLock::new(),
             some_answer: Notify::new(),
         }
     }
@@ -58,7 +61,7 @@ impl Pulse {
     pub(super) async fn all_beat(&self, bells: &Bells) {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
-        bells.ceiling_reached();
+        bells.wake_keeper();
         loop {
             // From here on no answer is missed.
             let mut answer = pin!(self.some_answer.notified());
@@ -73,7 +76,7 @@ impl Pulse {
     fn has_ended(&self, round: u64) -> bool {
         let has_answered = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= round;
         self.shards.iter().all(|beat| has_answered(&beat.answered))
-            && (has_answered(&self.keeper_answered) || self.keeper_waits_for_storage.load(Ordering::Acquire))
+            && (has_answered(&self.keeper_answered) || self.keeper_waits_for_storage())
     }
 
     /// A shard's answers, for as long as its thread runs this between its other tasks.
@@ -98,6 +101,25 @@ impl Pulse {
     fn answer(&self, answered: &AtomicU64, round: u64) {
         answered.store(round, Ordering::Release);
         self.some_answer.notify_waiters();
+    }
+
+    /// Has this thread woken when the keeper goes to wait for storage.
+    pub(super) fn set_lookout(&self, thread: &Thread) {
+        let _ = self.lookout.set(thread.clone());
+    }
+
+    pub(super) fn keeper_waits_for_storage(&self) -> bool {
+        self.keeper_waits_for_storage.load(Ordering::Acquire)
+    }
+
+    /// As [`at_storage`](Pulse::at_storage), for what waits until something is durable.
+    fn at_sync<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.at_storage(|| {
+            if let Some(lookout) = self.lookout.get() {
+                lookout.unpark();
+            }
+            call()
+        })
     }
 
     /// Calls storage on the keeper's thread, which need not answer meanwhile.
@@ -132,15 +154,15 @@ impl CeilingStore for Excused {
     }
 
     fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.pulse.at_storage(|| self.store.add(newcomers, wall_minus_boot_us))
+        self.pulse.at_sync(|| self.store.add(newcomers, wall_minus_boot_us))
     }
 
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.pulse.at_storage(|| self.store.raise(raises, wall_minus_boot_us))
+        self.pulse.at_sync(|| self.store.raise(raises, wall_minus_boot_us))
     }
 
     fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        self.pulse.at_storage(|| self.store.trim(trims))
+        self.pulse.at_sync(|| self.store.trim(trims))
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {

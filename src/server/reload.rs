@@ -20,7 +20,6 @@ use super::worker::Bells;
 use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
-use crate::source::line::Signals;
 use crate::tls;
 
 /// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
@@ -138,7 +137,7 @@ impl Reloader {
             if before.losses() != losses {
                 let joined = &supplies[before.supplies.len()..];
                 joined.iter().for_each(|supply| supply.source.grant().revoke());
-                self.bells.ceiling_reached();
+                self.bells.wake_keeper();
             }
         }
         self.put_in_force(in_force(before.version + 2, facts(info_json)))?;
@@ -174,7 +173,7 @@ impl Reloader {
         let (reply, joined) = mpsc::channel();
         let errand = Errand { joining, is_kept: self.owner.is_some(), horizons, reply };
         self.errands.send(errand).map_err(|_| ReloadError::Stopping)?;
-        self.bells.ceiling_reached();
+        self.bells.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;
         joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
     }

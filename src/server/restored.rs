@@ -26,7 +26,6 @@ use self::events::{hear_event, subscribe};
 use self::kernel_log::{Way, hear_log};
 use super::seldom::Seldom;
 use super::worker::Common;
-use crate::source::line::Signals;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
@@ -79,7 +78,7 @@ pub(super) fn watch(ears: Ears, common: Arc<Common>) {
         while announcements.await_new_generation() {
             // What is in force stays so until this is done: a source that joins sees by the others what it missed.
             common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
-            common.bells.ceiling_reached();
+            common.bells.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
                     count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"

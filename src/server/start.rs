@@ -2,20 +2,22 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
-use super::accept::{self, INBOX_SOCKETS, Inbox};
+use super::accept::{self, INBOX_SOCKETS, Inbox, Registered};
 use super::grants::{self, Found, Granted, State};
 use super::in_force::{InForce, Supply};
 use super::inherited::{Inherited, Protocol};
 use super::keeper::{self, Errand};
 use super::listen::{self, Listener};
+use super::lookout;
 use super::metrics::Metrics;
 use super::pulse::{Excused, Pulse};
 use super::reload::Reloader;
@@ -66,6 +68,10 @@ impl From<String> for StartError {
     }
 }
 
+/// How long a stop waits for storage beyond `drain_timeout`. With that one's default it is over before the 10 s after which
+/// containers are killed; a disk that takes longer costs the next start no more than a kill does.
+const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
     listeners: Vec<Listener>,
@@ -103,7 +109,7 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, owner, notes } =
+        let Granted { kept, starts, mut store, state_lock, owner, notes } =
             found.grant(&settings.sources, &numberings, locks, now, &wall)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
@@ -138,7 +144,7 @@ impl Server {
         };
         let pulse = Arc::new(Pulse::new(shards.len()));
         let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
-        let keeper = Keeper::new(kept, store, Arc::clone(&wall), reading);
+        let keeper = Keeper::new(kept, store, state_lock, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
@@ -168,17 +174,32 @@ impl Server {
     }
 
     /// Serves until `stop` is complete, then stops: accepts nothing more, answers what has arrived, seals every source,
-    /// and trims its ceiling.
+    /// and trims its ceiling. Storage that does not answer is waited for no longer than `drain_timeout` and a few seconds;
+    /// the keeper's thread then stays behind with its locks, and ends with the process.
     ///
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, keeper, errands, adopted, ears, notes: _ } = self;
+        let Server { listeners, admin, common, shards, mut keeper, errands, adopted, ears, notes: _ } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
+        let registered = {
+            let _reactor = runtime.enter();
+            register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
+        };
+        // Nothing was handed out. If this fails, the next start goes on above what was granted.
+        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
+        lookout::watch(&common, keeper.ownership())?;
         let stopping = Arc::new(AtomicBool::new(false));
+        let (send_end, keeper_ended) = std_mpsc::channel();
         let keep = {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
-            move || keeper::run(keeper, &common, &stopping, &errands)
+            move || {
+                let mut keeper = keeper::run(keeper, &common, &stopping, &errands);
+                let trimmed = keeper.seal_and_trim();
+                // Its locks are free when this is told.
+                drop(keeper);
+                let _ = send_end.send(trimmed);
+            }
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
         let _ = common.bells.keeper.set(keeper.thread().clone());
@@ -187,7 +208,7 @@ impl Server {
         let (stop_acceptors, no_more) = watch::channel(false);
         let (stop_shards, stopped) = watch::channel(false);
         let (inboxes, threads, mut shards_ended) = spawn_shards(&common, shards, adopted, &stopped)?;
-        runtime.block_on(async {
+        let drained_by = runtime.block_on(async {
             let site = {
                 let (common, vitals) = (Arc::clone(&common), Vitals::new(Arc::clone(&common)));
                 let all_beat = move || -> Beats {
@@ -196,7 +217,7 @@ impl Server {
                 };
                 Arc::new(Site::new(move || common.status(), all_beat))
             };
-            let tls_of = |listener: &Listener| common.tls.clone().filter(|_| listener.address.is_tls());
+            let tls_of = |listener: &Registered| common.tls.clone().filter(|_| listener.address.is_tls());
             let admin = admin.into_iter().map(|listener| {
                 let tls = tls_of(&listener);
                 super::admin::serve(listener, tls, Arc::clone(&site))
@@ -216,6 +237,7 @@ impl Server {
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
             let drain_timeout = common.in_force.borrow().limits.drain_timeout;
+            let drained_by = Instant::now() + drain_timeout;
             let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;
             drop(inboxes);
@@ -223,6 +245,7 @@ impl Server {
             // Until the shards have answered what has arrived, the operator can see that they do.
             let _ = shards_ended.recv().await;
             admin.shutdown().await;
+            drained_by
         });
         let mut failed = None;
         for thread in threads {
@@ -232,12 +255,27 @@ impl Server {
         }
         stopping.store(true, Ordering::Release);
         keeper.thread().unpark();
-        let mut keeper = keeper.join().map_err(|_| io::Error::other("the keeper's thread failed"))?;
-        if let Err(error) = keeper.seal_and_trim() {
-            tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+        let drain_left = drained_by.saturating_duration_since(Instant::now());
+        match keeper_ended.recv_timeout(drain_left + TRIM_TIMEOUT) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+            }
+            // It ends with the process, as by kill -9: what is durable stays so.
+            Err(RecvTimeoutError::Timeout) => tracing::warn!(
+                "storage did not answer in time; the ceilings are not trimmed, and the next start rides from them"
+            ),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the keeper's thread failed"));
+            }
         }
         failed.map_or(Ok(()), Err)
     }
+}
+
+/// Registers all listeners with the reactor that is entered, before anything serves: a daemon that says it listens does.
+fn register(listeners: Vec<Listener>) -> io::Result<Vec<Registered>> {
+    listeners.into_iter().map(Registered::new).collect()
 }
 
 type ShardThreads = Vec<JoinHandle<()>>;

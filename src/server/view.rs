@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::ceiling::TakenOver;
 use crate::clock::{BootMicros, Observed, Reading};
 use crate::keeper::Looked;
 
@@ -67,6 +68,11 @@ impl View {
             self.steps_forward += u64::from(stepped == Some(Direction::Forward));
         }
         self.stepped = stepped;
+    }
+
+    /// The worker IDs or the state may be another's.
+    pub(super) fn lose(&mut self, reason: &TakenOver) {
+        self.lost = Some(reason.to_string());
     }
 
     /// The look is over.

@@ -63,6 +63,13 @@ impl Bells {
             shard.notify_one();
         }
     }
+
+    /// Has the keeper look at once.
+    pub(super) fn wake_keeper(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.unpark();
+        }
+    }
 }
 
 impl Signals for Bells {
@@ -73,9 +80,7 @@ impl Signals for Bells {
     }
 
     fn ceiling_reached(&self) {
-        if let Some(keeper) = self.keeper.get() {
-            keeper.unpark();
-        }
+        self.wake_keeper();
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::file::{self, FILE_NAME};
 use super::image::{self, ImageError};
@@ -20,7 +21,21 @@ const LOCK_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    lock: LockedFile,
+    lock: StateLock,
+}
+
+/// The lock of a state directory, held until the last of these is dropped.
+#[derive(Clone, Debug)]
+pub struct StateLock(Arc<LockedFile>);
+
+impl StateLock {
+    /// Whether it is still this process's. Looks at the lock's name alone.
+    ///
+    /// # Errors
+    /// When another could have it.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
+        self.0.still_ours()
+    }
 }
 
 impl StateDir {
@@ -32,8 +47,8 @@ impl StateDir {
         let shown = path.display();
         make(path).map_err(|error| {
             format!(
-                "cannot create the state directory {shown}: {error}; make it writable, choose another (--state-dir DIR), \
-                 or do without (--state-dir none)"
+                "cannot create the state directory or make its name durable: {shown}: {error}; make it writable, choose \
+                 another (--state-dir DIR), or do without (--state-dir none)"
             )
         })?;
         let lock = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory").map_err(|error| match error {
@@ -50,7 +65,7 @@ impl StateDir {
                 )
             }
         })?;
-        Ok(StateDir { path: path.to_owned(), lock })
+        Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
     }
 
     /// Where it is.
@@ -64,6 +79,11 @@ impl StateDir {
     /// In one line: the file cannot be read or trusted, and what to do.
     pub fn read(&self) -> Result<Vec<Record>, String> {
         read(&self.path)
+    }
+
+    /// Its lock, for who looks at it while another thread writes here.
+    pub fn state_lock(&self) -> &StateLock {
+        &self.lock
     }
 
     /// Whether the lock is still this process's.
@@ -113,18 +133,39 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
     })
 }
 
-/// Makes the directory and those above it that are missing, and makes their names durable.
+/// Makes the directory and those above it that are missing, and makes their names durable. So is that of the lowest one that
+/// is there: a start that was cut short may have made it and not synced it.
 fn make(path: &Path) -> io::Result<()> {
+    let parent = match path.parent() {
+        // The root has no name.
+        None => return Ok(()),
+        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
+        Some(parent) => parent,
+    };
     if path.is_dir() {
-        return Ok(());
+        return sync_name(path, parent);
     }
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     make(parent)?;
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Ok(()) => file::sync_directory(parent),
-        // Another daemon that starts was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        // Another daemon that starts was faster, and may not have synced it yet.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
+            sync_name(path, parent)
+        }
         Err(error) => Err(error),
+    }
+}
+
+/// Makes the name of a directory durable that this start did not make.
+fn sync_name(path: &Path, parent: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
+    match file::sync_directory(parent) {
+        // The one above may not be ours to open, or be of a file system that syncs no directories. Then all of the file
+        // system is synced that the directory is on, and its name if it is no mount point.
+        Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
+            Ok(rustix::fs::syncfs(File::open(path)?)?)
+        }
+        synced => synced,
     }
 }
 

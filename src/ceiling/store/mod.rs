@@ -18,7 +18,7 @@ mod record;
 
 use std::time::Duration;
 
-pub use directory::{StateDir, holder, read};
+pub use directory::{StateDir, StateLock, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};

@@ -8,7 +8,7 @@
  *
  * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), truncate (ftruncate), rename, open (of files to
  * write), read (read, pread), or any. Wherever these are, kernel is the socket of the kernel's events and the opening of its
- * log, which a service manager may refuse. WHAT is
+ * log, which a service manager may refuse, and listen is what adds a listening socket to a reactor. WHAT is
  *     fail    with this errno, and do nothing
  *     lie     do it, and fail with this errno all the same
  *     short   write at most this many bytes (other calls: do nothing special)
@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/types.h>
 #include <sys/uio.h>
@@ -236,6 +237,17 @@ int open64(const char *path, int flags, ...) {
         order = for_path(path, "open");
     }
     CARRY_OUT(order, int, REAL(open64)(path, flags, mode));
+}
+
+int epoll_ctl(int reactor, int what, int fd, struct epoll_event *event) {
+    struct order order = {WORK, 0};
+    int before = errno, listens = 0;
+    socklen_t size = sizeof listens;
+    if (what == EPOLL_CTL_ADD && getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) {
+        order = ordered("listen");
+    }
+    errno = before;
+    CARRY_OUT(order, int, REAL(epoll_ctl)(reactor, what, fd, event));
 }
 
 int socket(int family, int type, int protocol) {
