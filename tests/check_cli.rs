@@ -80,15 +80,12 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
     let constant = "time:41,region:2:constant(1),worker:8,sequence:12;epoch=2020-01-01";
     let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
     let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
-    for (first, second, when) in [
-        ((constant, 5), (node, 261), ""),
-        ((node, 261), (later, 261), ", 5 s apart"),
-        (("twitter", 3), ("discord", 3), ", 1518 days apart"),
-    ] {
+    let other_cut = "time:41,worker:11,sequence:11;epoch=2020-01-01";
+    for (first, second) in [((constant, 5), (node, 261)), ((node, 261), (other_cut, 522))] {
         let (code, out, _) = run(&two_sources(first, second), &[], &[]);
         let expected = format!(
             "snowbank.toml:8: sources[1].worker_ids: sources[0] (\"orders\"), worker {}, and sources[1] (\"invoices\"), \
-             worker {}, can make the same IDs{when}: their layouts differ, but the IDs grow alike; give one of them \
+             worker {}, can make the same IDs: their layouts differ, but the IDs grow alike; give one of them \
              other worker IDs\n",
             first.1, second.1
         );
@@ -97,12 +94,31 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
     for (first, second) in [
         ((constant, 5), (node, 5)),
         ((node, 261), (later, 5)),
+        ((node, 261), (other_cut, 5)),
         // Supplies of their own: one number may be an order's and an invoice's.
         (("twitter", 3), ("clearing", 3)),
         (("clearing", 81), ("clearing-batch", 81)),
     ] {
         let (code, out, err) = run(&two_sources(first, second), &[], &[]);
         assert_eq!((code, &*err), (Some(0), ""), "{out}");
+    }
+}
+
+#[test]
+fn two_sources_of_the_same_ids_at_another_time_are_warned_of() {
+    let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
+    let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
+    for (first, second, apart) in
+        [((node, 261), (later, 261), "5 s"), (("twitter", 3), ("discord", 3), "1518 days")]
+    {
+        let (code, out, _) = run(&two_sources(first, second), &[], &[]);
+        let expected = format!(
+            "sources[0] (\"orders\"), worker {}, and sources[1] (\"invoices\"), worker {}, make the same IDs {apart} apart, \
+             as their epochs are: never use both for one table, or give one of them other worker IDs",
+            first.1, second.1
+        );
+        assert_eq!(code, Some(0));
+        assert!(out.contains(&expected), "{out}");
     }
 }
 

@@ -161,8 +161,8 @@ fn two_sources_of_the_same_ids_are_not_served() {
     let source = |layout: &str, worker: u64| format!("layout = \"{layout}\"\nworker_ids = {worker}");
     let constant = source("time:41,region:2:constant(1),worker:8,sequence:12", 5);
     let node = source("time:41,region:2,worker:8,sequence:12", 261);
-    let later = source("time:41,region:2,worker:8,sequence:12;epoch=5000", 261);
-    for (first, second) in [(&constant, &node), (&node, &later)] {
+    let other_cut = source("time:41,worker:11,sequence:11", 522);
+    for (first, second) in [(&constant, &node), (&other_cut, &node)] {
         Setup::configured(&text(first, second)).end().assert_refusal(&[
             "sources[0] (\"orders\")",
             "sources[1] (\"invoices\")",

@@ -1,7 +1,7 @@
 //! What other daemons of this machine hold: the same IDs may be made under another lock's name.
 //!
-//! A lock is named after an ID space, so two layouts that are cut in other places, or have other epochs, lock different
-//! files and may make the same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
+//! A lock is named after an ID space, so two layouts that are cut in other places lock different files and may make the
+//! same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
 //! all others that are held. Two that start at once: each says what it holds before it looks, so one of them at least sees
 //! the other.
 
@@ -67,6 +67,9 @@ pub(super) fn check_neighbours(
     let (space, workers) = (numbering.layout().space(), numbering.workers());
     let numbers = numbering.layout().numbers_in_space(workers);
     for (other, held) in by_space(held_locks(directory, own)?) {
+        if !space.runs_beside(&other) {
+            continue;
+        }
         let others: Vec<u64> = held.iter().map(|(number, _)| *number).collect();
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
             let (number, holder) = held[theirs].clone();

@@ -293,6 +293,9 @@ fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
         let Some(source) = source else { continue };
         for (earlier_index, earlier) in sources[..index].iter().enumerate() {
             let Some(earlier) = earlier else { continue };
+            if !earlier.layout.space().runs_beside(&source.layout.space()) {
+                continue;
+            }
             let ids = (&earlier.layout, &earlier.worker_ids);
             let Some(workers) = collision(ids, (&source.layout, &source.worker_ids)) else { continue };
             let text = overlap((earlier_index, earlier), (index, source), workers);
@@ -314,19 +317,14 @@ fn overlap(
             "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
         );
     }
-    let when = match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
-        0 => String::new(),
-        apart_ms @ ..86_400_000 => format!(", {} s apart", apart_ms as f64 / 1000.0),
-        apart_ms => format!(", {} days apart", apart_ms / 86_400_000),
-    };
     format!(
-        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs{when}: their layouts differ, but the \
+        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs: their layouts differ, but the \
          IDs grow alike; give one of them other worker IDs"
     )
 }
 
 /// A source as a message names it; one without a name has only its index.
-fn label(index: usize, source: &SourceSettings) -> String {
+pub(super) fn label(index: usize, source: &SourceSettings) -> String {
     match &*source.name {
         "" => format!("sources[{index}]"),
         name => format!("sources[{index}] ({name:?})"),

@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use super::daemon::LOCK_DIR;
+use super::settle::label;
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
-use crate::layout::{Life, UnixMicros};
+use crate::layout::{Life, UnixMicros, collision};
 
 impl SourceSettings {
     /// IDs per second of all its worker IDs together, rounded down; saturates.
@@ -96,7 +97,32 @@ impl Settings {
                 self.lock_dir.display()
             ));
         }
+        warnings.extend(self.repeated_later());
         warnings
+    }
+
+    /// Pairs of sources of which one makes the other's IDs at another time, because their epochs differ.
+    fn repeated_later(&self) -> Vec<String> {
+        let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
+            self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
+        });
+        pairs
+            .filter_map(|((one, left), (two, right))| {
+                let ids = (&left.layout, &left.worker_ids);
+                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids))?;
+                let apart_ms = left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms());
+                let apart = match apart_ms {
+                    ..86_400_000 => format!("{} s", apart_ms as f64 / 1000.0),
+                    _ => format!("{} days", apart_ms / 86_400_000),
+                };
+                Some(format!(
+                    "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs are: \
+                     never use both for one table, or give one of them other worker IDs",
+                    label(one, left),
+                    label(two, right),
+                ))
+            })
+            .collect()
     }
 }
 

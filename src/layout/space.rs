@@ -10,7 +10,9 @@
 //! Neither the epoch nor the length of a tick is in an ID: they say only when it is made. So two sources make a common
 //! ID, now or later, if their parts agree in all that W₁ and W₂ divide ([`collision`]). That is asked of layouts that *keep
 //! pace*, whose IDs rise by as much in the same time (W ÷ tick is equal). Numbers of layouts that do not are those of
-//! independent supplies: trade IDs in decimal digits and row IDs in bits cross like two clocks in different units.
+//! independent supplies: trade IDs in decimal digits and row IDs in bits cross like two clocks in different units. Those
+//! that keep pace from the same epoch on make common IDs at the same time, and are one supply in two forms of words
+//! ([`Space::runs_beside`]); from another epoch on, years apart as a rule, they are warned of and no more.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -186,6 +188,11 @@ impl Space {
             let meets = rest == fixed % step && (is_shifted || part <= fixed + other_span);
             meets.then_some((found, index))
         })
+    }
+
+    /// Whether common IDs are made at the same time: both keep pace, from the same epoch on.
+    pub fn runs_beside(&self, other: &Space) -> bool {
+        self.epoch_unix_ms == other.epoch_unix_ms && self.keeps_pace_with(other)
     }
 
     /// Whether IDs of both rise by as much in the same time.
