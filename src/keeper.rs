@@ -37,8 +37,6 @@ pub struct Kept {
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
-    /// A look before this raises only what somebody waits for: others than the keeper can have it look.
-    raise_due: BootMicros,
     /// The machine's locks of its worker IDs, where there are any.
     locks: Option<Arc<WorkerLocks>>,
     /// Why the machine does not remember what was granted last.
@@ -48,16 +46,7 @@ pub struct Kept {
 impl Kept {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept {
-            source,
-            rule,
-            durable: start,
-            seen: start,
-            used_at: now.boot,
-            raise_due: now.boot,
-            locks: None,
-            unmarked: None,
-        }
+        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None, unmarked: None }
     }
 
     /// Holds the locks of its worker IDs for as long as it is kept.
@@ -101,41 +90,36 @@ impl Kept {
         self.locks.as_ref().map_or(Ok(()), |locks| locks.mark_granted(id_bound))
     }
 
-    /// The ceiling to make durable now, if there is one to.
-    fn look(&mut self, now: Now, uptime: Duration) -> Option<Position> {
+    /// Follows the source's time and use.
+    fn look(&mut self, now: Now) {
         self.source.end_ride(now);
-        let cursor = self.source.cursor()?;
-        if cursor != self.seen {
+        if let Some(cursor) = self.source.cursor()
+            && cursor != self.seen
+        {
             self.seen = cursor;
             self.used_at = now.boot;
         }
-        let grant = self.source.grant();
-        let is_needed = grant.is_wanted() || self.is_revoked();
-        let is_wanted = is_needed || self.source.line().admitted_ids() > 0;
+    }
+
+    /// Whether a raise cannot wait until it is due: a claim has met the ceiling, or the grant was taken away.
+    fn is_needed(&self) -> bool {
+        self.source.grant().is_wanted() || self.is_revoked()
+    }
+
+    /// The ceiling to make durable, if there is one to.
+    fn next_ceiling(&self, now: Now, uptime: Duration) -> Option<Position> {
+        self.source.cursor()?;
+        let is_wanted = self.is_needed() || self.source.line().admitted_ids() > 0;
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }
-        if !is_needed && now.boot < self.raise_due {
-            return None;
-        }
         let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
-        if ceiling <= grant.ceiling() {
-            return None;
-        }
-        self.raise_due = now.after(self.period(now, ceiling)).boot;
-        Some(ceiling)
+        (ceiling > self.source.grant().ceiling()).then_some(ceiling)
     }
 
     /// Whether its grant was taken away and is not back.
     fn is_revoked(&self) -> bool {
         self.source.grant().ceiling() < self.durable
-    }
-
-    /// After how long to look again.
-    fn next_look(&self, now: Now) -> Duration {
-        // A raise that failed is tried again by its time, and one that is not due comes no later than planned.
-        let until_due = self.raise_due.since(now.boot);
-        if until_due.is_zero() { self.period(now, self.source.grant().ceiling()) } else { until_due }
     }
 
     /// From one raise to the next under a ceiling.
@@ -159,8 +143,10 @@ impl Kept {
 pub struct Looked {
     /// Of the wall clock.
     pub clock: Observed,
-    /// Why ceilings that were to rise did not.
+    /// Why ceilings that were to rise did not, at the last try.
     pub failure: Option<StoreError>,
+    /// Whether that was tried now.
+    pub tried: bool,
     /// Why the machine does not remember how far worker IDs were granted.
     pub unmarked: Option<String>,
     /// Why nothing is handed out any more.
@@ -183,6 +169,9 @@ pub struct Keeper {
     watch: StepWatch,
     started: BootMicros,
     ownership: Arc<Ownership>,
+    /// When ceilings rise next, all together, unless one is needed before: a look in between asks nothing of the disk.
+    raise_due: BootMicros,
+    failure: Option<StoreError>,
     /// Set once another process may have the worker IDs or the state: nothing is claimed, raised or trimmed from then on.
     taken_over: Option<TakenOver>,
 }
@@ -198,7 +187,8 @@ impl Keeper {
     ) -> Self {
         let watch = StepWatch::new(&wall, started);
         let ownership = Arc::new(Ownership::new(sources.iter().map(Kept::owned).collect(), state_lock));
-        Keeper { sources, store, wall, watch, started: started.boot, ownership, taken_over: None }
+        let (started, raise_due) = (started.boot, started.boot);
+        Keeper { sources, store, wall, watch, started, ownership, raise_due, failure: None, taken_over: None }
     }
 
     /// What it looks at with each look, for who looks while it waits for storage.
@@ -212,7 +202,8 @@ impl Keeper {
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {
-        self.ownership.look()?;
+        // The state's own lock is the store's to look at.
+        self.ownership.look_at_worker_ids()?;
         self.store.still_ours().inspect_err(|taken_over| self.ownership.lose(taken_over))
     }
 
@@ -275,21 +266,31 @@ impl Keeper {
         self.wall.note_seen(reading);
         let now = self.wall.believe(reading);
         let uptime = now.boot.since(self.started);
-        let looks = self.sources.iter_mut().enumerate();
+        self.sources.iter_mut().for_each(|kept| kept.look(now));
+        let is_due = now.boot >= self.raise_due || self.sources.iter().any(Kept::is_needed);
+        let sources = self.sources.iter().enumerate().filter(|_| is_due);
         let raises: Vec<_> =
-            looks.filter_map(|(index, kept)| Some((index, kept.look(now, uptime)?))).collect();
+            sources.filter_map(|(index, kept)| Some((index, kept.next_ceiling(now, uptime)?))).collect();
         let were_revoked = self.sources.iter().any(Kept::is_revoked);
-        let failure = self.raise(&raises).err();
+        if is_due {
+            self.failure = self.raise(&raises).err();
+            let periods = self
+                .sources
+                .iter()
+                .map(|kept| kept.period(now, kept.durable.max(kept.source.grant().ceiling())));
+            self.raise_due = now.after(periods.min().unwrap_or(PERIOD)).boot;
+        }
+        let failure = self.failure.clone();
         let is_renewed = were_revoked && !self.sources.iter().any(Kept::is_revoked);
         let raised = !raises.is_empty() && failure.is_none() && self.taken_over.is_none();
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
         let is_held = self.taken_over.is_none() && failure.is_none();
-        let next = self.sources.iter().map(|kept| kept.next_look(now)).min();
-        let next_in = next.filter(|_| is_held).unwrap_or(PERIOD);
+        let next_in = if is_held { self.raise_due.since(now.boot) } else { PERIOD };
         let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
         // Whoever looked meanwhile may have found it.
         let taken_over = self.taken_over.clone().or_else(|| self.ownership.lost().cloned());
-        Looked { clock, failure, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
+        let tried = !raises.is_empty();
+        Looked { clock, failure, tried, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.

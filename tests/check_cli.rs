@@ -81,11 +81,15 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
     let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
     let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
     let other_cut = "time:41,worker:11,sequence:11;epoch=2020-01-01";
-    for (first, second) in [((constant, 5), (node, 261)), ((node, 261), (other_cut, 522))] {
+    for (first, second, when) in [
+        ((constant, 5), (node, 261), ""),
+        ((node, 261), (other_cut, 522), ""),
+        ((node, 261), (later, 261), ", 5 s apart"),
+    ] {
         let (code, out, _) = run(&two_sources(first, second), &[], &[]);
         let expected = format!(
             "snowbank.toml:8: sources[1].worker_ids: sources[0] (\"orders\"), worker {}, and sources[1] (\"invoices\"), \
-             worker {}, can make the same IDs: their layouts differ, but the IDs grow alike; give one of them \
+             worker {}, can make the same IDs{when}: their layouts differ, but the IDs grow alike; give one of them \
              other worker IDs\n",
             first.1, second.1
         );
@@ -106,10 +110,8 @@ fn two_sources_of_the_same_ids_are_refused_in_whatever_words() {
 
 #[test]
 fn two_sources_of_the_same_ids_at_another_time_are_warned_of() {
-    let node = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01";
-    let later = "time:41,region:2,worker:8,sequence:12;epoch=2020-01-01T00:00:05Z";
     for (first, second, apart) in
-        [((node, 261), (later, 261), "5 s"), (("twitter", 3), ("discord", 3), "1518 days")]
+        [(("twitter", 3), ("discord", 3), "1518 days"), (("simple-2020", 7), ("twitter", 7), "3557 days")]
     {
         let (code, out, _) = run(&two_sources(first, second), &[], &[]);
         let expected = format!(

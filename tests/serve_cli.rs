@@ -122,14 +122,17 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
         "another daemon",
         &process,
     ]);
-    // Cut in another place.
+    // At another time, or cut in another place.
     let finer = "time:41,worker:11,sequence:11;tick=1ms;epoch=1288834974657";
-    other(&["--worker-id", "11", "--layout", finer]).end().assert_refusal(&[
-        &format!("worker ID 11 of layout {finer} can make the same IDs as number 5 of time,node:=1024,"),
-        "another daemon of this machine",
-        &process,
-    ]);
-    // Another worker ID is nobody's, or another layout: from another epoch on, or whose IDs rise faster or slower.
+    let later = "time:41,worker:10,sequence:12;tick=1ms;epoch=1288834979657";
+    for (worker, layout) in [("5", later), ("11", finer)] {
+        let twin = format!(
+            "worker ID {worker} of layout {layout} can make the same IDs as number 5 of time,node:=1024,"
+        );
+        let words = [&*twin, "another daemon of this machine", &process];
+        other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal(&words);
+    }
+    // Another worker ID is nobody's, or another layout: from years later on, or whose IDs rise faster or slower.
     other(&["--worker-id", "7"]).start().stop();
     other(&["--worker-id", "5", "--layout", "simple-2020"]).start().stop();
     other(&["--worker-id", "5", "--layout", "clearing"]).start().stop();

@@ -162,13 +162,30 @@ fn two_sources_of_the_same_ids_are_not_served() {
     let constant = source("time:41,region:2:constant(1),worker:8,sequence:12", 5);
     let node = source("time:41,region:2,worker:8,sequence:12", 261);
     let other_cut = source("time:41,worker:11,sequence:11", 522);
-    for (first, second) in [(&constant, &node), (&other_cut, &node)] {
+    let later = source("time:41,region:2,worker:8,sequence:12;epoch=5000", 261);
+    for (first, second) in [(&constant, &node), (&other_cut, &node), (&node, &later)] {
         Setup::configured(&text(first, second)).end().assert_refusal(&[
             "sources[0] (\"orders\")",
             "sources[1] (\"invoices\")",
             "worker 261",
             "can make the same IDs",
         ]);
+    }
+}
+
+#[test]
+fn layouts_of_epochs_years_apart_are_supplies_of_their_own_over_restarts_too() {
+    let sources = ["twitter", "simple-2020", "discord"]
+        .map(|layout| format!("[[sources]]\nname = \"{layout}\"\nlayout = \"{layout}\"\nworker_ids = 3\n"));
+    let directory = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let setup = Setup::configured(&sources.concat());
+        let daemon = setup.env("SNOWBANK_STATE_DIR", directory.path().join("state")).start();
+        let mut wire = daemon.connect();
+        for index in 0..3 {
+            wire.next(Ask::of(1_000).source(index).wait_ms(10_000)).ids();
+        }
+        daemon.stop();
     }
 }
 

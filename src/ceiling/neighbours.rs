@@ -1,7 +1,7 @@
 //! What other daemons of this machine hold: the same IDs may be made under another lock's name.
 //!
-//! A lock is named after an ID space, so two layouts that are cut in other places lock different files and may make the
-//! same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
+//! A lock is named after an ID space, so two layouts that are cut in other places, or have slightly other epochs, lock
+//! different files and may make the same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
 //! all others that are held. Two that start at once: each says what it holds before it looks, so one of them at least sees
 //! the other.
 
@@ -127,6 +127,12 @@ fn is_lock(path: &Path) -> bool {
 
 /// The holder's line of a lock that a process has; `None` if none has.
 fn line_if_held(path: &Path) -> io::Result<Option<String>> {
+    match fs::symlink_metadata(path) {
+        // Nobody holds a lock through a link, or on a pipe.
+        Ok(found) if !found.is_file() => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
     // Neither a link nor a pipe that another user put there leads or holds up this process.
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
     let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {

@@ -317,13 +317,23 @@ fn overlap(
             "{one} and {two} have the same layout and both use worker {worker}; give each worker IDs of its own"
         );
     }
+    let when = apart(left, right).map_or_else(String::new, |apart| format!(", {apart} apart"));
     format!(
-        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs: their layouts differ, but the \
+        "{one}, worker {worker}, and {two}, worker {other}, can make the same IDs{when}: their layouts differ, but the \
          IDs grow alike; give one of them other worker IDs"
     )
 }
 
 /// A source as a message names it; one without a name has only its index.
+/// How far apart the epochs of two sources are, in words; `None` if they are the same.
+pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<String> {
+    match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
+        0 => None,
+        apart_ms @ ..86_400_000 => Some(format!("{} s", apart_ms as f64 / 1000.0)),
+        apart_ms => Some(format!("{} days", apart_ms / 86_400_000)),
+    }
+}
+
 pub(super) fn label(index: usize, source: &SourceSettings) -> String {
     match &*source.name {
         "" => format!("sources[{index}]"),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::daemon::LOCK_DIR;
-use super::settle::label;
+use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
 use crate::layout::{Life, UnixMicros, collision};
@@ -101,7 +101,7 @@ impl Settings {
         warnings
     }
 
-    /// Pairs of sources of which one makes the other's IDs at another time, because their epochs differ.
+    /// Pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart: nearer ones are refused.
     fn repeated_later(&self) -> Vec<String> {
         let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
@@ -110,11 +110,7 @@ impl Settings {
             .filter_map(|((one, left), (two, right))| {
                 let ids = (&left.layout, &left.worker_ids);
                 let (worker, other) = collision(ids, (&right.layout, &right.worker_ids))?;
-                let apart_ms = left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms());
-                let apart = match apart_ms {
-                    ..86_400_000 => format!("{} s", apart_ms as f64 / 1000.0),
-                    _ => format!("{} days", apart_ms / 86_400_000),
-                };
+                let apart = apart(left, right)?;
                 Some(format!(
                     "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs are: \
                      never use both for one table, or give one of them other worker IDs",

@@ -38,13 +38,21 @@ impl Ownership {
     /// # Errors
     /// When another process could have a worker ID or the state, now or at an earlier look.
     pub fn look(&self) -> Result<(), TakenOver> {
+        self.look_at_worker_ids()?;
+        let state = self.state.as_ref().map_or(Ok(()), StateLock::still_ours);
+        state.inspect_err(|taken_over| self.lose(taken_over))
+    }
+
+    /// The same without the state's lock, whose name is on the state's disk: looking at it may have to wait.
+    ///
+    /// # Errors
+    /// As [`look`](Ownership::look).
+    pub fn look_at_worker_ids(&self) -> Result<(), TakenOver> {
         self.lost().map_or(Ok(()), |lost| Err(lost.clone()))?;
         let found = {
             let sources = self.sources.read().unwrap_or_else(PoisonError::into_inner);
             sources.iter().filter_map(|owned| owned.locks.as_ref()).try_for_each(|locks| locks.still_ours())
         };
-        // Not under the lock: where looking at this name waits for a disk, the next thread still gets to the others.
-        let found = found.and_then(|()| self.state.as_ref().map_or(Ok(()), StateLock::still_ours));
         found.inspect_err(|taken_over| self.lose(taken_over))
     }
 

@@ -11,14 +11,17 @@
 //! ID, now or later, if their parts agree in all that W₁ and W₂ divide ([`collision`]). That is asked of layouts that *keep
 //! pace*, whose IDs rise by as much in the same time (W ÷ tick is equal). Numbers of layouts that do not are those of
 //! independent supplies: trade IDs in decimal digits and row IDs in bits cross like two clocks in different units. Those
-//! that keep pace from the same epoch on make common IDs at the same time, and are one supply in two forms of words
-//! ([`Space::runs_beside`]); from another epoch on, years apart as a rule, they are warned of and no more.
+//! that keep pace from about the same epoch on are one supply in two forms of words ([`Space::runs_beside`]). Epochs that
+//! are years apart, as those of well-known layouts are, make them supplies of their own, which are warned of.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
 use super::{Layout, Role, WorkerSet};
+
+/// Longer than any clock is wrong for, any tick lasts and any source is ahead.
+const YEAR_MS: u64 = 365 * 86_400_000;
 
 /// The identity of an ID space, whatever the fields are called: two daemons with equal spaces and a common
 /// [number](Layout::number_in_space) hand out the same IDs at the same time.
@@ -190,9 +193,9 @@ impl Space {
         })
     }
 
-    /// Whether common IDs are made at the same time: both keep pace, from the same epoch on.
+    /// Whether common IDs are made at about the same time: both keep pace, and their epochs are less than a year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
-        self.epoch_unix_ms == other.epoch_unix_ms && self.keeps_pace_with(other)
+        self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }
 
     /// Whether IDs of both rise by as much in the same time.

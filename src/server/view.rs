@@ -82,7 +82,7 @@ impl View {
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);
         match &looked.failure {
             Some(error) => {
-                self.failures += 1;
+                self.failures += u64::from(looked.tried);
                 self.failing = Some(error.to_string());
             }
             None if looked.raised => {
@@ -112,6 +112,7 @@ mod tests {
         Looked {
             clock: Observed::Steady,
             failure: failure.map(|text| StoreError(text.to_owned())),
+            tried: true,
             unmarked: None,
             taken_over: None,
             some_wait: false,

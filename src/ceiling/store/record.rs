@@ -82,9 +82,11 @@ impl Record {
         self.layout.start_of(crate::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
     }
 
-    /// Whether IDs of this record can be the same as those of worker IDs of a layout, at whatever times.
+    /// Whether IDs of this record can be the same as those of worker IDs of a layout, and are not those of a supply of its
+    /// own, years apart.
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
+        self.layout.space().runs_beside(&layout.space())
+            && collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
     }
 
     /// Whether its worker IDs are among those of a layout: one ID space, and each one's number in it in both.
