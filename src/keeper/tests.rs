@@ -234,3 +234,32 @@ fn a_look_that_nobody_needs_does_not_raise() {
     keeper.look(later(3 * SECOND_US, 0));
     assert_eq!(disk.raised().len(), raised + 2, "as without probes");
 }
+
+#[test]
+fn ceilings_rise_together_whoever_needed_it_first() {
+    let (mut keeper, disk, source, wall) = keeper();
+    let (joins, _, _) = kept(0);
+    keeper.add(vec![joins], wall.believe(later(0, 0))).expect("the disk works");
+    keeper.look(later(SECOND_US, 0));
+    let raised = disk.raised().len();
+    assert!(source.grant().want_more());
+    let looked = keeper.look(later(SECOND_US + 400_000, 0));
+    assert_eq!(disk.raised().len(), raised + 2, "the other goes with it");
+    assert_eq!(looked.next_in, Duration::from_secs(1), "and both are next due at one time");
+}
+
+#[test]
+fn a_look_between_two_tries_says_what_still_fails() {
+    let (mut keeper, disk, ..) = keeper();
+    disk.fail(true);
+    let tried = keeper.look(later(SECOND_US, 0));
+    assert!(tried.failure.is_some() && tried.tried);
+    let probe = keeper.look(later(SECOND_US + 500_000, 0));
+    assert!(
+        probe.failure.is_some() && !probe.tried,
+        "a probe asks nothing of the disk, and heals it as little"
+    );
+    disk.fail(false);
+    let retried = keeper.look(later(2 * SECOND_US, 0));
+    assert!(retried.failure.is_none() && retried.raised);
+}
