@@ -132,15 +132,19 @@ impl Reloader {
         };
         if !names.is_empty() {
             // Who learns of a source by INFO may ask any shard for it: all have it before one tells of it.
-            self.put_in_force(in_force(before.version + 1, facts(before.facts.info_json.clone())))?;
+            let version = before.version + 1;
+            self.in_force.send_replace(Arc::new(in_force(version, facts(before.facts.info_json.clone()))));
             // A restored machine takes the grants of all sources in force away. Those that were joining then were not.
             if before.losses() != losses {
                 let joined = &supplies[before.supplies.len()..];
                 joined.iter().for_each(|supply| supply.source.grant().revoke());
                 self.bells.wake_keeper();
             }
+            self.wait_for_shards(version)?;
         }
-        self.put_in_force(in_force(before.version + 2, facts(info_json)))?;
+        let version = before.version + 2;
+        self.in_force.send_replace(Arc::new(in_force(version, facts(info_json))));
+        self.wait_for_shards(version)?;
         let certificates = match (&self.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
             _ => false,
@@ -178,10 +182,9 @@ impl Reloader {
         joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
     }
 
-    /// Hands a configuration to every shard, and waits until all go by it.
-    fn put_in_force(&self, in_force: InForce) -> Result<(), ReloadError> {
-        let (version, shards) = (in_force.version, self.bells.shards.len());
-        self.in_force.send_replace(Arc::new(in_force));
+    /// Waits until all shards go by the configuration of this version.
+    fn wait_for_shards(&self, version: u64) -> Result<(), ReloadError> {
+        let shards = self.bells.shards.len();
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut answers = iter::repeat_with(|| self.adopted.recv_timeout(left()));
