@@ -122,12 +122,12 @@ impl Kept {
         self.source.grant().ceiling() < self.durable
     }
 
-    /// From one raise to the next under a ceiling.
-    fn period(&self, now: Now, ceiling: Position) -> Duration {
+    /// From one raise to the next under the ceiling that is durable.
+    fn period(&self, now: Now) -> Duration {
         if now.boot.since(self.used_at) > IN_USE {
             return PERIOD;
         }
-        (self.source.reaches_in(now, ceiling) / 2).clamp(SHORTEST_PERIOD, PERIOD)
+        (self.source.reaches_in(now, self.durable) / 2).clamp(SHORTEST_PERIOD, PERIOD)
     }
 
     /// The ceiling that the rule wants at a moment.
@@ -172,8 +172,6 @@ pub struct Keeper {
     /// When ceilings rise next, all together, unless one is needed before: a look in between asks nothing of the disk.
     raise_due: BootMicros,
     failure: Option<StoreError>,
-    /// Set once another process may have the worker IDs or the state: nothing is claimed, raised or trimmed from then on.
-    taken_over: Option<TakenOver>,
 }
 
 impl Keeper {
@@ -188,7 +186,7 @@ impl Keeper {
         let watch = StepWatch::new(&wall, started);
         let ownership = Arc::new(Ownership::new(sources.iter().map(Kept::owned).collect(), state_lock));
         let (started, raise_due) = (started.boot, started.boot);
-        Keeper { sources, store, wall, watch, started, ownership, raise_due, failure: None, taken_over: None }
+        Keeper { sources, store, wall, watch, started, ownership, raise_due, failure: None }
     }
 
     /// What it looks at with each look, for who looks while it waits for storage.
@@ -201,6 +199,7 @@ impl Keeper {
         self.wall.believe(reading)
     }
 
+    /// Whether worker IDs and state are still this process's. If not, once: nothing is claimed, raised or trimmed any more.
     fn still_ours(&self) -> Result<(), TakenOver> {
         // The state's own lock is the store's to look at.
         self.ownership.look_at_worker_ids()?;
@@ -221,12 +220,8 @@ impl Keeper {
     /// # Errors
     /// When that cannot be said. The newcomers are dropped with their locks, and nothing else has changed.
     pub fn add(&mut self, mut newcomers: Vec<Kept>, now: Now) -> Result<(), StoreError> {
-        if self.taken_over.is_none() {
-            self.taken_over = self.still_ours().err();
-        }
-        if let Some(taken_over) = &self.taken_over {
-            return Err(StoreError(taken_over.to_string()));
-        }
+        let lost = |taken_over: TakenOver| StoreError(taken_over.to_string());
+        self.still_ours().map_err(lost)?;
         let joins = |kept: &Kept| (Arc::clone(&kept.source), kept.first_ceiling(now));
         let joining: Vec<(Arc<Source>, Position)> = newcomers.iter().map(joins).collect();
         let stored = joining.iter().map(|(source, ceiling)| {
@@ -234,7 +229,7 @@ impl Keeper {
             Newcomer { name, numbering, ceiling: *ceiling }
         });
         self.store.add(&stored.collect::<Vec<_>>(), self.wall.carried_us())?;
-        self.ownership.add(newcomers.iter().map(Kept::owned)).map_err(|lost| StoreError(lost.to_string()))?;
+        self.ownership.add(newcomers.iter().map(Kept::owned)).map_err(lost)?;
         for (kept, (_, ceiling)) in newcomers.iter_mut().zip(joining) {
             kept.grant(ceiling);
         }
@@ -256,12 +251,8 @@ impl Keeper {
             // ceilings are durable anew.
             self.sources.iter().for_each(|kept| kept.source.grant().revoke());
         }
-        if self.taken_over.is_none() {
-            self.taken_over = self.still_ours().err();
-        }
-        if self.taken_over.is_some() {
-            self.sources.iter().for_each(|kept| kept.source.grant().lose());
-        }
+        // What is lost stays so, and is asked for below.
+        let _ = self.still_ours();
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.note_seen(reading);
         let now = self.wall.believe(reading);
@@ -274,28 +265,25 @@ impl Keeper {
         let were_revoked = self.sources.iter().any(Kept::is_revoked);
         if is_due {
             self.failure = self.raise(&raises).err();
-            let periods = self
-                .sources
-                .iter()
-                .map(|kept| kept.period(now, kept.durable.max(kept.source.grant().ceiling())));
+            let periods = self.sources.iter().map(|kept| kept.period(now));
             self.raise_due = now.after(periods.min().unwrap_or(PERIOD)).boot;
         }
         let failure = self.failure.clone();
         let is_renewed = were_revoked && !self.sources.iter().any(Kept::is_revoked);
-        let raised = !raises.is_empty() && failure.is_none() && self.taken_over.is_none();
+        // By this look, or by whoever looked meanwhile.
+        let taken_over = self.ownership.lost().cloned();
+        let is_held = taken_over.is_none() && failure.is_none();
+        let tried = !raises.is_empty();
+        let raised = tried && is_held;
         let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
-        let is_held = self.taken_over.is_none() && failure.is_none();
         let next_in = if is_held { self.raise_due.since(now.boot) } else { PERIOD };
         let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
-        // Whoever looked meanwhile may have found it.
-        let taken_over = self.taken_over.clone().or_else(|| self.ownership.lost().cloned());
-        let tried = !raises.is_empty();
         Looked { clock, failure, tried, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
     }
 
     /// Raises ceilings, all in one sync, and grants what is durable then.
     fn raise(&mut self, raises: &[(usize, Position)]) -> Result<(), StoreError> {
-        if raises.is_empty() || self.taken_over.is_some() {
+        if raises.is_empty() || self.ownership.lost().is_some() {
             return Ok(());
         }
         let generations: Vec<u64> =

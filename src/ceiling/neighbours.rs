@@ -127,12 +127,10 @@ fn is_lock(path: &Path) -> bool {
 
 /// The holder's line of a lock that a process has; `None` if none has.
 fn line_if_held(path: &Path) -> io::Result<Option<String>> {
-    match fs::symlink_metadata(path) {
-        // Nobody holds a lock through a link, or on a pipe.
-        Ok(found) if !found.is_file() => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        found => found?,
-    };
+    // Nobody holds a lock through a link, or on a pipe.
+    if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok(None);
+    }
     // Neither a link nor a pipe that another user put there leads or holds up this process.
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
     let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {

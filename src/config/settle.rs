@@ -11,7 +11,7 @@ use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
 use crate::address::{Address, UNIX_PATH_BYTES_MAX};
-use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, collision};
+use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, twins};
 
 /// Completes and checks what was read.
 ///
@@ -293,11 +293,8 @@ fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
         let Some(source) = source else { continue };
         for (earlier_index, earlier) in sources[..index].iter().enumerate() {
             let Some(earlier) = earlier else { continue };
-            if !earlier.layout.space().runs_beside(&source.layout.space()) {
-                continue;
-            }
             let ids = (&earlier.layout, &earlier.worker_ids);
-            let Some(workers) = collision(ids, (&source.layout, &source.worker_ids)) else { continue };
+            let Some(workers) = twins(ids, (&source.layout, &source.worker_ids)) else { continue };
             let text = overlap((earlier_index, earlier), (index, source), workers);
             let (key, origin) = findings.place_of("worker_ids", index);
             findings.mistake(origin, key, text);

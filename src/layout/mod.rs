@@ -33,7 +33,7 @@ pub use instant::{InstantError, Tick, UnixMicros};
 pub use numbering::Numbering;
 pub use preset::{PRESETS, Preset, find as find_preset};
 pub use run::{Position, Run, append_run};
-pub use space::{NotASpace, Space, collision};
+pub use space::{NotASpace, Space, collision, twins};
 pub use toml::{EpochForm, FieldForm, LayoutForm, LayoutTable};
 pub use workers::{MAX_WORKER_IDS, WorkerSet};
 

@@ -105,6 +105,11 @@ pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> O
     Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
 }
 
+/// As [`collision`], if both are one supply in two forms of words: their spaces [run beside](Space::runs_beside) each other.
+pub fn twins(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
+    left.0.space().runs_beside(&right.0.space()).then(|| collision(left, right))?
+}
+
 fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
     let mut merged: Vec<Part> = Vec::new();
     for part in parts {
