@@ -16,10 +16,10 @@
 //! - [`spread`]: intervals. [`figures`]: which figures, and their values. [`alike`]: whether the runs may be compared.
 //! - [`table`]: for the terminal.
 
-pub mod alike;
-pub mod figures;
-pub mod spread;
-pub mod table;
+pub(crate) mod alike;
+pub(crate) mod figures;
+pub(crate) mod spread;
+pub(crate) mod table;
 
 use serde::Serialize;
 
@@ -28,18 +28,18 @@ use figures::Figure;
 use spread::Interval;
 
 /// Ratios nearer to 1 than this are no difference that anyone would act on.
-pub const ALWAYS_SAME: f64 = 1.05;
+pub(crate) const ALWAYS_SAME: f64 = 1.05;
 
 /// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called sameness.
-pub const CAN_TELL: f64 = 2.0;
+pub(crate) const CAN_TELL: f64 = 2.0;
 
 /// Why a figure of one run each is not judged: it is no question of too little data.
-pub const WHOLE_RUNS: &str = "known only for whole runs";
+pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
 
 /// What is said of one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
+pub(crate) enum Call {
     /// No difference beyond the spread.
     Same,
     /// B does worse.
@@ -53,7 +53,7 @@ pub enum Call {
 /// What is said of all figures together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// No figure differs, and at least one is known not to.
     Equal,
     /// Some figures are worse and none is better.
@@ -69,7 +69,7 @@ pub enum Verdict {
 /// Where the spread comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SpreadFrom {
+pub(crate) enum SpreadFrom {
     /// The seconds within one run on each side.
     Seconds,
     /// Several runs.
@@ -78,47 +78,47 @@ pub enum SpreadFrom {
 
 /// One figure of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// Which.
-    pub figure: Figure,
+    pub(crate) figure: Figure,
     /// A's value: of several runs, their geometric mean.
-    pub a: Option<f64>,
+    pub(crate) a: Option<f64>,
     /// B's.
-    pub b: Option<f64>,
+    pub(crate) b: Option<f64>,
     /// B's divided by A's.
-    pub ratio: Option<f64>,
+    pub(crate) ratio: Option<f64>,
     /// Where the ratio lies, as far as the spread lets it be known; from one run each, the ratio of a typical second.
-    pub interval: Option<Interval>,
+    pub(crate) interval: Option<Interval>,
     /// What that says.
-    pub call: Call,
+    pub(crate) call: Call,
     /// Why it cannot be told.
-    pub why: Option<&'static str>,
+    pub(crate) why: Option<&'static str>,
 }
 
 /// All figures of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// `comparison`.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// What it says.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// The last line of the table.
-    pub summary: String,
+    pub(crate) summary: String,
     /// Where the spread comes from.
-    pub spread_from: SpreadFrom,
+    pub(crate) spread_from: SpreadFrom,
     /// What sets the runs apart besides the target.
-    pub warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
     /// The figures.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// Compares two sides, each of at least one run.
 ///
 /// # Errors
 /// One line if the runs measured different things and must not be compared.
-pub fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
+pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     let warnings = alike::warnings(a, b)?;
     let spread_from = if a.len() + b.len() > 2 { SpreadFrom::Runs } else { SpreadFrom::Seconds };
     let rows: Vec<Row> = figures::all().into_iter().filter_map(|figure| row(figure, a, b)).collect();

@@ -23,12 +23,12 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 /// A daemon that was started here, and ends with this value; with this process too, however that ends, because its
 /// standard input does then.
 #[derive(Debug)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
     /// Where it listens.
-    pub endpoint: Endpoint,
+    pub(crate) endpoint: Endpoint,
     /// Which worker ID it holds.
-    pub worker_id: u16,
+    pub(crate) worker_id: u16,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
@@ -36,7 +36,7 @@ pub struct Daemon {
 
 /// How a daemon is made to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// As a service manager stops it.
     Stop,
     /// As a crash ends it.
@@ -45,7 +45,7 @@ pub enum Ending {
 
 /// Why no daemon could be started.
 #[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
+pub(crate) enum NotStarted {
     /// The binary is not where it should be.
     #[error("there is no {} to start; build it (cargo build --release) or name a daemon with --address", .0.display())]
     NoBinary(PathBuf),
@@ -63,7 +63,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub fn start() -> Result<Self, NotStarted> {
+    pub(crate) fn start() -> Result<Self, NotStarted> {
         let binary = binary()?;
         let mut refusal = String::new();
         for worker_id in WORKER_IDS.rev() {
@@ -88,7 +88,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
+    pub(crate) fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
         match ending {
             Ending::Stop => self.stop(),
             Ending::Kill => {
@@ -118,8 +118,7 @@ impl Daemon {
     }
 
     /// The processor time that all its threads have used, as far as the kernel tells.
-    #[must_use]
-    pub fn cpu(&self) -> Option<Duration> {
+    pub(crate) fn cpu(&self) -> Option<Duration> {
         let mut sum_ns = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()? {
             let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;

@@ -27,24 +27,23 @@ use crate::schedule::Share;
 use crate::target::Access;
 use crate::value::Mix;
 
-pub use lanes::Lanes;
-pub use processor::may_run_real_time;
-pub use stall::Stall;
-pub use wire::Wire;
-pub use worker::run;
+pub(crate) use lanes::Lanes;
+pub(crate) use stall::Stall;
+pub(crate) use wire::Wire;
+pub(crate) use worker::run;
 
 /// How many requests may be in flight on one connection of an open loop: as many as there are tags to tell them apart.
-pub const MAX_IN_FLIGHT: usize = 1 << 16;
+pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
 /// How long a request may go without an answer.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long after its begin an announced outage may last.
-pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// On the schedules that all threads share, whatever the target does.
     Open,
     /// As soon as an earlier one is answered.
@@ -58,53 +57,49 @@ pub enum Pace {
 
 /// What one thread has to do.
 #[derive(Debug, Clone)]
-pub struct Task {
+pub(crate) struct Task {
     /// Which thread, of how many.
-    pub share: Share,
+    pub(crate) share: Share,
     /// When requests leave.
-    pub pace: Pace,
+    pub(crate) pace: Pace,
     /// How many IDs each asks for.
-    pub mix: Mix,
+    pub(crate) mix: Mix,
     /// When the warm-up is over, from the begin of the run.
-    pub warm_up: Duration,
+    pub(crate) warm_up: Duration,
     /// When no more requests leave, from the begin of the run; `None` where a count ends it.
-    pub end: Option<Duration>,
+    pub(crate) end: Option<Duration>,
     /// When the announced outage begins, from the begin of the run.
-    pub outage: Option<Duration>,
+    pub(crate) outage: Option<Duration>,
     /// The announced stall of one of this thread's connections.
-    pub stall: Option<Stall>,
+    pub(crate) stall: Option<Stall>,
     /// How connections that ended are opened again.
-    pub access: Access,
-    /// Whether to stay awake between requests.
-    pub stays_awake: bool,
-    /// Whether to run before ordinary threads where that is permitted.
-    pub real_time: bool,
+    pub(crate) access: Access,
     /// Whether the target's clock is this machine's.
-    pub same_clock: bool,
+    pub(crate) same_clock: bool,
     /// What random draws begin with.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// What all threads see.
 #[derive(Debug)]
-pub struct Shared {
+pub(crate) struct Shared {
     /// What the target speaks.
-    pub wire: Wire,
+    pub(crate) wire: Wire,
     /// What the IDs are held to.
-    pub promise: Promise,
+    pub(crate) promise: Promise,
     /// Instant 0 of the run.
-    pub origin: Instant,
+    pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
-    pub lanes: Lanes,
+    pub(crate) lanes: Lanes,
     /// Set by whoever finds that the run is over.
-    pub stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
     /// With strict order: the largest ID received so far.
-    pub highest: AtomicU64,
+    pub(crate) highest: AtomicU64,
 }
 
 /// What a thread tells the collector.
 #[derive(Debug)]
-pub enum Message {
+pub(crate) enum Message {
     /// Places received.
     Spans {
         /// Which thread.

@@ -6,6 +6,8 @@ use snowbank::layout::{Layout, LayoutError, Numbering, Position, Run, UnixMicros
 use snowbank::protocol::Info;
 use snowbank::protocol::info::{Order, Source, SourceKind};
 
+use crate::units::printable;
+
 /// How far an ID's tick may lie behind the daemon's clock where INFO is silent.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
@@ -14,17 +16,17 @@ const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
 /// What a target promises of one source.
 #[derive(Debug)]
-pub struct Promise {
+pub(crate) struct Promise {
     /// The index by which requests name the source.
-    pub source: u16,
+    pub(crate) source: u16,
     /// The source's name.
-    pub source_name: String,
+    pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
-    pub max_count: u32,
+    pub(crate) max_count: u32,
     /// Whether a request sent after a reply was received gets larger IDs, on whatever connection.
-    pub strict: bool,
+    pub(crate) strict: bool,
     /// How many IDs per second the source says it can hand out.
-    pub per_second: Option<u64>,
+    pub(crate) per_second: Option<u64>,
     space: Space,
     burst_window_us: i64,
     max_ahead_us: i64,
@@ -43,16 +45,16 @@ enum Space {
 
 /// Consecutive places, `start` included and `end` not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub(crate) struct Span {
     /// The first place.
-    pub start: u64,
+    pub(crate) start: u64,
     /// The place after the last.
-    pub end: u64,
+    pub(crate) end: u64,
 }
 
 /// Why an INFO promises nothing that IDs could be held to.
 #[derive(Debug, thiserror::Error)]
-pub enum NoPromise {
+pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
     #[error("the target has no source {wanted:?}; it has {present}")]
     NoSource {
@@ -73,9 +75,9 @@ pub enum NoPromise {
 
 /// An ID that is not of the source's layout or worker IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Misplaced {
+pub(crate) struct Misplaced {
     /// The ID.
-    pub id: u64,
+    pub(crate) id: u64,
 }
 
 impl Promise {
@@ -83,7 +85,7 @@ impl Promise {
     ///
     /// # Errors
     /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
-    pub fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
+    pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
         let found = match source {
             Some(name) => info.source(name),
             None => info.sources.iter().find(|source| source.index == 0),
@@ -97,7 +99,7 @@ impl Promise {
         };
         Ok(Self {
             source: found.index,
-            source_name: found.name.clone(),
+            source_name: printable(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
             per_second: found.per_second,
@@ -109,8 +111,7 @@ impl Promise {
     }
 
     /// What other servers' counters promise: numbers, each once.
-    #[must_use]
-    pub fn of_counter() -> Self {
+    pub(crate) fn of_counter() -> Self {
         Self {
             source: 0,
             source_name: "a counter".to_owned(),
@@ -124,15 +125,8 @@ impl Promise {
     }
 
     /// The layout in text form, if the IDs have one.
-    #[must_use]
-    pub fn layout(&self) -> Option<String> {
+    pub(crate) fn layout(&self) -> Option<String> {
         self.numbering().map(|numbering| numbering.layout().to_string())
-    }
-
-    /// Whether an ID's time can be checked.
-    #[must_use]
-    pub fn has_time(&self) -> bool {
-        self.numbering().is_some()
     }
 
     fn numbering(&self) -> Option<&Numbering> {
@@ -146,7 +140,7 @@ impl Promise {
     ///
     /// # Errors
     /// [`Misplaced`] for the first ID that has none.
-    pub fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+    pub(crate) fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
         match &self.space {
             Space::Layout(numbering) => place_in_layout(numbering, run, each),
             Space::Ticket(form) => {
@@ -174,38 +168,33 @@ impl Promise {
 
     /// How long before `sent_us` an ID may be dated, as the instant itself: the start of the earliest tick allowed.
     /// `None` where IDs have no time.
-    #[must_use]
-    pub fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
+    pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let numbering = self.numbering()?;
         let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
     }
 
     /// The latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
-    #[must_use]
-    pub fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
+    pub(crate) fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
         self.numbering()?;
         Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
     }
 
     /// The start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
-    #[must_use]
-    pub fn instant_us(&self, id: u64) -> Option<i64> {
+    pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         let numbering = self.numbering()?;
         let position = numbering.position_of(id)?;
         Some(numbering.start_of(numbering.tick_of(position)).0)
     }
 
     /// The first place of the tick at an instant; `None` where places have no time.
-    #[must_use]
-    pub fn first_place_at(&self, instant_us: i64) -> Option<u64> {
+    pub(crate) fn first_place_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.numbering()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
     /// The ID at a place (with 0 in its random fields).
-    #[must_use]
-    pub fn id_at(&self, place: u64) -> u64 {
+    pub(crate) fn id_at(&self, place: u64) -> u64 {
         match &self.space {
             Space::Layout(numbering) => numbering.id_at(Position(place)),
             Space::Ticket(form) => {
@@ -217,16 +206,14 @@ impl Promise {
     }
 
     /// Whether the worker IDs of the source include the ID's, if it has one.
-    #[must_use]
-    pub fn foreign_worker(&self, id: u64) -> Option<u64> {
+    pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let numbering = self.numbering()?;
         let worker = numbering.layout().decode(id).ok()?.worker;
         (!numbering.workers().contains(worker)).then_some(worker)
     }
 
     /// An ID with its fields, for a person.
-    #[must_use]
-    pub fn describe(&self, id: u64) -> String {
+    pub(crate) fn describe(&self, id: u64) -> String {
         let Some(numbering) = self.numbering() else {
             return id.to_string();
         };

@@ -10,6 +10,8 @@ mod approach;
 mod collector;
 mod interruptible;
 
+pub(crate) use collector::Collected;
+
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -19,7 +21,7 @@ use snowbank::client::Endpoint;
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
 use crate::load::{self, Lanes, Pace, Shared, Stall, Task, Wire};
-use crate::measure::{Counts, Fault, SecondFigures};
+use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Schedule, Share};
 use crate::target::{self, Access, NoTarget, Token};
@@ -33,62 +35,58 @@ const QUEUE_LENGTH: usize = 1_024;
 
 /// What is asked of a target.
 #[derive(Debug, Clone)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// Where it listens; `None` starts a daemon.
-    pub address: Option<Endpoint>,
+    pub(crate) address: Option<Endpoint>,
     /// What is shown first on each connection.
-    pub token: Option<Token>,
+    pub(crate) token: Option<Token>,
     /// Which of its sources; `None` is the default source.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Whether the target is a Redis.
-    pub resp: bool,
+    pub(crate) resp: bool,
     /// When requests leave.
-    pub drive: Drive,
+    pub(crate) drive: Drive,
     /// IDs per request.
-    pub batch: Mix,
+    pub(crate) batch: Mix,
     /// Connections of all threads together.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Generator threads.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// At the full rate, checked and not timed.
-    pub warm_up: Duration,
+    pub(crate) warm_up: Duration,
     /// How long, or how much, is measured.
-    pub length: Length,
+    pub(crate) length: Length,
     /// The announced outage of a daemon of our own.
-    pub outage: Option<Outage>,
+    pub(crate) outage: Option<Outage>,
     /// The announced stall of one connection.
-    pub client_stall: Option<ClientStall>,
-    /// Whether an open loop's threads stay awake between requests, each on a core of its own.
-    pub stays_awake: bool,
-    /// Whether generator threads run before ordinary ones where that is permitted.
-    pub real_time: bool,
+    pub(crate) client_stall: Option<ClientStall>,
     /// Whether each second's histogram is kept for a file.
-    pub keeps_interval_log: bool,
+    pub(crate) keeps_interval_log: bool,
     /// What random draws begin with.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 /// An outage that is brought about on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outage {
+pub(crate) struct Outage {
     /// From the begin of the measurement.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// How the daemon ends before it is started anew.
-    pub ending: Ending,
+    pub(crate) ending: Ending,
 }
 
 /// A client that hangs on purpose: one connection is not read for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientStall {
+pub(crate) struct ClientStall {
     /// From the begin of the measurement.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// For how long.
-    pub length: Duration,
+    pub(crate) length: Duration,
 }
 
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
-pub enum Drive {
+pub(crate) enum Drive {
     /// On a schedule.
     Open {
         /// IDs per second.
@@ -107,7 +105,7 @@ pub enum Drive {
 
 /// How long a measurement is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
+pub(crate) enum Length {
     /// That long.
     For(Duration),
     /// Until so many IDs were asked for.
@@ -116,38 +114,26 @@ pub enum Length {
 
 /// What a run came to.
 #[derive(Debug)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Where the target listens.
-    pub address: String,
+    pub(crate) address: String,
     /// Its version, if it says so.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// Whether it was started for this run.
-    pub own_daemon: bool,
+    pub(crate) own_daemon: bool,
     /// Whether its clock is this machine's.
-    pub same_clock: bool,
+    pub(crate) same_clock: bool,
     /// What its IDs were held to.
-    pub promise: Promise,
-    /// What was counted.
-    pub counts: Counts,
-    /// What it did wrong.
-    pub faults: Vec<Fault>,
-    /// Its seconds.
-    pub seconds: Vec<SecondFigures>,
-    /// The seconds' histograms, in HdrHistogram's interval log format, if they were to be kept.
-    pub interval_log: Vec<u8>,
+    pub(crate) promise: Promise,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
-    pub elapsed: Duration,
-    /// The processor time of a daemon of our own during the measurement.
-    pub target_cpu: Option<Duration>,
-    /// Whether the user ended it early.
-    pub interrupted: bool,
-    /// Whether more places were scattered than can be kept.
-    pub too_scattered: bool,
+    pub(crate) elapsed: Duration,
+    /// The results of its threads.
+    pub(crate) collected: Collected,
 }
 
 /// Why there is no run.
 #[derive(Debug, thiserror::Error)]
-pub enum CannotRun {
+pub(crate) enum CannotRun {
     /// No target that speaks the protocol.
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
@@ -188,14 +174,13 @@ pub enum CannotRun {
         /// How many were wanted.
         wanted: usize,
         /// The system's reason.
-        reason: std::io::Error,
+        reason: NoTarget,
     },
 }
 
 impl CannotRun {
     /// 1 where the target is at fault, 2 otherwise.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NoPromise(NoPromise::Layout { .. }) | Self::Connections { .. } => 1,
             _ => 2,
@@ -205,22 +190,22 @@ impl CannotRun {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     /// Since its begin, ramp and warm-up included.
-    pub elapsed: Duration,
+    pub(crate) elapsed: Duration,
     /// How long that is in all, if a time ends it.
-    pub total: Option<Duration>,
+    pub(crate) total: Option<Duration>,
     /// The last second that is complete.
-    pub last_second: Option<&'a SecondFigures>,
+    pub(crate) last_second: Option<&'a SecondFigures>,
     /// Open loop or closed loop.
-    pub loop_words: &'static str,
+    pub(crate) loop_words: &'static str,
 }
 
 /// Runs a scenario to its end, or until `interrupt` is set.
 ///
 /// # Errors
 /// [`CannotRun`] if there is nothing to load. What a target does wrong under load is in the outcome.
-pub fn run(
+pub(crate) fn run(
     scenario: &Scenario,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
@@ -232,7 +217,7 @@ pub fn run(
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_after(
+pub(crate) fn run_after(
     scenario: &Scenario,
     seen: &mut Distinct,
     interrupt: &AtomicBool,
@@ -280,14 +265,18 @@ pub fn run_after(
         // A counter that stays behind is untidy, and no more.
         let _ = target::ask_resp(&access.endpoint, &format!("DEL {key}"), ":");
     }
-    Ok(collected.outcome(
-        scenario,
-        access.endpoint.to_string(),
+    let Some(Shared { promise, .. }) = Arc::into_inner(shared) else {
+        unreachable!("every thread that had a part of it has been joined")
+    };
+    Ok(Outcome {
+        address: access.endpoint.to_string(),
         version,
-        daemon.is_some(),
+        own_daemon: daemon.is_some(),
         same_clock,
-        shared,
-    ))
+        promise,
+        elapsed: collected.elapsed(scenario, origin),
+        collected,
+    })
 }
 
 impl Scenario {
@@ -305,8 +294,7 @@ impl Scenario {
     }
 
     /// The loop in words, for every output.
-    #[must_use]
-    pub fn loop_words(&self) -> &'static str {
+    pub(crate) fn loop_words(&self) -> &'static str {
         match self.drive {
             Drive::Open { .. } => "open loop",
             Drive::Closed { .. } => "closed loop",
@@ -321,8 +309,7 @@ impl Scenario {
     }
 
     /// How long the measurement is, if a time ends it. On a schedule, a count is a time too.
-    #[must_use]
-    pub fn measured_for(&self) -> Option<Duration> {
+    pub(crate) fn measured_for(&self) -> Option<Duration> {
         match (self.length, self.drive) {
             (Length::For(length), _) => Some(length),
             (Length::Ids(ids), Drive::Open { rate, .. }) => {
@@ -371,8 +358,6 @@ impl Scenario {
             outage: self.outage_at(),
             stall: self.stall().filter(|_| thread == 0),
             access,
-            stays_awake: self.stays_awake && matches!(self.drive, Drive::Open { .. }),
-            real_time: self.real_time && matches!(self.drive, Drive::Open { .. }),
             same_clock,
             seed: self.seed,
         }

@@ -5,17 +5,16 @@
 //! ```
 //!
 //! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
-//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`] and [`chart`]: the terminal.
+//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
-pub mod chart;
-pub mod file;
-pub mod machine;
-pub mod progress;
-pub mod search;
-pub mod step;
-pub mod table;
+pub(crate) mod file;
+pub(crate) mod machine;
+pub(crate) mod progress;
+pub(crate) mod search;
+pub(crate) mod step;
+pub(crate) mod table;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -47,43 +46,43 @@ const CONFIRM_LENGTH: u32 = 2;
 
 /// What a sweep does.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The command line and the machine, asked for before the first step.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// The run of each step but for its rate, length and address.
-    pub scenario: Scenario,
+    pub(crate) scenario: Scenario,
     /// What has to hold.
-    pub objectives: Objectives,
+    pub(crate) objectives: Objectives,
     /// The first rate; without it, one far below what any machine does.
-    pub start: Option<Rate>,
+    pub(crate) start: Option<Rate>,
     /// The highest rate to try; without it, what the source can hand out at most.
-    pub limit: Option<Rate>,
+    pub(crate) limit: Option<Rate>,
     /// What the climb multiplies the rate by.
-    pub factor: f64,
+    pub(crate) factor: f64,
     /// How close the knee is found, as a share.
-    pub resolution: f64,
+    pub(crate) resolution: f64,
     /// How many runs in a row have to miss.
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// How long a step is measured.
-    pub step_length: Duration,
+    pub(crate) step_length: Duration,
 }
 
 /// What is known of the target from its INFO.
 #[derive(Debug, Clone, Default)]
-pub struct Target {
+pub(crate) struct Target {
     /// Its version.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// IDs per second of the source.
-    pub per_second: Option<u64>,
+    pub(crate) per_second: Option<u64>,
     /// The most IDs that a request may ask for.
-    pub max_count: Option<u32>,
+    pub(crate) max_count: Option<u32>,
     /// How many worker IDs the source holds.
-    pub worker_ids: Option<usize>,
+    pub(crate) worker_ids: Option<usize>,
 }
 
 /// Why a sweep ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// The search was over.
     Searched,
     /// The user ended it.
@@ -96,26 +95,26 @@ pub enum Ended {
 
 /// What a sweep came to.
 #[derive(Debug)]
-pub struct Sweep {
+pub(crate) struct Sweep {
     /// What was asked.
-    pub settings: Settings,
+    pub(crate) settings: Settings,
     /// Where the search looked.
-    pub bounds: Bounds,
+    pub(crate) bounds: Bounds,
     /// Against what.
-    pub target: Target,
+    pub(crate) target: Target,
     /// Whether that was started for the sweep.
-    pub own_daemon: bool,
+    pub(crate) own_daemon: bool,
     /// All runs in order.
-    pub steps: Vec<Step>,
+    pub(crate) steps: Vec<Step>,
     /// What they say.
-    pub finding: Finding,
+    pub(crate) finding: Finding,
     /// Why there are no more.
-    pub ended: Ended,
+    pub(crate) ended: Ended,
 }
 
 /// Why there is no sweep.
 #[derive(Debug, thiserror::Error)]
-pub enum CannotSweep {
+pub(crate) enum CannotSweep {
     /// There is nothing to load.
     #[error(transparent)]
     Run(#[from] CannotRun),
@@ -135,8 +134,7 @@ pub enum CannotSweep {
 
 impl CannotSweep {
     /// 1 where the target is at fault, 2 otherwise.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Run(cannot) => cannot.exit_code(),
             Self::OutOfRange { .. } => 2,
@@ -146,19 +144,19 @@ impl CannotSweep {
 
 /// What is known before the first step.
 #[derive(Debug)]
-pub struct Begun<'a> {
+pub(crate) struct Begun<'a> {
     /// What was asked.
-    pub settings: &'a Settings,
+    pub(crate) settings: &'a Settings,
     /// Against what.
-    pub target: &'a Target,
+    pub(crate) target: &'a Target,
     /// Whether that was started for the sweep.
-    pub own_daemon: bool,
+    pub(crate) own_daemon: bool,
     /// Where the search looks.
-    pub bounds: Bounds,
+    pub(crate) bounds: Bounds,
 }
 
 /// Hears of a sweep while it lasts.
-pub trait Watch {
+pub(crate) trait Watch {
     /// The target has answered, and the steps begin.
     fn begin(&mut self, begun: &Begun<'_>);
     /// A step is under way.
@@ -171,7 +169,7 @@ pub trait Watch {
 ///
 /// # Errors
 /// [`CannotSweep`] if not even the first step can be run.
-pub fn sweep(
+pub(crate) fn sweep(
     settings: Settings,
     interrupt: &AtomicBool,
     watch: &mut dyn Watch,
@@ -283,8 +281,7 @@ impl Settings {
     }
 
     /// How requests are spaced; a sweep is an open loop.
-    #[must_use]
-    pub fn arrivals(&self) -> Arrivals {
+    pub(crate) fn arrivals(&self) -> Arrivals {
         match self.scenario.drive {
             Drive::Open { arrivals, .. } => arrivals,
             Drive::Closed { .. } => Arrivals::Even,
@@ -292,8 +289,7 @@ impl Settings {
     }
 
     /// How long a step is measured.
-    #[must_use]
-    pub fn length(&self, phase: Phase) -> Duration {
+    pub(crate) fn length(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Climb | Phase::Bisect => self.step_length,
             Phase::Confirm => self.step_length * CONFIRM_LENGTH,
@@ -303,8 +299,7 @@ impl Settings {
 
 impl Sweep {
     /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep cannot tell.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
@@ -315,32 +310,28 @@ impl Sweep {
     }
 
     /// The run that stands for the knee: the last that held at it.
-    #[must_use]
-    pub fn at_knee(&self) -> Option<&Step> {
+    pub(crate) fn at_knee(&self) -> Option<&Step> {
         let knee = self.finding.knee?;
         let at_knee = |step: &&Step| step.rate == knee && step.said == Said::Answer(Answer::Holds);
         self.steps.iter().rev().find(at_knee)
     }
 
     /// The last run that missed at the rate next above the knee.
-    #[must_use]
-    pub fn at_miss(&self) -> Option<&Step> {
+    pub(crate) fn at_miss(&self) -> Option<&Step> {
         let (missed, _) = self.finding.missed?;
         let at_miss = |step: &&Step| step.rate == missed && step.said != Said::Answer(Answer::Holds);
         self.steps.iter().rev().find(at_miss)
     }
 
     /// What keeps the knee from being higher; none where every rate held and the source could do more.
-    #[must_use]
-    pub fn limit(&self) -> Option<Limit> {
+    pub(crate) fn limit(&self) -> Option<Limit> {
         let at_ceiling = self.target.per_second.zip(self.finding.knee);
         let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
         self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
     }
 
     /// Whether the target may be able to do more than the knee.
-    #[must_use]
-    pub fn is_lower_bound(&self) -> bool {
+    pub(crate) fn is_lower_bound(&self) -> bool {
         matches!(self.limit(), None | Some(Limit::Generator))
     }
 }

@@ -5,36 +5,34 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The highest rate that can be asked for, in IDs per second: more than any layout's daemon hands out.
-pub const MAX_RATE_PER_S: f64 = 1e12;
+pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that can be asked for: a week.
-pub const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
 /// Text that is no value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not {wanted}")]
-pub struct BadValue {
+pub(crate) struct BadValue {
     found: String,
     wanted: &'static str,
 }
 
 /// IDs per second: above 0, at most [`MAX_RATE_PER_S`]. Written `10000/s`, `10000`, `250k/s`, `4M/s`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Rate(f64);
+pub(crate) struct Rate(f64);
 
 impl Rate {
     /// What the standard scenario asks for.
-    pub const STANDARD: Self = Self(10_000.0);
+    pub(crate) const STANDARD: Self = Self(10_000.0);
 
     /// A rate of that many IDs per second, if it is one.
-    #[must_use]
-    pub fn new(per_s: f64) -> Option<Self> {
+    pub(crate) fn new(per_s: f64) -> Option<Self> {
         (per_s > 0.0 && per_s <= MAX_RATE_PER_S).then_some(Self(per_s))
     }
 
     /// IDs per second.
-    #[must_use]
-    pub fn per_s(self) -> f64 {
+    pub(crate) fn per_s(self) -> f64 {
         self.0
     }
 }
@@ -67,7 +65,7 @@ impl fmt::Display for Rate {
 
 /// A time above 0, [`MAX_TIME`] at most. Written `500us`, `2ms`, `1.5s`, `10m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub Duration);
+pub(crate) struct Time(pub Duration);
 
 impl FromStr for Time {
     type Err = BadValue;
@@ -101,11 +99,11 @@ impl fmt::Display for Time {
 
 /// How long something lasts, and when it begins. Written `2s@3s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeAt {
+pub(crate) struct TimeAt {
     /// How long.
-    pub length: Duration,
+    pub(crate) length: Duration,
     /// When.
-    pub at: Duration,
+    pub(crate) at: Duration,
 }
 
 impl FromStr for TimeAt {
@@ -124,12 +122,11 @@ impl FromStr for TimeAt {
 
 /// What a network carries in each direction. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Bandwidth(f64);
+pub(crate) struct Bandwidth(f64);
 
 impl Bandwidth {
     /// Bits per second: above 0.
-    #[must_use]
-    pub fn bits_per_s(self) -> f64 {
+    pub(crate) fn bits_per_s(self) -> f64 {
         self.0
     }
 }
@@ -164,12 +161,11 @@ impl fmt::Display for Bandwidth {
 
 /// A part of a whole: above 0 and below 100 %. Written `5%`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Share(f64);
+pub(crate) struct Share(f64);
 
 impl Share {
     /// From 0 to 1, both excluded.
-    #[must_use]
-    pub fn of_one(self) -> f64 {
+    pub(crate) fn of_one(self) -> f64 {
         self.0
     }
 }
@@ -195,7 +191,7 @@ impl fmt::Display for Share {
 
 /// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mix {
+pub(crate) struct Mix {
     /// Sizes, each with the share of requests that have it or one before it. Invariant: at least one, shares ascend
     /// to 1, sizes are above 0.
     parts: Vec<(u32, f64)>,
@@ -205,34 +201,29 @@ pub struct Mix {
 
 impl Mix {
     /// Every request asks for `count` IDs; at least one.
-    #[must_use]
-    pub fn fixed(count: u32) -> Self {
+    pub(crate) fn fixed(count: u32) -> Self {
         let count = count.max(1);
         Self { parts: vec![(count, 1.0)], mean: f64::from(count), text: count.to_string() }
     }
 
     /// The size at `share` of the way through the mix, from 0 to 1.
-    #[must_use]
-    pub fn at(&self, share: f64) -> u32 {
+    pub(crate) fn at(&self, share: f64) -> u32 {
         let part = self.parts.iter().find(|&&(_, upto)| share < upto);
         part.or(self.parts.last()).map_or(1, |&(count, _)| count)
     }
 
     /// Whether all requests are of one size.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
+    pub(crate) fn is_fixed(&self) -> bool {
         self.parts.len() == 1
     }
 
     /// IDs per request in the long run.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         self.mean
     }
 
     /// The largest size.
-    #[must_use]
-    pub fn max(&self) -> u32 {
+    pub(crate) fn max(&self) -> u32 {
         self.parts.iter().map(|&(count, _)| count).max().unwrap_or(1)
     }
 }

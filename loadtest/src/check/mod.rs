@@ -3,14 +3,14 @@
 //! - [`reply`]: one connection's replies: count, order, layout, worker and time.
 //! - [`distinct`]: no ID twice over all connections, in bounded memory.
 
-pub mod distinct;
-pub mod reply;
+pub(crate) mod distinct;
+pub(crate) mod reply;
 
 use crate::promise::Promise;
 
 /// A broken promise; one of them fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Violation {
+pub(crate) enum Violation {
     /// An ID was handed out twice.
     Duplicate {
         /// The ID.
@@ -76,8 +76,7 @@ pub enum Violation {
 
 impl Violation {
     /// One line for a person, IDs decoded.
-    #[must_use]
-    pub fn describe(&self, promise: &Promise) -> String {
+    pub(crate) fn describe(&self, promise: &Promise) -> String {
         let decoded = |id: u64| promise.describe(id);
         match *self {
             Self::Duplicate { id } => {

@@ -1,12 +1,13 @@
 //! `snowbank-loadtest plan`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::{Failure, write_file};
+use super::{Failure, json_text, print, write_file};
 use crate::plan::swept::Swept;
 use crate::plan::{Wanted, page, plan};
+use crate::report::read::read;
+use crate::sweep::file::KIND;
 use crate::value::{Bandwidth, Mix, Rate, Share};
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
@@ -51,17 +52,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let sweep = Swept::read(&arguments.from).map_err(Failure::usage)?;
+    let sweep = read::<Swept>(&arguments.from, KIND).map_err(Failure::usage)?;
     let plan = plan(&sweep, &arguments.wanted(), SystemTime::now())
         .map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    if let Some(path) = &arguments.json {
-        // Numbers, strings and lists: there is nothing that could not be written.
-        let text = serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n";
-        write_file(path, text.as_bytes())?;
-    }
-    let mut out = io::stdout().lock();
-    // Who reads the page may leave early; the exit code stays.
-    let _ = out.write_all(page::markdown(&plan).as_bytes()).and_then(|()| out.flush());
+    write_file(arguments.json.as_ref(), || json_text(&plan))?;
+    print(|out| out.write_all(page::markdown(&plan).as_bytes()));
     Ok(0)
 }
 

@@ -5,7 +5,7 @@ use crate::report::json::Run;
 /// A property that two runs should share, and its words for one of them.
 type Property = (&'static str, fn(&Run) -> String);
 
-const PROPERTIES: [Property; 17] = [
+const PROPERTIES: [Property; 15] = [
     ("protocol", |run| run.protocol.clone()),
     ("rate offered", |run| {
         run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))
@@ -27,8 +27,6 @@ const PROPERTIES: [Property; 17] = [
     ("measured for", |run| {
         run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))
     }),
-    ("generator between requests", |run| if run.generator_awake { "awake" } else { "asleep" }.to_owned()),
-    ("generator's priority", |run| if run.generator_real_time { "real-time" } else { "ordinary" }.to_owned()),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),
     ("generator's cores", |run| run.origin.machine.cores.to_string()),
@@ -39,7 +37,7 @@ const PROPERTIES: [Property; 17] = [
 ///
 /// # Errors
 /// One line if the runs measured different things.
-pub fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
+pub(crate) fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     let (a_loops, b_loops) = (words(a, |run| run.loop_kind.clone()), words(b, |run| run.loop_kind.clone()));
     if a_loops != b_loops || a_loops.len() != 1 {
         return Err(format!(
@@ -84,8 +82,7 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
 }
 
 /// Whether more threads wanted to run than the machine had cores, before the run.
-#[must_use]
-pub fn was_busy(run: &Run) -> bool {
+pub(crate) fn was_busy(run: &Run) -> bool {
     run.origin.machine.load_average.is_some_and(|load| load > run.origin.machine.cores as f64)
 }
 

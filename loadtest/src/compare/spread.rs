@@ -9,7 +9,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const CONFIDENCE: f64 = 0.99;
 
 /// With fewer seconds, their spread is not known.
-pub const MIN_SECONDS: usize = 5;
+pub(crate) const MIN_SECONDS: usize = 5;
 
 /// The share of deviations that the spread of seconds is read from: one second in five may be an outlier.
 const INLIERS: f64 = 0.8;
@@ -28,13 +28,13 @@ const BUSY_RUN_DEVIATION: f64 = 0.12;
 
 /// A ratio, and what it may be as far as the spread lets it be known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// The estimate.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// At least.
-    pub low: f64,
+    pub(crate) low: f64,
     /// At most.
-    pub high: f64,
+    pub(crate) high: f64,
 }
 
 impl Interval {
@@ -48,14 +48,12 @@ impl Interval {
     }
 
     /// The factor by which it reaches to either side.
-    #[must_use]
-    pub fn margin(&self) -> f64 {
+    pub(crate) fn margin(&self) -> f64 {
         self.high / self.ratio
     }
 
     /// Whether 1 is outside.
-    #[must_use]
-    pub fn leaves_out_one(&self) -> bool {
+    pub(crate) fn leaves_out_one(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
@@ -64,7 +62,7 @@ impl Interval {
 ///
 /// # Errors
 /// Why that cannot be told.
-pub fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
+pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     let (a, b) = (logs(a)?, logs(b)?);
     let freedom =
         (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0 && !a.is_empty() && !b.is_empty());
@@ -84,7 +82,7 @@ pub fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 ///
 /// # Errors
 /// Why that cannot be told.
-pub fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static str> {
+pub(crate) fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static str> {
     if a.len().min(b.len()) < MIN_SECONDS {
         return Err("too few seconds");
     }

@@ -16,7 +16,7 @@ const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
 #[derive(Debug)]
-pub struct Lanes(Vec<Lane>);
+pub(crate) struct Lanes(Vec<Lane>);
 
 #[derive(Debug)]
 struct Lane {
@@ -27,7 +27,7 @@ struct Lane {
 
 impl Lanes {
     /// Of the schedules, in the order of their threads.
-    pub fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
+    pub(crate) fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
         let lane = |schedule: Schedule| Lane {
             due_ns: AtomicU64::new(schedule.due_ns()),
             schedule: Mutex::new(schedule),

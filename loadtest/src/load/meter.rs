@@ -4,6 +4,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crate::measure::{Counts, Refusals, Second};
+use crate::units::printable;
 
 use super::behind::Behind;
 use super::connection::InFlight;
@@ -35,7 +36,7 @@ pub(super) struct Meter {
 
 impl Meter {
     pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
-        let (counts, second) = (Counts::empty(), Second::empty());
+        let (counts, second) = (Counts::default(), Second::default());
         Self {
             thread,
             warm_ns,
@@ -136,7 +137,7 @@ impl Meter {
         if !self.counts_at(request.intended_ns) || request.excused {
             return;
         }
-        let words = || String::from_utf8_lossy(message).into_owned();
+        let words = || printable(&String::from_utf8_lossy(message));
         let fresh = || Refusals { count: 0, first_message: words() };
         self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
         self.second.refused += 1;
@@ -150,7 +151,8 @@ impl Meter {
         self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
         self.counts.service.saturating_record(service_ns);
-        self.counts.target.saturating_record(service_ns.saturating_sub(self.own_delay_ns(request, now)));
+        let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
+        self.counts.target.saturating_record(target_ns);
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
@@ -192,7 +194,7 @@ impl Meter {
     }
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
-        let second = Box::new(std::mem::replace(&mut self.second, Second::empty()));
+        let second = Box::new(std::mem::replace(&mut self.second, Second::default()));
         // Whoever stopped listening has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
@@ -246,7 +248,7 @@ mod tests {
         meter.sent(&mut late);
         meter.answered(&late, at(8_000_000));
         let counts = &meter.counts;
-        let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
+        let max_of = |histogram: &crate::measure::TimeHistogram| histogram.max() / 100_000;
         assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
     }
 

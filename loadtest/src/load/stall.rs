@@ -26,11 +26,11 @@ pub(super) const STALLED: usize = 0;
 
 /// A stall that is brought about on purpose, from the begin of the run.
 #[derive(Debug, Clone, Copy)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// When the connection is not read any more.
-    pub from: Duration,
+    pub(crate) from: Duration,
     /// When it is read again.
-    pub until: Duration,
+    pub(crate) until: Duration,
 }
 
 /// How far it is.

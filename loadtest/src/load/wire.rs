@@ -7,7 +7,7 @@ pub(super) const MAX_LINE_SIZE: usize = 4_096;
 
 /// What a target speaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wire {
+pub(crate) enum Wire {
     /// Snowbank's own protocol.
     Native,
     /// RESP, as Redis does: `INCRBY key count`, whose reply is the last of `count` numbers.

@@ -5,26 +5,26 @@ use std::time::SystemTime;
 use serde::Serialize;
 use snowbank::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 
-use super::page::counted;
 use super::swept::Swept;
 use super::{Inputs, NoPlan, Wanted};
+use crate::units::counted;
 use crate::value::Mix;
 
 /// A layout's space and how much of it the plan uses.
 #[derive(Debug, Clone, Serialize)]
-pub struct Space {
+pub(crate) struct Space {
     /// IDs per second of one worker ID.
-    pub ids_per_s_each: u64,
+    pub(crate) ids_per_s_each: u64,
     /// Worker IDs of the plan, spare daemons' included.
-    pub worker_ids_used: u64,
+    pub(crate) worker_ids_used: u64,
     /// Worker IDs that there are.
-    pub worker_ids: u64,
+    pub(crate) worker_ids: u64,
     /// The share of the IDs of the daemons that carry the load which nobody asks for.
-    pub unused_share: f64,
+    pub(crate) unused_share: f64,
     /// The date after which there are no IDs.
-    pub ends: String,
+    pub(crate) ends: String,
     /// Years until then.
-    pub years_left: f64,
+    pub(crate) years_left: f64,
 }
 
 /// The form of the planned IDs and replies.

@@ -28,15 +28,15 @@ const SEGMENT_BYTES: f64 = 1_500.0 - 40.0 - 32.0;
 /// A request and its reply on the wire, each in packets of its own: what a lone request costs. Several requests in flight
 /// on a connection share packets and cost less.
 #[derive(Debug, Clone, Serialize)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// Runs of a reply, at most.
-    pub runs: f64,
+    pub(crate) runs: f64,
     /// Bytes of the reply itself.
-    pub reply_bytes: f64,
+    pub(crate) reply_bytes: f64,
     /// To the daemon: the request, and the acknowledgement of its reply.
-    pub in_bytes: f64,
+    pub(crate) in_bytes: f64,
     /// From the daemon: the reply, which acknowledges the request.
-    pub out_bytes: f64,
+    pub(crate) out_bytes: f64,
 }
 
 impl Wire {
@@ -57,8 +57,7 @@ impl Wire {
     }
 
     /// Those of the direction that carries more; a network carries both at once.
-    #[must_use]
-    pub fn busier_bytes(&self) -> f64 {
+    pub(crate) fn busier_bytes(&self) -> f64 {
         self.in_bytes.max(self.out_bytes)
     }
 }

@@ -1,10 +1,10 @@
 //! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
 
 use super::form::Form;
-use super::page::{counted, grouped, ids_per_s};
 use super::swept::Swept;
 use super::{Binding, Plan, Wanted};
 use crate::sweep::search::Limit;
+use crate::units::{counted, grouped, ids_per_s};
 
 /// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.
 const BURST_WINDOW_S: f64 = 0.01;

@@ -12,117 +12,116 @@ use crate::report::json::{FORMAT, Run};
 use crate::schedule::Arrivals;
 
 /// What `kind` says.
-pub const KIND: &str = "sweep";
+pub(crate) const KIND: &str = "sweep";
 
 /// A sweep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct File {
+pub(crate) struct File {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// [`KIND`].
-    pub kind: String,
+    pub(crate) kind: String,
     /// The last line of the table.
-    pub summary: String,
+    pub(crate) summary: String,
     /// What the process ended with.
-    pub exit_code: u8,
+    pub(crate) exit_code: u8,
     /// `searched`, `interrupted`, `broken` or `gone`.
-    pub ended: String,
+    pub(crate) ended: String,
     /// Each has to hold.
-    pub objective: Vec<Objective>,
+    pub(crate) objective: Vec<Objective>,
     /// The highest rate at which the objective held; null where it held at none.
-    pub knee: Option<f64>,
+    pub(crate) knee: Option<f64>,
     /// Whether a second run at the knee held.
-    pub confirmed: bool,
+    pub(crate) confirmed: bool,
     /// Whether the target may be able to do more: the generator or `--limit` ended the climb.
-    pub at_least: bool,
+    pub(crate) at_least: bool,
     /// The lowest rate above the knee that missed.
-    pub missed: Option<f64>,
+    pub(crate) missed: Option<f64>,
     /// What keeps the knee from being higher; null where every rate held.
-    pub limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
     /// Whether the target was a Redis.
-    pub resp: bool,
+    pub(crate) resp: bool,
     /// Whether the daemon was started for the sweep.
-    pub own_daemon: bool,
+    pub(crate) own_daemon: bool,
     /// Where the target listened.
-    pub address: String,
+    pub(crate) address: String,
     /// The source's name.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Its layout in text form.
-    pub layout: Option<String>,
+    pub(crate) layout: Option<String>,
     /// What the source says that it can hand out per second.
-    pub source_per_second: Option<u64>,
+    pub(crate) source_per_second: Option<u64>,
     /// How many worker IDs the source held.
-    pub worker_ids: Option<usize>,
+    pub(crate) worker_ids: Option<usize>,
     /// The most IDs that a request may ask for.
-    pub max_count: Option<u32>,
+    pub(crate) max_count: Option<u32>,
     /// IDs per request, as on the command line.
-    pub batch: String,
+    pub(crate) batch: String,
     /// IDs per request in the long run.
-    pub mean_batch: f64,
+    pub(crate) mean_batch: f64,
     /// Connections.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Generator threads.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// How requests were spaced.
-    pub arrivals: Arrivals,
+    pub(crate) arrivals: Arrivals,
     /// Where the search looked.
-    pub search: Searched,
+    pub(crate) search: Searched,
     /// Where it was measured: the generator's machine, and the daemon's where that was started for the sweep.
-    pub machine: Machine,
+    pub(crate) machine: Machine,
     /// Of the programs.
-    pub versions: Versions,
+    pub(crate) versions: Versions,
     /// Every run, in order.
-    pub steps: Vec<StepFigures>,
+    pub(crate) steps: Vec<StepFigures>,
 }
 
 /// A response time that most of all requests had to keep to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Objective {
+pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
-    pub quantile: String,
+    pub(crate) quantile: String,
     /// What it may be at most.
-    pub limit_us: f64,
+    pub(crate) limit_us: f64,
 }
 
 /// How the search was made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Searched {
+pub(crate) struct Searched {
     /// The first rate.
-    pub start: f64,
+    pub(crate) start: f64,
     /// The highest rate.
-    pub limit: f64,
+    pub(crate) limit: f64,
     /// What the climb multiplied the rate by.
-    pub factor: f64,
+    pub(crate) factor: f64,
     /// How close the knee is to the next rate that misses, as a share of it.
-    pub resolution: f64,
+    pub(crate) resolution: f64,
     /// How many runs in a row had to miss.
-    pub tries: u32,
+    pub(crate) tries: u32,
     /// How long a step was measured, in seconds.
-    pub step_s: f64,
+    pub(crate) step_s: f64,
     /// How long a confirmation was.
-    pub confirm_s: f64,
+    pub(crate) confirm_s: f64,
     /// The warm-up of each.
-    pub warm_up_s: f64,
+    pub(crate) warm_up_s: f64,
 }
 
 /// A run's figures, and what it was for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StepFigures {
+pub(crate) struct StepFigures {
     /// What it was for.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// Whether the objective held.
-    pub holds: bool,
+    pub(crate) holds: bool,
     /// What stood in the way; null where it held or the sweep ended with it.
-    pub limit: Option<Limit>,
+    pub(crate) limit: Option<Limit>,
     /// As in the file of a plain run.
     #[serde(flatten)]
-    pub run: Run,
+    pub(crate) run: Run,
 }
 
 impl File {
     /// The figures of a sweep made on a machine.
-    #[must_use]
-    pub fn of(sweep: &Sweep, machine: &Machine) -> Self {
+    pub(crate) fn of(sweep: &Sweep, machine: &Machine) -> Self {
         let (settings, bounds) = (&sweep.settings, sweep.bounds);
         let scenario = &settings.scenario;
         let first = sweep.steps.first().map(|step| &step.figures);
@@ -175,13 +174,6 @@ impl File {
             versions: Versions::with(sweep.target.version.clone()),
             steps: sweep.steps.iter().map(StepFigures::of).collect(),
         }
-    }
-
-    /// The file's text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        // Numbers, strings and lists: there is nothing that could not be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }
 

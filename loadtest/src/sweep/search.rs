@@ -17,23 +17,23 @@ const DESCENT_GROWTH: f64 = 2.0;
 
 /// Where the search looks, and how closely.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// The first rate; above 0.
-    pub start: f64,
+    pub(crate) start: f64,
     /// The highest rate to try; at least `start`.
-    pub limit: f64,
+    pub(crate) limit: f64,
     /// What the climb multiplies the rate by; above 1.
-    pub factor: f64,
+    pub(crate) factor: f64,
     /// How close the knee is to the next rate that misses, as a share of it; above 0.
-    pub resolution: f64,
+    pub(crate) resolution: f64,
     /// How many runs in a row have to miss; at least 1.
-    pub tries: u32,
+    pub(crate) tries: u32,
 }
 
 /// What stood in the way at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Limit {
+pub(crate) enum Limit {
     /// The layout has no more IDs for this time and these worker IDs.
     Layout,
     /// Answers came too late.
@@ -46,7 +46,7 @@ pub enum Limit {
 
 /// What a run at a rate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The objective holds.
     Holds,
     /// It does not, or cannot be told.
@@ -56,7 +56,7 @@ pub enum Answer {
 /// What a step is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Up, until a rate misses.
     Climb,
     /// Between the highest rate that held and the lowest that missed.
@@ -65,9 +65,20 @@ pub enum Phase {
     Confirm,
 }
 
+impl Phase {
+    /// The word for it in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Climb => "climb",
+            Self::Bisect => "bisect",
+            Self::Confirm => "confirm",
+        }
+    }
+}
+
 /// What to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next {
+pub(crate) enum Next {
     /// A run at this rate.
     Try {
         /// IDs per second.
@@ -81,18 +92,18 @@ pub enum Next {
 
 /// What a search has found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The highest rate at which the objective held.
-    pub knee: Option<f64>,
+    pub(crate) knee: Option<f64>,
     /// Whether a second run at that rate held, too.
-    pub confirmed: bool,
+    pub(crate) confirmed: bool,
     /// The lowest rate above it that missed, and why; none where every rate up to the limit held.
-    pub missed: Option<(f64, Limit)>,
+    pub(crate) missed: Option<(f64, Limit)>,
 }
 
 /// A search under way.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub(crate) struct Search {
     bounds: Bounds,
     phase: Phase,
     rate: f64,
@@ -110,8 +121,7 @@ pub struct Search {
 
 impl Search {
     /// A search that has not begun.
-    #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             phase: Phase::Climb,
@@ -126,8 +136,7 @@ impl Search {
     }
 
     /// What to do next.
-    #[must_use]
-    pub fn next(&self) -> Next {
+    pub(crate) fn next(&self) -> Next {
         match self.over {
             Some(finding) => Next::Done(finding),
             None => Next::Try { rate: self.rate, phase: self.phase },
@@ -135,14 +144,13 @@ impl Search {
     }
 
     /// What is known if it ends here.
-    #[must_use]
-    pub fn so_far(&self) -> Finding {
+    pub(crate) fn so_far(&self) -> Finding {
         let unconfirmed = Finding { knee: self.held.last().copied(), confirmed: false, missed: self.missed };
         self.over.unwrap_or(unconfirmed)
     }
 
     /// Takes the answer to the run that [`Search::next`] asked for.
-    pub fn hear(&mut self, answer: Answer) {
+    pub(crate) fn hear(&mut self, answer: Answer) {
         match (answer, self.phase) {
             (Answer::Holds, Phase::Climb) => self.climb(),
             (Answer::Holds, Phase::Bisect) => {

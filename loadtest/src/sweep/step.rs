@@ -20,20 +20,20 @@ const AT_CEILING: f64 = 0.99;
 
 /// One step.
 #[derive(Debug, Clone)]
-pub struct Step {
+pub(crate) struct Step {
     /// IDs per second asked for.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// What for.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// What it says.
-    pub said: Said,
+    pub(crate) said: Said,
     /// All its figures.
-    pub figures: json::Run,
+    pub(crate) figures: json::Run,
 }
 
 /// What a step says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// To the search.
     Answer(Answer),
     /// Nothing: the user ended it.
@@ -44,20 +44,20 @@ pub enum Said {
 
 /// Which step.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub(crate) struct Asked {
     /// IDs per second.
-    pub rate: f64,
+    pub(crate) rate: f64,
     /// What for.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// What the source can hand out.
-    pub per_second: Option<u64>,
+    pub(crate) per_second: Option<u64>,
 }
 
 /// Runs one step.
 ///
 /// # Errors
 /// [`CannotRun`] if the target takes no load.
-pub fn run(
+pub(crate) fn run(
     settings: &Settings,
     asked: Asked,
     daemon: Option<&Daemon>,
@@ -96,11 +96,11 @@ fn judge(report: &Report<'_>, asked: Asked) -> Said {
     let outcome = report.outcome;
     match &report.verdict {
         Verdict::Pass => Said::Answer(Answer::Holds),
-        Verdict::Unknown(_) if outcome.interrupted => Said::Interrupted,
+        Verdict::Unknown(_) if outcome.collected.interrupted => Said::Interrupted,
         Verdict::Unknown(_) => Said::Answer(Answer::Misses(Limit::Generator)),
         Verdict::Fail(reasons) => {
             let is_broken = |fault: &Fault| matches!(fault, Fault::Violation(_) | Fault::Unreadable(_));
-            if outcome.faults.iter().any(is_broken) {
+            if outcome.collected.faults.iter().any(is_broken) {
                 return Said::Broken(reasons.join("; "));
             }
             Said::Answer(Answer::Misses(limit(report, asked)))
@@ -111,12 +111,14 @@ fn judge(report: &Report<'_>, asked: Asked) -> Said {
 fn limit(report: &Report<'_>, asked: Asked) -> Limit {
     let outcome = report.outcome;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
-    let mut refused = outcome.counts.refused.keys();
-    if !outcome.faults.iter().all(fell_behind) || refused.any(|&code| code != ErrorCode::Exhausted.to_u16()) {
+    let mut refused = outcome.collected.counts.refused.keys();
+    if !outcome.collected.faults.iter().all(fell_behind)
+        || refused.any(|&code| code != ErrorCode::Exhausted.to_u16())
+    {
         return Limit::Target;
     }
     let at_ceiling = asked.per_second.is_some_and(|ceiling| asked.rate >= ceiling as f64 * AT_CEILING);
-    if at_ceiling || !outcome.counts.refused.is_empty() { Limit::Layout } else { Limit::Latency }
+    if at_ceiling || !outcome.collected.counts.refused.is_empty() { Limit::Layout } else { Limit::Latency }
 }
 
 /// The processor time of the daemon between the first and the last look.

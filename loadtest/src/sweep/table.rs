@@ -22,7 +22,7 @@ const MIN_BEYOND_QUANTILE: f64 = 10.0;
 ///
 /// # Errors
 /// The writer's.
-pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
     let Begun { settings, target, own_daemon, bounds } = begun;
     let scenario = &settings.scenario;
     let address = scenario.address.as_ref().map(ToString::to_string).unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::R
 ///
 /// # Errors
 /// The writer's.
-pub fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
     let run = &step.figures;
     let at = |name: &str| ms(quantile_us(run, name));
     let slip_us = run.schedule_slip.as_ref().and_then(|slip| slip.quantiles_us.get("p99.9"));
@@ -91,7 +91,7 @@ fn verdict(step: &Step) -> &'static str {
 ///
 /// # Errors
 /// The writer's.
-pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
@@ -187,8 +187,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
 }
 
 /// The last line: the knee, or why there is none.
-#[must_use]
-pub fn summary(sweep: &Sweep) -> String {
+pub(crate) fn summary(sweep: &Sweep) -> String {
     let objective: Vec<String> = sweep.settings.objectives.latencies.iter().map(within).collect();
     let objective = objective.join(", ");
     let so_far = match sweep.finding.knee {
@@ -227,8 +226,7 @@ fn within(latency: &Latency) -> String {
 }
 
 /// One word for a row.
-#[must_use]
-pub fn limit_name(limit: Limit) -> &'static str {
+pub(crate) fn limit_name(limit: Limit) -> &'static str {
     match limit {
         Limit::Layout => "layout",
         Limit::Latency => "latency",
@@ -238,8 +236,7 @@ pub fn limit_name(limit: Limit) -> &'static str {
 }
 
 /// A quantile of the response time.
-#[must_use]
-pub fn quantile_us(run: &Run, name: &str) -> f64 {
+pub(crate) fn quantile_us(run: &Run, name: &str) -> f64 {
     run.response_time.quantiles_us.get(name).copied().unwrap_or(0.0)
 }
 
@@ -258,8 +255,7 @@ fn ms(us: f64) -> String {
 }
 
 /// A rate in four digits, at most 6 characters.
-#[must_use]
-pub fn short(rate: f64) -> String {
+pub(crate) fn short(rate: f64) -> String {
     let (unit, name) = match rate {
         ..9_999.5 => return format!("{rate:.0}"),
         ..999_950.0 => (1e3, "k"),

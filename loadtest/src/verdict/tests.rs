@@ -5,7 +5,7 @@ use crate::measure::Refusals;
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
 fn counts(response_us: u64, slip_us: u64) -> Counts {
-    let mut counts = Counts::empty();
+    let mut counts = Counts::default();
     (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
     counts.response.saturating_record_n(response_us * 1_000, 1_000);
     counts.slip.saturating_record_n(slip_us * 1_000, 1_000);

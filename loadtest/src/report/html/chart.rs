@@ -15,7 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// What a line or an area is drawn with: a class of the style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
+pub(crate) enum Ink {
     /// The first line: solid.
     First,
     /// The second: dashed.
@@ -69,31 +69,31 @@ impl Ink {
 
 /// One axis: values are where they are drawn, ticks say what they mean.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// From the first to the last value drawn.
-    pub range: (f64, f64),
+    pub(crate) range: (f64, f64),
     /// Where there is a tick, and its words.
-    pub ticks: Vec<(f64, String)>,
+    pub(crate) ticks: Vec<(f64, String)>,
     /// What is measured along it.
-    pub label: String,
+    pub(crate) label: String,
 }
 
 /// Points joined, or each a bar from zero.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Series {
+pub(crate) struct Series {
     /// What it shows.
-    pub name: String,
+    pub(crate) name: String,
     /// What it is drawn with.
-    pub ink: Ink,
+    pub(crate) ink: Ink,
     /// How.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Where; one whose y is no number is a gap.
-    pub points: Vec<(f64, f64)>,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// How a series is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// A line.
     Line,
     /// A line with a dot at each point.
@@ -106,21 +106,21 @@ pub enum Shape {
 
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Chart {
+pub(crate) struct Chart {
     /// What a person who does not see it is told.
-    pub alternative: String,
+    pub(crate) alternative: String,
     /// To the right.
-    pub x: Axis,
+    pub(crate) x: Axis,
     /// Up.
-    pub y: Axis,
+    pub(crate) y: Axis,
     /// What is drawn.
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
     /// Values of y that are drawn as a line across, with its name and what it is drawn with.
-    pub limits: Vec<(f64, String, Ink)>,
+    pub(crate) limits: Vec<(f64, String, Ink)>,
     /// Values of x that are drawn as a line up, with its name.
-    pub marks: Vec<(f64, String)>,
+    pub(crate) marks: Vec<(f64, String)>,
     /// Spans of x that are shaded, with their name.
-    pub bands: Vec<(f64, f64, String)>,
+    pub(crate) bands: Vec<(f64, f64, String)>,
 }
 
 /// A drawing's size in the units of its own letters.
@@ -137,8 +137,7 @@ const NARROW: Size = Size { class: "narrow", width: 360, height: 270, letters: 1
 
 impl Chart {
     /// The chart in both sizes, with its legend.
-    #[must_use]
-    pub fn markup(&self) -> Markup {
+    pub(crate) fn markup(&self) -> Markup {
         html! {
             figure {
                 @for size in [WIDE, NARROW] {
@@ -276,8 +275,7 @@ fn draw_series(chart: &mut Plane<'_, '_>, series: &Series, size: &Size, floor: f
 
 impl Axis {
     /// From 0 to a round number above `max`.
-    #[must_use]
-    pub fn from_zero(max: f64, label: &str, words: impl Fn(f64) -> String) -> Self {
+    pub(crate) fn from_zero(max: f64, label: &str, words: impl Fn(f64) -> String) -> Self {
         let step = round_step(max);
         let steps = (max / step).ceil().max(1.0) as u32;
         let ticks = (0..=steps).map(|tick| f64::from(tick) * step).map(|at| (at, words(at))).collect();
@@ -285,8 +283,7 @@ impl Axis {
     }
 
     /// Powers of ten, and 2 and 5 between them where there are few, on both sides of all `values`.
-    #[must_use]
-    pub fn logarithmic(
+    pub(crate) fn logarithmic(
         values: impl Iterator<Item = f64>,
         label: &str,
         words: impl Fn(f64) -> String,
@@ -345,8 +342,7 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// 1, 2 or 5 times a power of ten: some five steps up to `max`.
-#[must_use]
-pub fn round_step(max: f64) -> f64 {
+pub(crate) fn round_step(max: f64) -> f64 {
     if !(max > 0.0 && max.is_finite()) {
         return 1.0;
     }

@@ -4,18 +4,17 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::run::{generator, latencies, target_facts};
-use super::units::{count, percent, rate, short_rate, time};
 use super::{card, facts, origin_facts, page};
 use crate::report::json::Run;
 use crate::sweep::file::{File, StepFigures};
-use crate::sweep::search::{Limit, Phase};
+use crate::sweep::search::Limit;
+use crate::units::{count, percent, rate, short_rate, time};
 
 /// The curves, each with what it is drawn with.
 const CURVES: [(&str, Ink); 3] = [("p50", Ink::First), ("p99", Ink::Second), ("p99.9", Ink::Third)];
 
 /// The page's text.
-#[must_use]
-pub fn render(sweep: &File) -> String {
+pub(crate) fn render(sweep: &File) -> String {
     let title = match sweep.knee {
         Some(knee) => format!("knee at {} IDs/s, snowbank-loadtest", rate(knee)),
         None => "no knee, snowbank-loadtest".to_owned(),
@@ -119,14 +118,6 @@ fn limit_words(limit: Limit) -> &'static str {
     }
 }
 
-fn phase_words(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Climb => "climb",
-        Phase::Bisect => "bisect",
-        Phase::Confirm => "confirm",
-    }
-}
-
 /// Rate against latency; none where no run was answered.
 fn chart(sweep: &File) -> Option<Chart> {
     let mut steps: Vec<&StepFigures> =
@@ -221,7 +212,7 @@ fn step_row(step: &StepFigures) -> Markup {
     html! {
         tr {
             th scope="row" { (rate(step.asked())) }
-            td class="word" { (phase_words(step.phase)) }
+            td class="word" { (step.phase.name()) }
             @match (step.holds, step.limit) {
                 (true, _) => td class="word met" { "✓ holds" },
                 // The run says nothing of the target.
