@@ -15,8 +15,8 @@ use super::metrics::Doors;
 use super::seldom::Seldom;
 use super::worker::Common;
 use crate::config::Address;
-use crate::protocol::{ErrorCode, reply};
 use crate::tls;
+use snowbank_client::protocol::{ErrorCode, reply};
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
 pub(super) const INBOX_SOCKETS: usize = 256;

@@ -12,7 +12,7 @@ use super::view::View;
 use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
-use crate::protocol::ErrorCode;
+use snowbank_client::protocol::ErrorCode;
 
 /// A number that only grows, written by one thread.
 #[derive(Debug, Default)]

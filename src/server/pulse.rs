@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use super::worker::Bells;
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
-use crate::layout::{Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]

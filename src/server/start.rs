@@ -30,10 +30,10 @@ use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
-use crate::layout::Numbering;
-use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::shard::{Order, Shard};
 use crate::tls;
+use snowbank_client::layout::Numbering;
+use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -24,10 +24,10 @@ use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
 use crate::front::Native;
-use crate::layout::Run;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
 use crate::tls;
+use snowbank_client::layout::Run;
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(super) const INPUT_SIZE: usize = 64 * 1024;

@@ -1,4 +1,10 @@
-//! The side that listens.
+//! TLS of the listeners: a server's certificate and key from files, and handshakes. The client's side, and what both
+//! sides share, is `snowbank_client::tls`.
+//!
+//! An [`Acceptor`] serves all TLS listeners of a daemon, and its certificate can be replaced while they listen.
+//!
+//! Sessions are never resumed. Connections live long, so that a handshake saved is worth little, and a session that is
+//! resumed would outlive the certificate that it was made with.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -11,8 +17,9 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::fault::{self, Side};
-use super::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::fault::{self, Side};
+use snowbank_client::tls::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::provider;
 
 /// An accepted connection, once its handshake is over.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
@@ -100,7 +107,7 @@ impl Identity {
         let mut digest = DefaultHasher::new();
         chain.iter().for_each(|certificate| certificate.hash(&mut digest));
         key.secret_der().hash(&mut digest);
-        let provider = super::provider();
+        let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(min_version.versions())
             .map_err(|error| fault(error.to_string()))?;
