@@ -14,58 +14,58 @@ use tokio::sync::{Barrier, Notify, mpsc, oneshot, watch};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-use super::accept::Admitted;
 use super::connection;
-use super::handshake;
-use super::in_force::InForce;
-use super::metrics::{Metrics, ShardCounters, Timing};
-use super::pulse::Pulse;
-use super::stream::Stream;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
 use crate::front::Native;
 use crate::layout::Run;
+use crate::server::health::heartbeat::Pulse;
+use crate::server::health::metrics::{Metrics, ShardCounters, Timing};
+use crate::server::lifecycle::live_config::InForce;
+use crate::server::net::accept::Admitted;
+use crate::server::net::handshake;
+use crate::server::net::socket_stream::Stream;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
 use crate::tls;
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
-pub(super) const INPUT_SIZE: usize = 64 * 1024;
+pub(crate) const INPUT_SIZE: usize = 64 * 1024;
 
 /// What all threads of the daemon share.
-pub(super) struct Common {
+pub(crate) struct Common {
     /// The configuration that is in force; shards go by their own view of it, on the request's path nobody looks here.
-    pub(super) in_force: watch::Receiver<Arc<InForce>>,
-    pub(super) wall: Arc<Wall>,
-    pub(super) order: Order,
-    pub(super) bells: Arc<Bells>,
-    pub(super) metrics: Arc<Metrics>,
+    pub(crate) in_force: watch::Receiver<Arc<InForce>>,
+    pub(crate) wall: Arc<Wall>,
+    pub(crate) order: Order,
+    pub(crate) bells: Arc<Bells>,
+    pub(crate) metrics: Arc<Metrics>,
     /// What TLS listeners shake hands with, if there is a certificate.
-    pub(super) tls: Option<tls::Acceptor>,
+    pub(crate) tls: Option<tls::Acceptor>,
     /// Whether all threads live.
-    pub(super) pulse: Arc<Pulse>,
+    pub(crate) pulse: Arc<Pulse>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
-    pub(super) all_drained: Barrier,
+    pub(crate) all_drained: Barrier,
 }
 
 /// How threads wake each other when something that is waited for has happened.
 #[derive(Debug)]
-pub(super) struct Bells {
+pub(crate) struct Bells {
     /// One for each shard's ticker.
-    pub(super) shards: Vec<Notify>,
+    pub(crate) shards: Vec<Notify>,
     /// The keeper's thread, once it runs.
-    pub(super) keeper: std::sync::OnceLock<thread::Thread>,
+    pub(crate) keeper: std::sync::OnceLock<thread::Thread>,
 }
 
 impl Bells {
-    pub(super) fn ring_all(&self) {
+    pub(crate) fn ring_all(&self) {
         for shard in &self.shards {
             shard.notify_one();
         }
     }
 
     /// Has the keeper look at once.
-    pub(super) fn wake_keeper(&self) {
+    pub(crate) fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }
@@ -85,42 +85,42 @@ impl Signals for Bells {
 }
 
 /// One shard and what its connections share. All of one thread.
-pub(super) struct Worker {
-    pub(super) common: Arc<Common>,
-    pub(super) index: usize,
+pub(crate) struct Worker {
+    pub(crate) common: Arc<Common>,
+    pub(crate) index: usize,
     /// This shard's, written by its thread alone.
-    pub(super) counters: Arc<CachePadded<ShardCounters>>,
-    pub(super) state: RefCell<State>,
+    pub(crate) counters: Arc<CachePadded<ShardCounters>>,
+    pub(crate) state: RefCell<State>,
     /// The configuration that turns go by. Replaced between turns alone.
-    pub(super) in_force: RefCell<Arc<InForce>>,
+    pub(crate) in_force: RefCell<Arc<InForce>>,
     /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
-    pub(super) draining: Cell<bool>,
+    pub(crate) draining: Cell<bool>,
     /// Whether a stop still waits for the first bytes of connections that have not sent any.
-    pub(super) awaits_newcomers: Cell<bool>,
+    pub(crate) awaits_newcomers: Cell<bool>,
     /// Connections that have not yet answered all that had arrived when the stop began.
-    pub(super) undrained: Cell<usize>,
-    pub(super) drained: Notify,
+    pub(crate) undrained: Cell<usize>,
+    pub(crate) drained: Notify,
 }
 
 /// What a connection borrows for the length of one turn, never across an await.
-pub(super) struct State {
-    pub(super) shard: Shard,
-    pub(super) input: Box<[u8]>,
-    pub(super) output: Vec<u8>,
-    pub(super) runs: Vec<Run>,
-    pub(super) rng: fastrand::Rng,
-    pub(super) timing: Timing,
+pub(crate) struct State {
+    pub(crate) shard: Shard,
+    pub(crate) input: Box<[u8]>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) runs: Vec<Run>,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) timing: Timing,
     /// Who waits in a line, by source and ticket.
-    pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
+    pub(crate) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None`: when its bell is rung.
-    pub(super) ticker_wakes_at: Option<Instant>,
+    pub(crate) ticker_wakes_at: Option<Instant>,
     /// Wakes each connection when the stop begins, or its timeouts change.
-    pub(super) wakers: Wakers,
+    pub(crate) wakers: Wakers,
 }
 
 /// The wakers of this thread's connections, each at the index that the connection was given.
 #[derive(Debug, Default)]
-pub(super) struct Wakers {
+pub(crate) struct Wakers {
     slots: Vec<Option<Waker>>,
     free: Vec<usize>,
 }
@@ -139,7 +139,7 @@ impl Wakers {
     }
 
     /// Remembers a connection's waker. A task's waker hardly ever changes.
-    pub(super) fn remember(&mut self, slot: usize, waker: &Waker) {
+    pub(crate) fn remember(&mut self, slot: usize, waker: &Waker) {
         if !self.slots[slot].as_ref().is_some_and(|known| known.will_wake(waker)) {
             self.slots[slot] = Some(waker.clone());
         }
@@ -159,14 +159,14 @@ const KEPT_RUNS: usize = 4_096;
 
 impl State {
     /// Gives back what one very long reply has needed.
-    pub(super) fn shrink(&mut self) {
+    pub(crate) fn shrink(&mut self) {
         self.runs.clear();
         self.runs.shrink_to(KEPT_RUNS);
     }
 }
 
 impl Worker {
-    pub(super) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+    pub(crate) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
         let state = State {
             input: vec![0; INPUT_SIZE].into_boxed_slice(),
             output: Vec::new(),
@@ -194,7 +194,7 @@ impl Worker {
     }
 
     /// The one reading of the clock in a wake-up.
-    pub(super) fn now(&self) -> Now {
+    pub(crate) fn now(&self) -> Now {
         self.common.wall.believe(clock::os::read())
     }
 
@@ -223,8 +223,8 @@ impl Worker {
 }
 
 /// A connection's membership in its worker: its waker's slot, and whether the stop still has to wait for it.
-pub(super) struct Member {
-    pub(super) worker: Rc<Worker>,
+pub(crate) struct Member {
+    pub(crate) worker: Rc<Worker>,
     slot: usize,
     undrained: bool,
 }
@@ -236,29 +236,29 @@ impl Member {
         Member { worker, slot, undrained: true }
     }
 
-    pub(super) fn slot(&self) -> usize {
+    pub(crate) fn slot(&self) -> usize {
         self.slot
     }
 
     /// Whether the stop still waits for this connection.
-    pub(super) fn is_undrained(&self) -> bool {
+    pub(crate) fn is_undrained(&self) -> bool {
         self.undrained
     }
 
     /// Has the stop wake this task; to be called when it is about to sleep.
-    pub(super) fn remember(&self, waker: &Waker) {
+    pub(crate) fn remember(&self, waker: &Waker) {
         self.worker.state.borrow_mut().wakers.remember(self.slot, waker);
     }
 
     /// As [`note_drained`](Self::note_drained), if the stop has begun.
-    pub(super) fn note_drained_if_draining(&mut self) {
+    pub(crate) fn note_drained_if_draining(&mut self) {
         if self.worker.draining.get() {
             self.note_drained();
         }
     }
 
     /// Says that the stop need not wait for this connection any more.
-    pub(super) fn note_drained(&mut self) {
+    pub(crate) fn note_drained(&mut self) {
         if std::mem::take(&mut self.undrained) {
             self.worker.note_drained();
         }
@@ -274,7 +274,7 @@ impl Drop for Member {
 
 /// Runs a shard's thread until the stop is complete. `stop` turns true when it begins; `adopted` is told each version of the
 /// configuration that the shard has taken up.
-pub(super) fn run(
+pub(crate) fn run(
     runtime: &Runtime,
     worker: Worker,
     mut inbox: mpsc::Receiver<Admitted>,

@@ -8,13 +8,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
-use super::worker::Common;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::protocol::ErrorCode;
+use crate::server::shard_thread::worker::Common;
 use crate::source::Source;
 use crate::tls::Identity;
 
@@ -22,7 +22,7 @@ const YEAR: Duration = Duration::from_secs(31_557_600);
 
 impl Common {
     /// What the daemon is doing now.
-    pub(super) fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let metrics = &self.metrics;
         // Held for moments only: a reload takes the lock to put another in its place.
         let in_force = Arc::clone(&self.in_force.borrow());

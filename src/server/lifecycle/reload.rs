@@ -11,15 +11,15 @@ use std::{fmt, iter};
 
 use tokio::sync::watch;
 
-use super::StartError;
-use super::grants::{Joined, Joining};
-use super::in_force::{InForce, Supply};
-use super::keeper::Errand;
+use super::live_config::{InForce, Supply};
 use super::start::{describe, lock, number};
-use super::worker::Bells;
 use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
+use crate::server::StartError;
+use crate::server::ceilings::keeper_thread::Errand;
+use crate::server::ceilings::start_sources::{Joined, Joining};
+use crate::server::shard_thread::worker::Bells;
 use crate::tls;
 
 /// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
@@ -85,18 +85,18 @@ impl fmt::Display for Reloaded {
 
 /// A running daemon's handle for reloads. One at a time: each starts from what the last has put in force.
 pub struct Reloader {
-    pub(super) settings: Settings,
+    pub(crate) settings: Settings,
     /// As whom the daemon keeps ceilings that outlast it; `None`: it keeps none.
-    pub(super) owner: Option<Owner>,
+    pub(crate) owner: Option<Owner>,
     /// This daemon's name in INFO.
-    pub(super) instance: String,
+    pub(crate) instance: String,
     /// What listeners shake hands with, if there was a certificate at the start: without one no listener wants it.
-    pub(super) tls: Option<tls::Acceptor>,
-    pub(super) in_force: watch::Sender<Arc<InForce>>,
+    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) in_force: watch::Sender<Arc<InForce>>,
     /// The version that each shard goes by, when it has taken it up.
-    pub(super) adopted: mpsc::Receiver<u64>,
-    pub(super) errands: mpsc::SyncSender<Errand>,
-    pub(super) bells: Arc<Bells>,
+    pub(crate) adopted: mpsc::Receiver<u64>,
+    pub(crate) errands: mpsc::SyncSender<Errand>,
+    pub(crate) bells: Arc<Bells>,
 }
 
 impl Reloader {

@@ -11,23 +11,23 @@ const SETTLED: Duration = Duration::from_secs(10);
 
 /// Events of one kind: the first is said at once, later ones once in [`SELDOM`], with how many there were.
 #[derive(Debug, Default)]
-pub(super) struct Seldom {
+pub(crate) struct Seldom {
     said_at: Option<Instant>,
     unsaid: u64,
 }
 
 impl Seldom {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Seldom { said_at: None, unsaid: 0 }
     }
 
     /// Whether one was said so lately that another is not to be.
-    pub(super) fn is_recent(&self, now: Instant) -> bool {
+    pub(crate) fn is_recent(&self, now: Instant) -> bool {
         self.said_at.is_some_and(|said_at| now.duration_since(said_at) < SELDOM)
     }
 
     /// Another event: how many there have been since one was said, this one among them, if it is to be said.
-    pub(super) fn count(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn count(&mut self, now: Instant) -> Option<u64> {
         self.unsaid += 1;
         if self.is_recent(now) {
             return None;
@@ -39,19 +39,19 @@ impl Seldom {
 
 /// A state that is looked at again and again, and said when it changes: at once, unless it was said a moment ago.
 #[derive(Debug)]
-pub(super) struct Said<T> {
+pub(crate) struct Said<T> {
     state: T,
     said_at: Option<Instant>,
 }
 
 impl<T: PartialEq> Said<T> {
     /// Begins with a state that need not be said.
-    pub(super) fn new(state: T) -> Self {
+    pub(crate) fn new(state: T) -> Self {
         Said { state, said_at: None }
     }
 
     /// The state as it is now: true if it is to be said.
-    pub(super) fn is_news(&mut self, state: T, now: Instant) -> bool {
+    pub(crate) fn is_news(&mut self, state: T, now: Instant) -> bool {
         let is_settled = self.said_at.is_none_or(|said_at| now.duration_since(said_at) >= SETTLED);
         if state == self.state || !is_settled {
             return false;

@@ -17,13 +17,13 @@ use tokio::io::ReadBuf;
 
 use self::wait::Waiting;
 use super::backlog::Backlog;
-use super::complaints;
-use super::in_force::InForce;
-use super::stream::Stream;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Front, Granted, Step};
 use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
+use crate::server::lifecycle::live_config::InForce;
+use crate::server::net::rejections;
+use crate::server::net::socket_stream::Stream;
 use crate::source::line::Refusal;
 
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
@@ -257,7 +257,7 @@ impl<F: Front> Connection<F> {
                 }
                 Step::Close { error } => {
                     if let Some(complaint) = self.front.complaint(&bytes[at..]) {
-                        complaints::say(self.stream.peer(), complaint);
+                        rejections::say(self.stream.peer(), complaint);
                     }
                     at = bytes.len();
                     note_answer(worker, error);

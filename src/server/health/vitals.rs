@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::worker::Common;
 use crate::admin::Status;
+use crate::server::shard_thread::worker::Common;
 
 /// A daemon's life signs, asked for from outside its threads.
 #[derive(Clone)]
@@ -12,7 +12,7 @@ pub struct Vitals {
 }
 
 impl Vitals {
-    pub(super) fn new(common: Arc<Common>) -> Self {
+    pub(crate) fn new(common: Arc<Common>) -> Self {
         Vitals { common }
     }
 

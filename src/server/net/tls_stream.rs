@@ -15,16 +15,16 @@ use crate::tls::ServerStream;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
-pub(super) struct Secure(ServerStream<Counted>);
+pub(crate) struct Secure(ServerStream<Counted>);
 
 impl Secure {
-    pub(super) fn new(stream: ServerStream<Counted>) -> Self {
+    pub(crate) fn new(stream: ServerStream<Counted>) -> Self {
         Secure(stream)
     }
 
     /// Reads all records that are there, as far as the buffer has room. What has no room is there at the next read,
     /// whether the socket is readable or not.
-    pub(super) fn poll_read(
+    pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -32,17 +32,17 @@ impl Secure {
         Pin::new(&mut self.0).poll_read(cx, buffer)
     }
 
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         self.0.get_ref().1.wants_write()
     }
 
-    /// As [`Stream::poll_send`](super::stream::Stream::poll_send). What the peer takes is what its socket takes: a slow
+    /// As [`Stream::poll_send`](super::socket_stream::Stream::poll_send). What the peer takes is what its socket takes: a slow
     /// reader may for long make room for a part of what is encrypted already, and for none of `bytes`.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let before = self.0.get_ref().0.sent_bytes;
         let polled = if bytes.is_empty() {
             Pin::new(&mut self.0).poll_flush(cx).map_ok(|()| 0)
@@ -55,16 +55,16 @@ impl Secure {
         }
     }
 
-    pub(super) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
+    pub(crate) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
         self.0.get_ref().0.socket.peer_addr()
     }
 
     /// Waits until the socket beneath is ready for any of `interest`.
-    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+    pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         self.0.get_ref().0.socket.ready(interest).await
     }
 
-    pub(super) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
@@ -81,17 +81,17 @@ impl Drop for Secure {
 
 /// A socket that knows how much it has taken.
 #[derive(Debug)]
-pub(super) struct Counted {
+pub(crate) struct Counted {
     socket: TcpStream,
     sent_bytes: u64,
 }
 
 impl Counted {
-    pub(super) fn new(socket: TcpStream) -> Self {
+    pub(crate) fn new(socket: TcpStream) -> Self {
         Counted { socket, sent_bytes: 0 }
     }
 
-    pub(super) fn into_socket(self) -> TcpStream {
+    pub(crate) fn into_socket(self) -> TcpStream {
         self.socket
     }
 

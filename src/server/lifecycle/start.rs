@@ -11,19 +11,8 @@ use std::{fmt, io, thread};
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
-use super::accept::{self, INBOX_SOCKETS, Inbox, Registered};
-use super::grants::{self, Found, Granted, State};
-use super::in_force::{InForce, Supply};
-use super::inherited::{Inherited, Protocol};
-use super::keeper::{self, Errand};
-use super::listen::{self, Listener};
-use super::lookout;
-use super::metrics::Metrics;
-use super::pulse::{Excused, Pulse};
+use super::live_config::{InForce, Supply};
 use super::reload::Reloader;
-use super::restored::{self, Ears};
-use super::vitals::Vitals;
-use super::worker::{self, Bells, Common, Worker};
 use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
@@ -32,6 +21,18 @@ use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
+use crate::server::ceilings::keeper_thread::{self, Errand};
+use crate::server::ceilings::lookout;
+use crate::server::ceilings::start_sources::{self, Found, Granted, State};
+use crate::server::health::heartbeat::{Excused, Pulse};
+use crate::server::health::metrics::Metrics;
+use crate::server::health::vitals::Vitals;
+use crate::server::net::accept::{self, INBOX_SOCKETS, Inbox, Registered};
+use crate::server::net::admin_accept;
+use crate::server::net::inherited::{Inherited, Protocol};
+use crate::server::net::listen::{self, Listener};
+use crate::server::restored::{self, Ears};
+use crate::server::shard_thread::worker::{self, Bells, Common, Worker};
 use crate::shard::{Order, Shard};
 use crate::tls;
 
@@ -44,7 +45,7 @@ pub struct StartError {
 
 impl StartError {
     /// A reason that may be gone at the next try: a port, a name, a disk.
-    pub(super) fn for_now(reason: impl fmt::Display) -> Self {
+    pub(crate) fn for_now(reason: impl fmt::Display) -> Self {
         StartError { reason: reason.to_string(), may_pass: true }
     }
 
@@ -119,7 +120,7 @@ impl Server {
             .and_then(|opened| check_certificate(opened.2.iter().flatten(), tls.as_ref()).map(|()| opened));
         let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
             // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-            let _ = grants::give_back(&kept, &starts, store.as_mut());
+            let _ = start_sources::give_back(&kept, &starts, store.as_mut());
         })?;
 
         let bells = Arc::new(Bells {
@@ -194,7 +195,7 @@ impl Server {
         let keep = {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
             move || {
-                let mut keeper = keeper::run(keeper, &common, &stopping, &errands);
+                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &errands);
                 let trimmed = keeper.seal_and_trim();
                 // Its locks are free when this is told.
                 drop(keeper);
@@ -220,7 +221,7 @@ impl Server {
             let tls_of = |listener: &Registered| common.tls.clone().filter(|_| listener.address.is_tls());
             let admin = admin.into_iter().map(|listener| {
                 let tls = tls_of(&listener);
-                super::admin::serve(listener, tls, Arc::clone(&site))
+                admin_accept::serve(listener, tls, Arc::clone(&site))
             });
             let mut admin: tokio::task::JoinSet<_> = admin.collect();
             let mut acceptors = tokio::task::JoinSet::new();
@@ -335,12 +336,12 @@ fn open(
     Ok((info_json, shards, listeners))
 }
 
-pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
+pub(crate) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
     Numbering::new(source.layout.clone(), source.worker_ids.clone())
         .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
-pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
+pub(crate) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
     lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
 }
 
@@ -388,7 +389,7 @@ fn check_certificate<'a>(
 }
 
 /// The JSON of INFO.
-pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
+pub(crate) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
     let order = match settings.order {
         Order::Relaxed => info::Order::Relaxed,

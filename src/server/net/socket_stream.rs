@@ -8,11 +8,11 @@ use socket2::{Domain, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::secure::Secure;
+use super::tls_stream::Secure;
 
 /// An accepted connection on its shard's reactor.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
     /// Boxed, so that connections without TLS are no larger for it.
@@ -23,7 +23,7 @@ const _: () = assert!(size_of::<Stream>() <= size_of::<TcpStream>() + size_of::<
 
 impl Stream {
     /// Registers a non-blocking socket with the reactor of the thread that calls.
-    pub(super) fn register(socket: Socket) -> io::Result<Stream> {
+    pub(crate) fn register(socket: Socket) -> io::Result<Stream> {
         if socket.domain()? == Domain::UNIX {
             UnixStream::from_std(socket.into()).map(Stream::Unix)
         } else {
@@ -33,7 +33,7 @@ impl Stream {
 
     /// Reads what is there. A read that does not fill the buffer has drained the socket, and tokio then knows that the
     /// next one would block: a turn costs one `recv`.
-    pub(super) fn poll_read(
+    pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
@@ -47,7 +47,7 @@ impl Stream {
 
     /// Writes as much as is taken. Of a TLS connection that may be more than has left: see
     /// [`has_unsent`](Self::has_unsent).
-    pub(super) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -57,7 +57,7 @@ impl Stream {
 
     /// Waits until the peer has reset the connection, or its machine says that it is gone. One that has only sent its last
     /// byte may still read.
-    pub(super) async fn reset(&self) -> io::Error {
+    pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
             Stream::Tcp(stream) => stream.ready(Interest::ERROR).await,
             Stream::Unix(stream) => stream.ready(Interest::ERROR).await,
@@ -67,7 +67,7 @@ impl Stream {
     }
 
     /// Whether what was taken to be written has not all left, so that [`poll_send`](Self::poll_send) has something to do.
-    pub(super) fn has_unsent(&self) -> bool {
+    pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Stream::Tcp(_) | Stream::Unix(_) => false,
             Stream::Tls(stream) => stream.has_unsent(),
@@ -76,7 +76,7 @@ impl Stream {
 
     /// One step of writing `bytes` and what was taken before: ready as soon as the peer has made room for some of it, with
     /// how many of `bytes` were taken.
-    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             Stream::Tls(stream) => stream.poll_send(cx, bytes),
             Stream::Tcp(_) | Stream::Unix(_) => self.poll_write(cx, bytes).map(|written| match written {
@@ -88,7 +88,7 @@ impl Stream {
 
     /// Who is at the other end, for people.
     #[cold]
-    pub(super) fn peer(&self) -> String {
+    pub(crate) fn peer(&self) -> String {
         let address = match self {
             Stream::Tcp(stream) => stream.peer_addr(),
             Stream::Tls(stream) => stream.peer_addr(),
@@ -98,7 +98,7 @@ impl Stream {
     }
 
     /// Says that nothing more will be written; reading goes on.
-    pub(super) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),

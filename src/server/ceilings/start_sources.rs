@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::StartError;
 use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir, StateLock};
 use crate::ceiling::{
     self, CeilingRule, CeilingStore, Grant, Marked, MemoryStore, Owner, Place, StoreError, WorkerLocks,
@@ -13,6 +12,7 @@ use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{self, Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
+use crate::server::StartError;
 use crate::source::{Rules, Source};
 
 /// How the daemon uses what outlasts a restart.
@@ -26,7 +26,7 @@ pub struct State<'a> {
 
 /// The state as it was found, locked.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     directory: Option<StateDir>,
     adopt: bool,
     records: Vec<Record>,
@@ -36,22 +36,22 @@ pub(super) struct Found {
 }
 
 /// Sources under their first ceilings.
-pub(super) struct Granted {
-    pub(super) kept: Vec<Kept>,
+pub(crate) struct Granted {
+    pub(crate) kept: Vec<Kept>,
     /// The first position of each, by its index.
-    pub(super) starts: Vec<(usize, Position)>,
-    pub(super) store: Box<dyn CeilingStore>,
+    pub(crate) starts: Vec<(usize, Position)>,
+    pub(crate) store: Box<dyn CeilingStore>,
     /// The lock under which it does, if what it keeps outlasts the process.
-    pub(super) state_lock: Option<StateLock>,
+    pub(crate) state_lock: Option<StateLock>,
     /// As whom it keeps them; `None`: they do not outlast the process.
-    pub(super) owner: Option<Owner>,
+    pub(crate) owner: Option<Owner>,
     /// What the operator should know of it, once the daemon has started.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 impl Found {
     /// Locks and reads the state directory.
-    pub(super) fn open(state: State<'_>) -> Result<Found, StartError> {
+    pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
         let (adopt, here) = (state.adopt, Place::here());
         let Some(path) = state.directory else {
             let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
@@ -80,7 +80,7 @@ impl Found {
 
     /// What the last owner knew of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
     /// granted.
-    pub(super) fn remembered(&self) -> Remembered {
+    pub(crate) fn remembered(&self) -> Remembered {
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
         let latest = |records: &mut dyn Iterator<Item = &Record>| {
@@ -94,7 +94,7 @@ impl Found {
     }
 
     /// Starts every source under its first ceiling, all of which are durable when this returns.
-    pub(super) fn grant(
+    pub(crate) fn grant(
         self,
         sources: &[SourceSettings],
         numberings: &[Numbering],
@@ -204,7 +204,7 @@ impl Found {
 ///
 /// # Errors
 /// What was granted may stand: the next start goes on above it.
-pub(super) fn give_back(
+pub(crate) fn give_back(
     kept: &[Kept],
     starts: &[(usize, Position)],
     store: &mut dyn CeilingStore,
@@ -227,22 +227,22 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
 
 /// A source that is to join those of a running daemon. Dropped, it gives its worker IDs back.
 #[derive(Debug)]
-pub(super) struct Joining {
-    pub(super) settings: SourceSettings,
-    pub(super) numbering: Numbering,
-    pub(super) locks: WorkerLocks,
+pub(crate) struct Joining {
+    pub(crate) settings: SourceSettings,
+    pub(crate) numbering: Numbering,
+    pub(crate) locks: WorkerLocks,
 }
 
 /// Sources that have joined, under their first ceilings.
-pub(super) struct Joined {
-    pub(super) sources: Vec<Arc<Source>>,
+pub(crate) struct Joined {
+    pub(crate) sources: Vec<Arc<Source>>,
     /// What the operator should know of how they started.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// Starts sources beside those that run, by the rules of a start. Their first ceilings are durable when this returns; if
 /// that fails, nothing has changed.
-pub(super) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) -> Result<Joined, String> {
+pub(crate) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) -> Result<Joined, String> {
     let mut joined = Joined { sources: Vec::new(), notes: Vec::new() };
     if joining.is_empty() {
         return Ok(joined);

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use listenfd::ListenFd;
 use socket2::{SockRef, Socket};
 
-use super::StartError;
 use super::listen::Listener;
 use crate::config::Address;
+use crate::server::StartError;
 
 /// The most sockets that are taken: far above any that is meant, and proof that the number is one.
 const SOCKETS_MAX: usize = 256;
@@ -80,7 +80,7 @@ impl Inherited {
     }
 
     /// Takes the sockets of a protocol out.
-    pub(super) fn listeners(&mut self, protocol: Protocol) -> Vec<Listener> {
+    pub(crate) fn listeners(&mut self, protocol: Protocol) -> Vec<Listener> {
         self.sockets.extract_if(.., |(of, _)| *of == protocol).map(|(_, listener)| listener).collect()
     }
 }

@@ -18,28 +18,28 @@ enum Direction {
 
 /// What the keeper's thread last saw, and what it has counted.
 #[derive(Debug)]
-pub(super) struct View {
-    pub(super) clock: Observed,
-    pub(super) steps_back: u64,
-    pub(super) steps_forward: u64,
+pub(crate) struct View {
+    pub(crate) clock: Observed,
+    pub(crate) steps_back: u64,
+    pub(crate) steps_forward: u64,
     /// Raises that are durable, and when the last of them was.
-    pub(super) raises: u64,
-    pub(super) raised_at: Option<BootMicros>,
-    pub(super) raising: Duration,
-    pub(super) failures: u64,
+    pub(crate) raises: u64,
+    pub(crate) raised_at: Option<BootMicros>,
+    pub(crate) raising: Duration,
+    pub(crate) failures: u64,
     /// Why the last try to raise failed.
-    pub(super) failing: Option<String>,
+    pub(crate) failing: Option<String>,
     /// Why the worker IDs or the state may be another's.
-    pub(super) lost: Option<String>,
+    pub(crate) lost: Option<String>,
     /// Since when the keeper looks, which takes long only where storage does; `None`: it sleeps.
-    pub(super) looking_since: Option<BootMicros>,
+    pub(crate) looking_since: Option<BootMicros>,
     offset_us: i64,
     /// Which way it stepped just before: a clock that stands steps back with each look, and that is one step.
     stepped: Option<Direction>,
 }
 
 impl View {
-    pub(super) fn new(started: Reading) -> Self {
+    pub(crate) fn new(started: Reading) -> Self {
         View {
             clock: Observed::Steady,
             steps_back: 0,
@@ -57,7 +57,7 @@ impl View {
     }
 
     /// A look begins with this reading.
-    pub(super) fn begin(&mut self, reading: Reading) {
+    pub(crate) fn begin(&mut self, reading: Reading) {
         self.looking_since = Some(reading.boot);
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
         self.offset_us = reading.offset_us();
@@ -71,12 +71,12 @@ impl View {
     }
 
     /// The worker IDs or the state may be another's.
-    pub(super) fn lose(&mut self, reason: &TakenOver) {
+    pub(crate) fn lose(&mut self, reason: &TakenOver) {
         self.lost = Some(reason.to_string());
     }
 
     /// The look is over.
-    pub(super) fn end(&mut self, looked: &Looked, now: BootMicros) {
+    pub(crate) fn end(&mut self, looked: &Looked, now: BootMicros) {
         let since = self.looking_since.take().unwrap_or(now);
         self.clock = looked.clock;
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);

@@ -18,14 +18,14 @@ use std::thread::Thread;
 
 use tokio::sync::Notify;
 
-use super::worker::Bells;
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::layout::{Position, UnixMicros};
+use crate::server::shard_thread::worker::Bells;
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(crate) struct Pulse {
     /// The number of the last round, which threads answer with.
     round: AtomicU64,
     shards: Vec<Beat>,
@@ -46,7 +46,7 @@ struct Beat {
 }
 
 impl Pulse {
-    pub(super) fn new(shards: usize) -> Self {
+    pub(crate) fn new(shards: usize) -> Self {
         Pulse {
             round: AtomicU64::new(0),
             shards: (0..shards).map(|_| Beat::default()).collect(),
@@ -58,7 +58,7 @@ impl Pulse {
     }
 
     /// Asks every thread, and completes when all have answered. Several may ask at once.
-    pub(super) async fn all_beat(&self, bells: &Bells) {
+    pub(crate) async fn all_beat(&self, bells: &Bells) {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
         bells.wake_keeper();
@@ -80,7 +80,7 @@ impl Pulse {
     }
 
     /// A shard's answers, for as long as its thread runs this between its other tasks.
-    pub(super) async fn beat(&self, shard: usize) {
+    pub(crate) async fn beat(&self, shard: usize) {
         let Some(beat) = self.shards.get(shard) else { return };
         loop {
             beat.asked.notified().await;
@@ -89,12 +89,12 @@ impl Pulse {
     }
 
     /// The last round: what a look of the keeper that begins now answers.
-    pub(super) fn round(&self) -> u64 {
+    pub(crate) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 
     /// The keeper has looked since this round was asked for.
-    pub(super) fn keeper_looked(&self, round: u64) {
+    pub(crate) fn keeper_looked(&self, round: u64) {
         self.answer(&self.keeper_answered, round);
     }
 
@@ -104,11 +104,11 @@ impl Pulse {
     }
 
     /// Has this thread woken when the keeper goes to wait for storage.
-    pub(super) fn set_lookout(&self, thread: &Thread) {
+    pub(crate) fn set_lookout(&self, thread: &Thread) {
         let _ = self.lookout.set(thread.clone());
     }
 
-    pub(super) fn keeper_waits_for_storage(&self) -> bool {
+    pub(crate) fn keeper_waits_for_storage(&self) -> bool {
         self.keeper_waits_for_storage.load(Ordering::Acquire)
     }
 
@@ -133,13 +133,13 @@ impl Pulse {
 }
 
 /// The keeper's store, which excuses the keeper's thread while it waits for it.
-pub(super) struct Excused {
+pub(crate) struct Excused {
     store: Box<dyn CeilingStore>,
     pulse: Arc<Pulse>,
 }
 
 impl Excused {
-    pub(super) fn new(store: Box<dyn CeilingStore>, pulse: Arc<Pulse>) -> Self {
+    pub(crate) fn new(store: Box<dyn CeilingStore>, pulse: Arc<Pulse>) -> Self {
         Excused { store, pulse }
     }
 }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::Connection;
 use crate::clock;
 use crate::front::{Ask, Front};
-use crate::server::in_force::InForce;
-use crate::server::metrics::ShardCounters;
-use crate::server::worker::{State, Worker};
+use crate::server::health::metrics::ShardCounters;
+use crate::server::lifecycle::live_config::InForce;
+use crate::server::shard_thread::worker::{State, Worker};
 use crate::shard::Taken;
 use crate::source::line::{Finished, Ticket, Wish};
 

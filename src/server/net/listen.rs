@@ -7,8 +7,8 @@ use std::{fmt, io};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::StartError;
 use crate::config::Address;
+use crate::server::StartError;
 
 /// Connections that the kernel keeps for the acceptor. It clamps this to its own limit (`net.core.somaxconn`), which is
 /// the setting that an operator has.
@@ -16,19 +16,19 @@ const BACKLOG: i32 = 4_096;
 
 /// A socket that listens.
 #[derive(Debug)]
-pub(super) struct Listener {
-    pub(super) socket: Socket,
+pub(crate) struct Listener {
+    pub(crate) socket: Socket,
     /// Where, with the port that the system chose.
-    pub(super) address: Address,
+    pub(crate) address: Address,
     /// Removed when the listener goes.
-    pub(super) _file: Option<SocketFile>,
+    pub(crate) _file: Option<SocketFile>,
 }
 
 /// Opens all sockets of an address: a host name may stand for several.
 ///
 /// # Errors
 /// In one line, with the address.
-pub(super) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+pub(crate) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     match address {
         Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
         Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
@@ -176,7 +176,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// A socket's file, removed with it unless another program has put its own in the place.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub(crate) struct SocketFile {
     path: PathBuf,
     identity: Option<(u64, u64)>,
 }

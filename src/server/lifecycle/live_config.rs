@@ -12,40 +12,40 @@ use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 
 /// One configuration, as shards go by it.
-pub(super) struct InForce {
+pub(crate) struct InForce {
     /// Counts reloads.
-    pub(super) version: u64,
-    pub(super) facts: Facts,
-    pub(super) limits: Limits,
+    pub(crate) version: u64,
+    pub(crate) facts: Facts,
+    pub(crate) limits: Limits,
     /// The sources by their index. A reload adds to them and takes none away.
-    pub(super) supplies: Vec<Supply>,
+    pub(crate) supplies: Vec<Supply>,
 }
 
 /// A source and the shards' rings of it.
 #[derive(Clone)]
-pub(super) struct Supply {
-    pub(super) source: Arc<Source>,
+pub(crate) struct Supply {
+    pub(crate) source: Arc<Source>,
     rings: Rings,
 }
 
 impl Supply {
-    pub(super) fn new(source: Arc<Source>, shards: usize) -> Self {
+    pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
         Supply { source, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
     /// The way of one shard to it.
-    pub(super) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
+    pub(crate) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
         Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), shard, order, now)
     }
 }
 
 impl InForce {
     /// How often grants of its sources were lost.
-    pub(super) fn losses(&self) -> u64 {
+    pub(crate) fn losses(&self) -> u64 {
         self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()
     }
 
-    pub(super) fn source(&self, index: usize) -> &Source {
+    pub(crate) fn source(&self, index: usize) -> &Source {
         &self.supplies[index].source
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use super::seldom::Seldom;
+use crate::server::health::rate_limited_log::Seldom;
 
 /// Different complaints that are remembered. More than peers make that mean well; one that does not may cause a text of its
 /// own with each connection, so those that find no place count as one.
@@ -40,7 +40,7 @@ impl Complaints {
 }
 
 /// Says that a connection was closed for what its peer did.
-pub(super) fn say(peer: impl fmt::Display, text: &str) {
+pub(crate) fn say(peer: impl fmt::Display, text: &str) {
     let count = COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).count(text, Instant::now());
     match count {
         Some(1) => tracing::warn!(%peer, "closed a connection: {text}"),

@@ -6,18 +6,18 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
-use super::metrics::Metrics;
-use super::pulse::Pulse;
-use super::worker::Common;
 use crate::ceiling::TakenOver;
 use crate::keeper::Ownership;
+use crate::server::health::heartbeat::Pulse;
+use crate::server::health::metrics::Metrics;
+use crate::server::shard_thread::worker::Common;
 
 /// How long after the keeper's last look, and between its own.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Starts the lookout, on a thread of its own that ends with the keeper. Where nothing is kept the keeper waits for no
 /// storage, and there is none.
-pub(super) fn watch(common: &Common, ownership: &Arc<Ownership>) -> io::Result<()> {
+pub(crate) fn watch(common: &Common, ownership: &Arc<Ownership>) -> io::Result<()> {
     if !ownership.is_of_state() {
         return Ok(());
     }
@@ -48,7 +48,7 @@ fn run(pulse: &Pulse, metrics: &Metrics, ownership: &Weak<Ownership>) {
 }
 
 /// Tells the operator of the loss, once, whoever finds it.
-pub(super) fn tell(ownership: &Ownership, reason: &TakenOver) {
+pub(crate) fn tell(ownership: &Ownership, reason: &TakenOver) {
     if ownership.is_news() {
         tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
     }

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use self::events::{hear_event, subscribe};
 use self::kernel_log::{Way, hear_log};
-use super::seldom::Seldom;
-use super::worker::Common;
+use crate::server::health::rate_limited_log::Seldom;
+use crate::server::shard_thread::worker::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
@@ -34,14 +34,14 @@ const ANNOUNCEMENT_BYTES: usize = 8_192;
 
 /// Where the kernel speaks. What is said from when it was found on is heard.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(crate) struct Ears {
     way: Way,
     log: io::Result<OwnedFd>,
     events: rustix::io::Result<OwnedFd>,
 }
 
 impl Ears {
-    pub(super) fn open() -> Ears {
+    pub(crate) fn open() -> Ears {
         let (way, log) = kernel_log::find();
         Ears { way, log, events: subscribe() }
     }
@@ -69,7 +69,7 @@ impl Ears {
 }
 
 /// Watches from a thread of its own, for as long as the process runs.
-pub(super) fn watch(ears: Ears, common: Arc<Common>) {
+pub(crate) fn watch(ears: Ears, common: Arc<Common>) {
     ears.tell();
     let mut announcements = Announcements { log: ears.log.ok(), events: ears.events.ok() };
     // If there can be no thread, the clocks have to do here as well.

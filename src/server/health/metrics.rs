@@ -8,69 +8,69 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use super::view::View;
 use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
 use crate::protocol::ErrorCode;
+use crate::server::ceilings::last_seen::View;
 
 /// A number that only grows, written by one thread.
 #[derive(Debug, Default)]
-pub(super) struct Counter(AtomicU64);
+pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds. Only the thread that owns the counter may.
     #[inline]
-    pub(super) fn add(&self, more: u64) {
+    pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
     /// The number as of a moment ago.
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// One counter for each code of an error.
 #[derive(Debug, Default)]
-pub(super) struct Errors([Counter; ErrorCode::ALL.len()]);
+pub(crate) struct Errors([Counter; ErrorCode::ALL.len()]);
 
 impl Errors {
     /// Counts an ERROR that was encoded.
-    pub(super) fn add(&self, code: ErrorCode) {
+    pub(crate) fn add(&self, code: ErrorCode) {
         self.0[code as usize - 1].add(1);
     }
 
-    pub(super) fn get(&self, code: ErrorCode) -> u64 {
+    pub(crate) fn get(&self, code: ErrorCode) -> u64 {
         self.0[code as usize - 1].get()
     }
 }
 
 /// What one shard counts for one source.
 #[derive(Debug, Default)]
-pub(super) struct SourceCounters {
+pub(crate) struct SourceCounters {
     /// Requests for its IDs that were answered: with IDs, or with its refusal.
-    pub(super) requests: Counter,
+    pub(crate) requests: Counter,
     /// IDs in those answers.
-    pub(super) ids: Counter,
+    pub(crate) ids: Counter,
     /// Answers that were `exhausted`.
-    pub(super) exhausted: Counter,
+    pub(crate) exhausted: Counter,
     /// Requests that had to wait, and those of them whose wait is over.
-    pub(super) waits: Counter,
-    pub(super) waits_over: Counter,
+    pub(crate) waits: Counter,
+    pub(crate) waits_over: Counter,
 }
 
 /// What one shard counts.
 #[derive(Debug)]
-pub(super) struct ShardCounters {
+pub(crate) struct ShardCounters {
     /// By index; as many as a daemon can have.
-    pub(super) sources: [SourceCounters; SOURCES_MAX],
-    pub(super) errors: Errors,
+    pub(crate) sources: [SourceCounters; SOURCES_MAX],
+    pub(crate) errors: Errors,
     /// PING, INFO and AUTH, answered without an error.
-    pub(super) other_requests: Counter,
-    pub(super) received_bytes: Counter,
-    pub(super) sent_bytes: Counter,
-    pub(super) latency: LatencyCounters,
+    pub(crate) other_requests: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) latency: LatencyCounters,
 }
 
 impl ShardCounters {
@@ -88,7 +88,7 @@ impl ShardCounters {
 
 /// A shard's histogram of how long requests took, from their bytes read to their reply on its way.
 #[derive(Debug, Default)]
-pub(super) struct LatencyCounters {
+pub(crate) struct LatencyCounters {
     counts: [Counter; BOUNDS_US.len() + 1],
     sum_us: Counter,
 }
@@ -96,7 +96,7 @@ pub(super) struct LatencyCounters {
 impl LatencyCounters {
     /// Counts `requests` that took `took_us` each.
     #[inline]
-    pub(super) fn record(&self, took_us: u64, requests: u64) {
+    pub(crate) fn record(&self, took_us: u64, requests: u64) {
         self.record_in(bucket_of(took_us), took_us, requests);
     }
 
@@ -107,7 +107,7 @@ impl LatencyCounters {
     }
 
     /// Adds these counts to a sum over shards.
-    pub(super) fn add_to(&self, sum: &mut Latency) {
+    pub(crate) fn add_to(&self, sum: &mut Latency) {
         for (sum, count) in sum.counts.iter_mut().zip(&self.counts) {
             *sum += count.get();
         }
@@ -128,7 +128,7 @@ const LEISURE_US: i64 = 10_000;
 
 /// How a shard times its requests: by samples, each of which stands for the requests of the turns that follow it.
 #[derive(Debug)]
-pub(super) struct Timing {
+pub(crate) struct Timing {
     /// Requests answered in this turn.
     served: u64,
     /// Turns until the next one that is timed, and how many there were from the last to it.
@@ -140,20 +140,20 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let timed_at = BootMicros(i64::MIN);
         Timing { served: 0, untimed_turns: 0, stride: 1, timed_at, took_us: 0, bucket: 0 }
     }
 
     /// A request was answered in this turn.
     #[inline]
-    pub(super) fn note_served(&mut self) {
+    pub(crate) fn note_served(&mut self) {
         self.served += 1;
     }
 
     /// Ends a turn that began with a reading at `began` and whose replies are on their way.
     #[inline]
-    pub(super) fn end_turn(&mut self, counters: &LatencyCounters, began: BootMicros) {
+    pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, began: BootMicros) {
         let served = std::mem::take(&mut self.served);
         if served == 0 {
             return;
@@ -167,7 +167,7 @@ impl Timing {
     }
 
     /// Ends a turn whose requests had been read `read_at`, and lay until the turn began: that is how long they took.
-    pub(super) fn end_late_turn(
+    pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
         read_at: BootMicros,
@@ -196,29 +196,29 @@ impl Timing {
 
 /// What the acceptors count, all of the main thread.
 #[derive(Debug, Default)]
-pub(super) struct Doors {
+pub(crate) struct Doors {
     /// Connections handed to a shard.
-    pub(super) accepted: Counter,
+    pub(crate) accepted: Counter,
     /// Connections told `too_busy`.
-    pub(super) refused: Counter,
+    pub(crate) refused: Counter,
 }
 
 /// Everything that is counted, and what else the daemon's status is made of.
 #[derive(Debug)]
-pub(super) struct Metrics {
-    pub(super) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
+pub(crate) struct Metrics {
+    pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// Each shard's open connections.
-    pub(super) open: Box<[Arc<AtomicUsize>]>,
-    pub(super) doors: Doors,
+    pub(crate) open: Box<[Arc<AtomicUsize>]>,
+    pub(crate) doors: Doors,
     keeper: Mutex<View>,
     /// Set when the stop begins.
-    pub(super) draining: AtomicBool,
-    pub(super) instance: String,
-    pub(super) started: Reading,
+    pub(crate) draining: AtomicBool,
+    pub(crate) instance: String,
+    pub(crate) started: Reading,
 }
 
 impl Metrics {
-    pub(super) fn new(shards: usize, instance: String, started: Reading) -> Self {
+    pub(crate) fn new(shards: usize, instance: String, started: Reading) -> Self {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
@@ -231,7 +231,7 @@ impl Metrics {
     }
 
     /// What the keeper's thread last saw. Not for a request's path: it is a lock, though one held for moments.
-    pub(super) fn keeper(&self) -> MutexGuard<'_, View> {
+    pub(crate) fn keeper(&self) -> MutexGuard<'_, View> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

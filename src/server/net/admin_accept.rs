@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::accept::{OUT_OF_RESOURCES_PAUSE, Registered, is_of_the_peer};
 use super::handshake;
-use super::seldom::Seldom;
-use super::stream::Stream;
+use super::socket_stream::Stream;
 use crate::admin::{Site, Stay, Via};
 use crate::config::Address;
+use crate::server::health::rate_limited_log::Seldom;
 use crate::tls;
 
 /// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
@@ -24,7 +24,7 @@ pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
 
 /// Serves on one listener, over TLS if it is to be spoken there, until the future is dropped, and its connections with it.
-pub(super) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
+pub(crate) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
     let Registered { acceptor, address, .. } = &listener;
     // Over TLS the certificate's name is what a browser compares: no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();

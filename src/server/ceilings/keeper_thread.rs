@@ -8,27 +8,27 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::grants::{self, Joined, Joining};
 use super::lookout;
-use super::seldom;
-use super::worker::Common;
+use super::start_sources::{self, Joined, Joining};
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
+use crate::server::health::rate_limited_log;
+use crate::server::shard_thread::worker::Common;
 
 /// What a reload has the keeper do, all of it or nothing.
-pub(super) struct Errand {
-    pub(super) joining: Vec<Joining>,
+pub(crate) struct Errand {
+    pub(crate) joining: Vec<Joining>,
     /// Whether ceilings outlast the process.
-    pub(super) is_kept: bool,
+    pub(crate) is_kept: bool,
     /// How far ahead ceilings are kept from now on, by source, the joining ones last.
-    pub(super) horizons: Vec<Duration>,
-    pub(super) reply: mpsc::Sender<Result<Joined, String>>,
+    pub(crate) horizons: Vec<Duration>,
+    pub(crate) reply: mpsc::Sender<Result<Joined, String>>,
 }
 
 impl Errand {
     fn run(self, keeper: &mut Keeper) {
         let Errand { joining, is_kept, horizons, reply } = self;
-        let joined = grants::join(keeper, joining, is_kept);
+        let joined = start_sources::join(keeper, joining, is_kept);
         if joined.is_ok() {
             keeper.set_horizons(horizons);
         }
@@ -38,7 +38,7 @@ impl Errand {
 }
 
 /// Runs until told to stop, then gives back what the end of the daemon needs.
-pub(super) fn run(
+pub(crate) fn run(
     mut keeper: Keeper,
     common: &Common,
     stopping: &AtomicBool,
@@ -74,9 +74,9 @@ pub(super) fn run(
 /// What was last said of the clock and of storage: said again only when it changes.
 #[derive(Debug, Default)]
 struct Said {
-    clock_is_odd: seldom::Said<bool>,
-    storage_fails: seldom::Said<bool>,
-    marks_fail: seldom::Said<bool>,
+    clock_is_odd: rate_limited_log::Said<bool>,
+    storage_fails: rate_limited_log::Said<bool>,
+    marks_fail: rate_limited_log::Said<bool>,
 }
 
 impl Said {

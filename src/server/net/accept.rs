@@ -11,40 +11,40 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
-use super::metrics::Doors;
-use super::seldom::Seldom;
-use super::worker::Common;
 use crate::config::Address;
 use crate::protocol::{ErrorCode, reply};
+use crate::server::health::metrics::Doors;
+use crate::server::health::rate_limited_log::Seldom;
+use crate::server::shard_thread::worker::Common;
 use crate::tls;
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
-pub(super) const INBOX_SOCKETS: usize = 256;
+pub(crate) const INBOX_SOCKETS: usize = 256;
 
 /// How long the acceptor rests when the system has no descriptor or memory left: long enough not to spin, short enough
 /// that a client's connect does not time out.
-pub(super) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+pub(crate) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the acceptor knows of one shard.
 #[derive(Clone, Debug)]
-pub(super) struct Inbox {
-    pub(super) sockets: mpsc::Sender<Admitted>,
+pub(crate) struct Inbox {
+    pub(crate) sockets: mpsc::Sender<Admitted>,
     /// Connections handed over and not yet closed.
-    pub(super) connections: Arc<AtomicUsize>,
+    pub(crate) connections: Arc<AtomicUsize>,
 }
 
 /// A connection that counts as open for as long as this lives.
 #[derive(Debug)]
-pub(super) struct Admitted {
-    pub(super) socket: Socket,
+pub(crate) struct Admitted {
+    pub(crate) socket: Socket,
     /// What it has to shake hands with first.
-    pub(super) tls: Option<tls::Acceptor>,
-    pub(super) place: Place,
+    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) place: Place,
 }
 
 /// One of a shard's open connections.
 #[derive(Debug)]
-pub(super) struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place(Arc<AtomicUsize>);
 
 impl Drop for Place {
     fn drop(&mut self) {
@@ -53,9 +53,9 @@ impl Drop for Place {
 }
 
 /// A listener on the reactor of the thread that registers it.
-pub(super) struct Registered {
-    pub(super) acceptor: Acceptor,
-    pub(super) address: Address,
+pub(crate) struct Registered {
+    pub(crate) acceptor: Acceptor,
+    pub(crate) address: Address,
     /// Of the system's resources that it holds, for as long as it listens.
     _file: Option<SocketFile>,
 }
@@ -65,7 +65,7 @@ impl Registered {
     ///
     /// # Errors
     /// In one line: the system does not let this one.
-    pub(super) fn new(listener: Listener) -> io::Result<Registered> {
+    pub(crate) fn new(listener: Listener) -> io::Result<Registered> {
         let Listener { socket, address, _file } = listener;
         let acceptor = Acceptor::register(socket).map_err(|error| {
             let advice = "allow more open files and memory, or set fewer listeners";
@@ -78,7 +78,7 @@ impl Registered {
 /// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
 /// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
 /// is accepted has to speak that.
-pub(super) async fn accept(
+pub(crate) async fn accept(
     listener: Registered,
     tls: Option<tls::Acceptor>,
     inboxes: Arc<[Inbox]>,
@@ -118,13 +118,13 @@ pub(super) async fn accept(
 }
 
 /// A listener on the acceptor's reactor.
-pub(super) enum Acceptor {
+pub(crate) enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    pub(super) fn register(socket: Socket) -> io::Result<Acceptor> {
+    pub(crate) fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -133,7 +133,7 @@ impl Acceptor {
     }
 
     /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
-    pub(super) async fn accept(&self) -> io::Result<Socket> {
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -142,7 +142,7 @@ impl Acceptor {
 }
 
 /// The peer gave up before it was accepted.
-pub(super) fn is_of_the_peer(error: &io::Error) -> bool {
+pub(crate) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }

@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::complaints;
-use super::secure::{Counted, Secure};
-use super::stream::Stream;
-use super::worker::Member;
+use super::rejections;
+use super::socket_stream::Stream;
+use super::tls_stream::{Counted, Secure};
+use crate::server::shard_thread::worker::Member;
 use crate::tls::{Acceptor, Closed};
 
 /// How long a peer whose handshake failed is read on, so that the alert arrives before the reset that unread bytes would
@@ -18,11 +18,11 @@ use crate::tls::{Acceptor, Closed};
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A handshake that came to nothing.
-pub(super) struct Failed(Option<TcpStream>);
+pub(crate) struct Failed(Option<TcpStream>);
 
 impl Failed {
     /// Stays until the peer has had the time to read why.
-    pub(super) async fn see_out(self) {
+    pub(crate) async fn see_out(self) {
         if let Some(socket) = self.0 {
             linger(socket).await;
         }
@@ -30,7 +30,7 @@ impl Failed {
 }
 
 /// Shakes hands, within the handshake timeout. A failure has been said.
-pub(super) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stream, Failed> {
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stream, Failed> {
     let peer = socket.peer_addr();
     match acceptor.accept(Counted::new(socket)).await {
         Ok(stream) => Ok(Stream::Tls(Box::new(Secure::new(stream)))),
@@ -38,7 +38,7 @@ pub(super) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stre
             if closed != Closed::Left
                 && let Ok(peer) = peer
             {
-                complaints::say(peer, &format!("no TLS: {closed}"));
+                rejections::say(peer, &format!("no TLS: {closed}"));
             }
             Err(Failed(socket.map(Counted::into_socket)))
         }
@@ -46,7 +46,7 @@ pub(super) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stre
 }
 
 /// Shakes hands for a shard, whose stop does not wait for it. `None` if that came to nothing, which is then done with.
-pub(super) async fn shake_as(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<Stream> {
+pub(crate) async fn shake_as(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<Stream> {
     let mut shake = pin!(shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
