@@ -16,7 +16,7 @@ use crate::server::health::rate_limited_log;
 use crate::server::shard_thread::worker::Common;
 
 /// What a reload has the keeper do, all of it or nothing.
-pub(crate) struct Errand {
+pub(crate) struct JoinRequest {
     pub(crate) joining: Vec<Joining>,
     /// Whether ceilings outlast the process.
     pub(crate) is_kept: bool,
@@ -25,9 +25,9 @@ pub(crate) struct Errand {
     pub(crate) reply: mpsc::Sender<Result<Joined, String>>,
 }
 
-impl Errand {
+impl JoinRequest {
     fn run(self, keeper: &mut Keeper) {
-        let Errand { joining, is_kept, horizons, reply } = self;
+        let JoinRequest { joining, is_kept, horizons, reply } = self;
         let joined = start_sources::join(keeper, joining, is_kept);
         if joined.is_ok() {
             keeper.set_horizons(horizons);
@@ -42,26 +42,26 @@ pub(crate) fn run(
     mut keeper: Keeper,
     common: &Common,
     stopping: &AtomicBool,
-    errands: &mpsc::Receiver<Errand>,
+    join_requests: &mpsc::Receiver<JoinRequest>,
 ) -> Keeper {
-    let Common { bells, pulse, metrics, .. } = common;
+    let Common { wake_ups, heartbeat, metrics, .. } = common;
     let mut said = Said::default();
     while !stopping.load(Ordering::Acquire) {
-        let round = pulse.round();
+        let round = heartbeat.round();
         let reading = clock::os::read();
         metrics.keeper().begin(reading);
         let looked = keeper.look(reading);
         metrics.keeper().end(&looked, clock::os::boot());
-        pulse.keeper_looked(round);
+        heartbeat.keeper_looked(round);
         said.tell(&looked);
         if let Some(reason) = &looked.taken_over {
             lookout::tell(keeper.ownership(), reason);
         }
         if looked.some_wait {
-            bells.ring_all();
+            wake_ups.wake_all_shards();
         }
-        if let Ok(errand) = errands.try_recv() {
-            errand.run(&mut keeper);
+        if let Ok(request) = join_requests.try_recv() {
+            request.run(&mut keeper);
             continue;
         }
         // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
@@ -74,9 +74,9 @@ pub(crate) fn run(
 /// What was last said of the clock and of storage: said again only when it changes.
 #[derive(Debug, Default)]
 struct Said {
-    clock_is_odd: rate_limited_log::Said<bool>,
-    storage_fails: rate_limited_log::Said<bool>,
-    marks_fail: rate_limited_log::Said<bool>,
+    clock_is_odd: rate_limited_log::LoggedState<bool>,
+    storage_fails: rate_limited_log::LoggedState<bool>,
+    marks_fail: rate_limited_log::LoggedState<bool>,
 }
 
 impl Said {
@@ -87,7 +87,7 @@ impl Said {
                 "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
             );
         }
-        if self.marks_fail.is_news(looked.unmarked.is_some(), Instant::now()) {
+        if self.marks_fail.should_log(looked.unmarked.is_some(), Instant::now()) {
             match &looked.unmarked {
                 Some(error) => tracing::warn!(
                     %error,
@@ -96,7 +96,7 @@ impl Said {
                 None => tracing::info!("lock_dir says again how far IDs were granted"),
             }
         }
-        if self.storage_fails.is_news(looked.failure.is_some(), Instant::now()) {
+        if self.storage_fails.should_log(looked.failure.is_some(), Instant::now()) {
             match &looked.failure {
                 Some(error) => {
                     tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
@@ -113,7 +113,7 @@ impl Said {
             return;
         }
         let is_odd = !matches!(observed, Observed::Steady);
-        if !self.clock_is_odd.is_news(is_odd, Instant::now()) {
+        if !self.clock_is_odd.should_log(is_odd, Instant::now()) {
             return;
         }
         match observed {

@@ -18,7 +18,7 @@ enum Direction {
 
 /// What the keeper's thread last saw, and what it has counted.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct LastSeen {
     pub(crate) clock: Observed,
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
@@ -38,9 +38,9 @@ pub(crate) struct View {
     stepped: Option<Direction>,
 }
 
-impl View {
+impl LastSeen {
     pub(crate) fn new(started: Reading) -> Self {
-        View {
+        LastSeen {
             clock: Observed::Steady,
             steps_back: 0,
             steps_forward: 0,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn steps(walls_ms: &[i64]) -> (u64, u64) {
-        let mut view = View::new(reading(walls_ms[0], 0));
+        let mut view = LastSeen::new(reading(walls_ms[0], 0));
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
             view.begin(reading(wall_ms, second as i64 * 1_000));
         }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_failure_stands_until_a_raise_is_durable_or_nobody_wants_one() {
-        let mut view = View::new(reading(0, 0));
+        let mut view = LastSeen::new(reading(0, 0));
         view.begin(reading(0, 0));
         view.end(&looked(true, None), BootMicros(2_000));
         assert_eq!((view.raises, view.raising, view.looking_since), (1, Duration::from_millis(2), None));

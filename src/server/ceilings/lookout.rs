@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::ceiling::TakenOver;
 use crate::keeper::Ownership;
-use crate::server::health::heartbeat::Pulse;
+use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
 use crate::server::shard_thread::worker::Common;
 
@@ -21,21 +21,21 @@ pub(crate) fn watch(common: &Common, ownership: &Arc<Ownership>) -> io::Result<(
     if !ownership.is_of_state() {
         return Ok(());
     }
-    let (pulse, metrics) = (Arc::clone(&common.pulse), Arc::clone(&common.metrics));
+    let (heartbeat, metrics) = (Arc::clone(&common.heartbeat), Arc::clone(&common.metrics));
     // It is not to hold the locks when the keeper has gone.
     let ownership = Arc::downgrade(ownership);
-    let run = move || run(&pulse, &metrics, &ownership);
+    let run = move || run(&heartbeat, &metrics, &ownership);
     let thread = thread::Builder::new().name(String::from("lookout")).spawn(run)?;
-    common.pulse.set_lookout(thread.thread());
+    common.heartbeat.set_lookout(thread.thread());
     Ok(())
 }
 
-fn run(pulse: &Pulse, metrics: &Metrics, ownership: &Weak<Ownership>) {
+fn run(heartbeat: &Heartbeat, metrics: &Metrics, ownership: &Weak<Ownership>) {
     while ownership.strong_count() > 0 {
         // Until the keeper goes to storage, right after a look of its own.
         thread::park();
         thread::park_timeout(PERIOD);
-        while pulse.keeper_waits_for_storage() {
+        while heartbeat.keeper_waits_for_storage() {
             let Some(ownership) = ownership.upgrade() else { return };
             if let Err(taken_over) = ownership.look() {
                 metrics.keeper().lose(&taken_over);

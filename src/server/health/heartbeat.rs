@@ -21,11 +21,11 @@ use tokio::sync::Notify;
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::layout::{Position, UnixMicros};
-use crate::server::shard_thread::worker::Bells;
+use crate::server::shard_thread::worker::WakeUps;
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct Heartbeat {
     /// The number of the last round, which threads answer with.
     round: AtomicU64,
     shards: Vec<Beat>,
@@ -45,9 +45,9 @@ struct Beat {
     answered: AtomicU64,
 }
 
-impl Pulse {
+impl Heartbeat {
     pub(crate) fn new(shards: usize) -> Self {
-        Pulse {
+        Heartbeat {
             round: AtomicU64::new(0),
             shards: (0..shards).map(|_| Beat::default()).collect(),
             keeper_answered: AtomicU64::new(0),
@@ -58,10 +58,10 @@ impl Pulse {
     }
 
     /// Asks every thread, and completes when all have answered. Several may ask at once.
-    pub(crate) async fn all_beat(&self, bells: &Bells) {
+    pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         self.shards.iter().for_each(|beat| beat.asked.notify_one());
-        bells.wake_keeper();
+        wake_ups.wake_keeper();
         loop {
             // From here on no answer is missed.
             let mut answer = pin!(self.some_answer.notified());
@@ -112,7 +112,7 @@ impl Pulse {
         self.keeper_waits_for_storage.load(Ordering::Acquire)
     }
 
-    /// As [`at_storage`](Pulse::at_storage), for what waits until something is durable.
+    /// As [`at_storage`](Heartbeat::at_storage), for what waits until something is durable.
     fn at_sync<T>(&self, call: impl FnOnce() -> T) -> T {
         self.at_storage(|| {
             if let Some(lookout) = self.lookout.get() {
@@ -135,12 +135,12 @@ impl Pulse {
 /// The keeper's store, which excuses the keeper's thread while it waits for it.
 pub(crate) struct Excused {
     store: Box<dyn CeilingStore>,
-    pulse: Arc<Pulse>,
+    heartbeat: Arc<Heartbeat>,
 }
 
 impl Excused {
-    pub(crate) fn new(store: Box<dyn CeilingStore>, pulse: Arc<Pulse>) -> Self {
-        Excused { store, pulse }
+    pub(crate) fn new(store: Box<dyn CeilingStore>, heartbeat: Arc<Heartbeat>) -> Self {
+        Excused { store, heartbeat }
     }
 }
 
@@ -154,19 +154,19 @@ impl CeilingStore for Excused {
     }
 
     fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.pulse.at_sync(|| self.store.add(newcomers, wall_minus_boot_us))
+        self.heartbeat.at_sync(|| self.store.add(newcomers, wall_minus_boot_us))
     }
 
     fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.pulse.at_sync(|| self.store.raise(raises, wall_minus_boot_us))
+        self.heartbeat.at_sync(|| self.store.raise(raises, wall_minus_boot_us))
     }
 
     fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        self.pulse.at_sync(|| self.store.trim(trims))
+        self.heartbeat.at_sync(|| self.store.trim(trims))
     }
 
     fn still_ours(&self) -> Result<(), TakenOver> {
-        self.pulse.at_storage(|| self.store.still_ours())
+        self.heartbeat.at_storage(|| self.store.still_ours())
     }
 }
 
@@ -182,19 +182,19 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
-    fn silent(shards: usize) -> Bells {
-        Bells { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
+    fn silent(shards: usize) -> WakeUps {
+        WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
     }
 
     #[test]
     fn a_round_ends_when_the_last_thread_has_answered() {
-        let (pulse, bells) = (Pulse::new(2), silent(2));
-        let (mut first, mut second) = (pin!(pulse.beat(0)), pin!(pulse.beat(1)));
+        let (heartbeat, wake_ups) = (Heartbeat::new(2), silent(2));
+        let (mut first, mut second) = (pin!(heartbeat.beat(0)), pin!(heartbeat.beat(1)));
         assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "nobody was asked");
         for _ in 0..3 {
-            let mut round = pin!(pulse.all_beat(&bells));
+            let mut round = pin!(heartbeat.all_beat(&wake_ups));
             assert!(!ends(round.as_mut()), "nobody has answered");
-            pulse.keeper_looked(pulse.round());
+            heartbeat.keeper_looked(heartbeat.round());
             assert!(!ends(first.as_mut()));
             assert!(!ends(round.as_mut()), "one shard has not answered");
             assert!(!ends(second.as_mut()));
@@ -204,23 +204,23 @@ mod tests {
 
     #[test]
     fn a_look_that_began_before_the_round_is_no_answer_to_it() {
-        let (pulse, bells) = (Pulse::new(0), silent(0));
-        let before = pulse.round();
-        let mut round = pin!(pulse.all_beat(&bells));
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let before = heartbeat.round();
+        let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));
-        pulse.keeper_looked(before);
+        heartbeat.keeper_looked(before);
         assert!(!ends(round.as_mut()));
-        pulse.keeper_looked(pulse.round());
+        heartbeat.keeper_looked(heartbeat.round());
         assert!(ends(round.as_mut()));
     }
 
     #[test]
     fn a_keeper_that_waits_for_storage_is_excused() {
-        let (pulse, bells) = (Pulse::new(0), silent(0));
-        let mut round = pin!(pulse.all_beat(&bells));
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));
-        pulse.at_storage(|| assert!(ends(round.as_mut())));
-        let mut next = pin!(pulse.all_beat(&bells));
+        heartbeat.at_storage(|| assert!(ends(round.as_mut())));
+        let mut next = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(next.as_mut()), "it has come back and looks no more");
     }
 }

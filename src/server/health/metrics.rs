@@ -12,7 +12,7 @@ use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
 use crate::protocol::ErrorCode;
-use crate::server::ceilings::last_seen::View;
+use crate::server::ceilings::last_seen::LastSeen;
 
 /// A number that only grows, written by one thread.
 #[derive(Debug, Default)]
@@ -210,7 +210,7 @@ pub(crate) struct Metrics {
     /// Each shard's open connections.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     pub(crate) doors: Doors,
-    keeper: Mutex<View>,
+    keeper: Mutex<LastSeen>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
@@ -223,7 +223,7 @@ impl Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
             doors: Doors::default(),
-            keeper: Mutex::new(View::new(started)),
+            keeper: Mutex::new(LastSeen::new(started)),
             draining: AtomicBool::new(false),
             instance,
             started,
@@ -231,7 +231,7 @@ impl Metrics {
     }
 
     /// What the keeper's thread last saw. Not for a request's path: it is a lock, though one held for moments.
-    pub(crate) fn keeper(&self) -> MutexGuard<'_, View> {
+    pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,25 +5,25 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How often one kind of event is said. Long enough for a page of the journal to hold an hour of it.
-const SELDOM: Duration = Duration::from_secs(60);
+const PERIOD: Duration = Duration::from_secs(60);
 /// How long what was said of a state stands before another is said: what flaps faster is said as it is then.
 const SETTLED: Duration = Duration::from_secs(10);
 
-/// Events of one kind: the first is said at once, later ones once in [`SELDOM`], with how many there were.
+/// Events of one kind: the first is said at once, later ones once in [`PERIOD`], with how many there were.
 #[derive(Debug, Default)]
-pub(crate) struct Seldom {
+pub(crate) struct RateLimited {
     said_at: Option<Instant>,
     unsaid: u64,
 }
 
-impl Seldom {
+impl RateLimited {
     pub(crate) const fn new() -> Self {
-        Seldom { said_at: None, unsaid: 0 }
+        RateLimited { said_at: None, unsaid: 0 }
     }
 
     /// Whether one was said so lately that another is not to be.
     pub(crate) fn is_recent(&self, now: Instant) -> bool {
-        self.said_at.is_some_and(|said_at| now.duration_since(said_at) < SELDOM)
+        self.said_at.is_some_and(|said_at| now.duration_since(said_at) < PERIOD)
     }
 
     /// Another event: how many there have been since one was said, this one among them, if it is to be said.
@@ -39,31 +39,31 @@ impl Seldom {
 
 /// A state that is looked at again and again, and said when it changes: at once, unless it was said a moment ago.
 #[derive(Debug)]
-pub(crate) struct Said<T> {
+pub(crate) struct LoggedState<T> {
     state: T,
     said_at: Option<Instant>,
 }
 
-impl<T: PartialEq> Said<T> {
+impl<T: PartialEq> LoggedState<T> {
     /// Begins with a state that need not be said.
     pub(crate) fn new(state: T) -> Self {
-        Said { state, said_at: None }
+        LoggedState { state, said_at: None }
     }
 
     /// The state as it is now: true if it is to be said.
-    pub(crate) fn is_news(&mut self, state: T, now: Instant) -> bool {
+    pub(crate) fn should_log(&mut self, state: T, now: Instant) -> bool {
         let is_settled = self.said_at.is_none_or(|said_at| now.duration_since(said_at) >= SETTLED);
         if state == self.state || !is_settled {
             return false;
         }
-        *self = Said { state, said_at: Some(now) };
+        *self = LoggedState { state, said_at: Some(now) };
         true
     }
 }
 
-impl<T: PartialEq + Default> Default for Said<T> {
+impl<T: PartialEq + Default> Default for LoggedState<T> {
     fn default() -> Self {
-        Said::new(T::default())
+        LoggedState::new(T::default())
     }
 }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_repeats_is_counted_and_said_seldom() {
-        let (mut events, start) = (Seldom::default(), Instant::now());
+        let (mut events, start) = (RateLimited::default(), Instant::now());
         let said: Vec<_> =
             (0..=120).map(|second| events.count(start + Duration::from_secs(second))).collect();
         assert_eq!(said.iter().flatten().collect::<Vec<_>>(), [&1, &60, &60]);
@@ -82,14 +82,14 @@ mod tests {
 
     #[test]
     fn a_state_that_flaps_is_said_as_it_is_when_it_has_settled() {
-        let (mut fails, start) = (Said::new(false), Instant::now());
+        let (mut fails, start) = (LoggedState::new(false), Instant::now());
         let at = |second| start + Duration::from_secs(second);
-        assert!(!fails.is_news(false, at(0)), "as it began");
-        assert!(fails.is_news(true, at(1)), "at once");
+        assert!(!fails.should_log(false, at(0)), "as it began");
+        assert!(fails.should_log(true, at(1)), "at once");
         for second in 2..11 {
-            assert!(!fails.is_news(second % 2 == 0, at(second)));
+            assert!(!fails.should_log(second % 2 == 0, at(second)));
         }
-        assert!(!fails.is_news(true, at(11)), "said already");
-        assert!(fails.is_news(false, at(12)));
+        assert!(!fails.should_log(true, at(11)), "said already");
+        assert!(fails.should_log(false, at(12)));
     }
 }

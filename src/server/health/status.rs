@@ -25,15 +25,15 @@ impl Common {
     pub(crate) fn status(&self) -> Status {
         let metrics = &self.metrics;
         // Held for moments only: a reload takes the lock to put another in its place.
-        let in_force = Arc::clone(&self.in_force.borrow());
-        let limits = &in_force.limits;
+        let live_config = Arc::clone(&self.live_config.borrow());
+        let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());
         let mut latency = Latency::default();
         metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
         let sum = |of: fn(&super::metrics::ShardCounters) -> u64| {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
-        let sources = in_force.supplies.iter().enumerate();
+        let sources = live_config.supplies.iter().enumerate();
         let sources = sources.map(|(index, supply)| self.status_of(index, &supply.source, limits, now));
         let started = metrics.started;
         let mut status = Status {

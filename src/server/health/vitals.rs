@@ -23,6 +23,6 @@ impl Vitals {
 
     /// Completes when every thread has shown that it makes progress; never, if one is blocked.
     pub async fn all_beat(&self) {
-        self.common.pulse.all_beat(&self.common.bells).await;
+        self.common.heartbeat.all_beat(&self.common.wake_ups).await;
     }
 }

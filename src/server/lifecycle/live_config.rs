@@ -12,7 +12,7 @@ use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 
 /// One configuration, as shards go by it.
-pub(crate) struct InForce {
+pub(crate) struct LiveConfig {
     /// Counts reloads.
     pub(crate) version: u64,
     pub(crate) facts: Facts,
@@ -39,7 +39,7 @@ impl Supply {
     }
 }
 
-impl InForce {
+impl LiveConfig {
     /// How often grants of its sources were lost.
     pub(crate) fn losses(&self) -> u64 {
         self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()

@@ -2,7 +2,7 @@
 //!
 //! What can fail comes first, and nothing is changed by it: what takes a restart is refused, the worker IDs of sources that
 //! join are locked, and their first ceilings made durable, by the keeper's thread and the rules of a start. Then every shard
-//! takes up the new [`InForce`] between two of its turns.
+//! takes up the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,15 +11,15 @@ use std::{fmt, iter};
 
 use tokio::sync::watch;
 
-use super::live_config::{InForce, Supply};
+use super::live_config::{LiveConfig, Supply};
 use super::start::{describe, lock, number};
 use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::server::StartError;
-use crate::server::ceilings::keeper_thread::Errand;
+use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
-use crate::server::shard_thread::worker::Bells;
+use crate::server::shard_thread::worker::WakeUps;
 use crate::tls;
 
 /// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
@@ -92,11 +92,11 @@ pub struct Reloader {
     pub(crate) instance: String,
     /// What listeners shake hands with, if there was a certificate at the start: without one no listener wants it.
     pub(crate) tls: Option<tls::Acceptor>,
-    pub(crate) in_force: watch::Sender<Arc<InForce>>,
+    pub(crate) live_config: watch::Sender<Arc<LiveConfig>>,
     /// The version that each shard goes by, when it has taken it up.
     pub(crate) adopted: mpsc::Receiver<u64>,
-    pub(crate) errands: mpsc::SyncSender<Errand>,
-    pub(crate) bells: Arc<Bells>,
+    pub(crate) join_requests: mpsc::SyncSender<JoinRequest>,
+    pub(crate) wake_ups: Arc<WakeUps>,
 }
 
 impl Reloader {
@@ -111,9 +111,9 @@ impl Reloader {
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
         let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon).collect();
-        let before = Arc::clone(&self.in_force.borrow());
+        let before = Arc::clone(&self.live_config.borrow());
         let losses = before.losses();
-        let Joined { sources, notes } = self.run_errand(joining, horizons)?;
+        let Joined { sources, notes } = self.ask_keeper(joining, horizons)?;
 
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
@@ -124,7 +124,7 @@ impl Reloader {
             sources: supplies.len(),
             tokens: tokens.clone(),
         };
-        let in_force = |version, facts| InForce {
+        let live_config = |version, facts| LiveConfig {
             version,
             facts,
             limits: settings.limits.clone(),
@@ -133,17 +133,18 @@ impl Reloader {
         if !names.is_empty() {
             // Who learns of a source by INFO may ask any shard for it: all have it before one tells of it.
             let version = before.version + 1;
-            self.in_force.send_replace(Arc::new(in_force(version, facts(before.facts.info_json.clone()))));
+            self.live_config
+                .send_replace(Arc::new(live_config(version, facts(before.facts.info_json.clone()))));
             // A restored machine takes the grants of all sources in force away. Those that were joining then were not.
             if before.losses() != losses {
                 let joined = &supplies[before.supplies.len()..];
                 joined.iter().for_each(|supply| supply.source.grant().revoke());
-                self.bells.wake_keeper();
+                self.wake_ups.wake_keeper();
             }
             self.wait_for_shards(version)?;
         }
         let version = before.version + 2;
-        self.in_force.send_replace(Arc::new(in_force(version, facts(info_json))));
+        self.live_config.send_replace(Arc::new(live_config(version, facts(info_json))));
         self.wait_for_shards(version)?;
         let certificates = match (&self.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
@@ -169,22 +170,22 @@ impl Reloader {
     }
 
     /// Has the keeper do what is its to do: nothing, if neither a source joins nor a horizon changes.
-    fn run_errand(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
+    fn ask_keeper(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
         let running = self.settings.sources.iter().map(|source| source.horizon);
         if joining.is_empty() && running.eq(horizons.iter().copied()) {
             return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
         }
         let (reply, joined) = mpsc::channel();
-        let errand = Errand { joining, is_kept: self.owner.is_some(), horizons, reply };
-        self.errands.send(errand).map_err(|_| ReloadError::Stopping)?;
-        self.bells.wake_keeper();
+        let request = JoinRequest { joining, is_kept: self.owner.is_some(), horizons, reply };
+        self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
+        self.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;
         joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
     }
 
     /// Waits until all shards go by the configuration of this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), ReloadError> {
-        let shards = self.bells.shards.len();
+        let shards = self.wake_ups.shards.len();
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut answers = iter::repeat_with(|| self.adopted.recv_timeout(left()));

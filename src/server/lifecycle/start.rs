@@ -11,7 +11,7 @@ use std::{fmt, io, thread};
 use tokio::runtime::Runtime;
 use tokio::sync::{Barrier, Notify, mpsc, watch};
 
-use super::live_config::{InForce, Supply};
+use super::live_config::{LiveConfig, Supply};
 use super::reload::Reloader;
 use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
@@ -21,10 +21,10 @@ use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
-use crate::server::ceilings::keeper_thread::{self, Errand};
+use crate::server::ceilings::keeper_thread::{self, JoinRequest};
 use crate::server::ceilings::lookout;
 use crate::server::ceilings::start_sources::{self, Found, Granted, State};
-use crate::server::health::heartbeat::{Excused, Pulse};
+use crate::server::health::heartbeat::{Excused, Heartbeat};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::vitals::Vitals;
 use crate::server::net::accept::{self, INBOX_SOCKETS, Inbox, Registered};
@@ -32,7 +32,7 @@ use crate::server::net::admin_accept;
 use crate::server::net::inherited::{Inherited, Protocol};
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::{self, Ears};
-use crate::server::shard_thread::worker::{self, Bells, Common, Worker};
+use crate::server::shard_thread::worker::{self, Common, WakeUps, Worker};
 use crate::shard::{Order, Shard};
 use crate::tls;
 
@@ -80,7 +80,7 @@ pub struct Server {
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
     keeper: Keeper,
-    errands: std_mpsc::Receiver<Errand>,
+    join_requests: std_mpsc::Receiver<JoinRequest>,
     adopted: std_mpsc::Sender<u64>,
     ears: Ears,
     notes: Vec<String>,
@@ -123,35 +123,39 @@ impl Server {
             let _ = start_sources::give_back(&kept, &starts, store.as_mut());
         })?;
 
-        let bells = Arc::new(Bells {
+        let wake_ups = Arc::new(WakeUps {
             shards: shards.iter().map(|_| Notify::new()).collect(),
             keeper: std::sync::OnceLock::new(),
         });
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
-        let in_force = InForce { version: 0, facts, limits: settings.limits.clone(), supplies };
-        let (in_force, receiver) = watch::channel(Arc::new(in_force));
+        let live_config = LiveConfig { version: 0, facts, limits: settings.limits.clone(), supplies };
+        let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let (adopted, adoptions) = std_mpsc::channel();
-        let (send_errands, errands) = std_mpsc::sync_channel(1);
+        let (send_requests, join_requests) = std_mpsc::sync_channel(1);
         let reloader = Reloader {
             settings: settings.clone(),
             owner,
             instance,
             tls: tls.clone(),
-            in_force,
+            live_config,
             adopted: adoptions,
-            errands: send_errands,
-            bells: Arc::clone(&bells),
+            join_requests: send_requests,
+            wake_ups: Arc::clone(&wake_ups),
         };
-        let pulse = Arc::new(Pulse::new(shards.len()));
-        let store = Box::new(Excused::new(store, Arc::clone(&pulse)));
+        let heartbeat = Arc::new(Heartbeat::new(shards.len()));
+        let store = Box::new(Excused::new(store, Arc::clone(&heartbeat)));
         let keeper = Keeper::new(kept, store, state_lock, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
-        let in_force = receiver;
-        let common = Arc::new(Common { in_force, wall, order, bells, metrics, tls, pulse, all_drained });
-        Ok((Server { listeners, admin, common, shards, keeper, errands, adopted, ears, notes }, reloader))
+        let live_config = receiver;
+        let common =
+            Arc::new(Common { live_config, wall, order, wake_ups, metrics, tls, heartbeat, all_drained });
+        Ok((
+            Server { listeners, admin, common, shards, keeper, join_requests, adopted, ears, notes },
+            reloader,
+        ))
     }
 
     /// What the operator should know of how it started, a line each.
@@ -181,7 +185,8 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, mut keeper, errands, adopted, ears, notes: _ } = self;
+        let Server { listeners, admin, common, shards, mut keeper, join_requests, adopted, ears, notes: _ } =
+            self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let registered = {
             let _reactor = runtime.enter();
@@ -195,7 +200,7 @@ impl Server {
         let keep = {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
             move || {
-                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &errands);
+                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &join_requests);
                 let trimmed = keeper.seal_and_trim();
                 // Its locks are free when this is told.
                 drop(keeper);
@@ -203,7 +208,7 @@ impl Server {
             }
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
-        let _ = common.bells.keeper.set(keeper.thread().clone());
+        let _ = common.wake_ups.keeper.set(keeper.thread().clone());
         restored::watch(ears, Arc::clone(&common));
 
         let (stop_acceptors, no_more) = watch::channel(false);
@@ -237,7 +242,7 @@ impl Server {
             // where a service manager holds the sockets.
             let all_ended = async { while acceptors.join_next().await.is_some() {} };
             // One that cannot hand on what it accepted waits for a shard that does not get to it.
-            let drain_timeout = common.in_force.borrow().limits.drain_timeout;
+            let drain_timeout = common.live_config.borrow().limits.drain_timeout;
             let drained_by = Instant::now() + drain_timeout;
             let _ = tokio::time::timeout(drain_timeout, all_ended).await;
             acceptors.shutdown().await;

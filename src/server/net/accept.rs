@@ -14,7 +14,7 @@ use super::listen::{Listener, SocketFile};
 use crate::config::Address;
 use crate::protocol::{ErrorCode, reply};
 use crate::server::health::metrics::Doors;
-use crate::server::health::rate_limited_log::Seldom;
+use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shard_thread::worker::Common;
 use crate::tls;
 
@@ -86,7 +86,7 @@ pub(crate) async fn accept(
     mut stop: watch::Receiver<bool>,
 ) {
     let Registered { acceptor, address, _file } = listener;
-    let (mut failures, mut turned_away) = (Seldom::default(), Seldom::default());
+    let (mut failures, mut turned_away) = (RateLimited::default(), RateLimited::default());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -95,7 +95,7 @@ pub(crate) async fn accept(
         };
         match accepted {
             Ok(socket) => {
-                let max_connections = common.in_force.borrow().limits.max_connections;
+                let max_connections = common.live_config.borrow().limits.max_connections;
                 if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.doors, max_connections).await
                     && let Some(count) = turned_away.count(Instant::now())
                 {

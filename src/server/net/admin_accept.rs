@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::accept::{OUT_OF_RESOURCES_PAUSE, Registered, is_of_the_peer};
 use super::handshake;
-use super::socket_stream::Stream;
+use super::socket_stream::SocketStream;
 use crate::admin::{Site, Stay, Via};
 use crate::config::Address;
-use crate::server::health::rate_limited_log::Seldom;
+use crate::server::health::rate_limited_log::RateLimited;
 use crate::tls;
 
 /// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
@@ -31,14 +31,14 @@ pub(crate) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site
     let via = if is_loopback { Via::Loopback } else { Via::Other };
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
-    let mut failures = Seldom::new();
+    let mut failures = RateLimited::new();
     loop {
         // Never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
         while connections.try_join_next().is_some() {}
-        match acceptor.accept().await.and_then(Stream::register) {
+        match acceptor.accept().await.and_then(SocketStream::register) {
             Ok(stream) => {
                 let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
                 let stay = if is_crowded { Stay::Short } else { Stay::Long };
@@ -56,7 +56,7 @@ pub(crate) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site
 }
 
 async fn serve_one(
-    stream: Stream,
+    stream: SocketStream,
     tls: Option<tls::Acceptor>,
     site: Arc<Site>,
     via: Via,
@@ -64,7 +64,7 @@ async fn serve_one(
     _place: OwnedSemaphorePermit,
 ) {
     let stream = match (stream, tls) {
-        (Stream::Tcp(socket), Some(acceptor)) => {
+        (SocketStream::Tcp(socket), Some(acceptor)) => {
             // The handshake has a deadline of its own, which may be long.
             match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
                 Ok(Ok(stream)) => stream,

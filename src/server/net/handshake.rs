@@ -8,8 +8,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::rejections;
-use super::socket_stream::Stream;
-use super::tls_stream::{Counted, Secure};
+use super::socket_stream::SocketStream;
+use super::tls_stream::{Counted, TlsStream};
 use crate::server::shard_thread::worker::Member;
 use crate::tls::{Acceptor, Closed};
 
@@ -30,15 +30,15 @@ impl Failed {
 }
 
 /// Shakes hands, within the handshake timeout. A failure has been said.
-pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stream, Failed> {
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, Failed> {
     let peer = socket.peer_addr();
     match acceptor.accept(Counted::new(socket)).await {
-        Ok(stream) => Ok(Stream::Tls(Box::new(Secure::new(stream)))),
+        Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream)))),
         Err((closed, socket)) => {
             if closed != Closed::Left
                 && let Ok(peer) = peer
             {
-                rejections::say(peer, &format!("no TLS: {closed}"));
+                rejections::log(peer, &format!("no TLS: {closed}"));
             }
             Err(Failed(socket.map(Counted::into_socket)))
         }
@@ -46,7 +46,11 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Stre
 }
 
 /// Shakes hands for a shard, whose stop does not wait for it. `None` if that came to nothing, which is then done with.
-pub(crate) async fn shake_as(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<Stream> {
+pub(crate) async fn shake_as(
+    member: &mut Member,
+    socket: TcpStream,
+    acceptor: &Acceptor,
+) -> Option<SocketStream> {
     let mut shake = pin!(shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());

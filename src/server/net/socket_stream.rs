@@ -8,26 +8,26 @@ use socket2::{Domain, Socket};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-use super::tls_stream::Secure;
+use super::tls_stream::TlsStream;
 
 /// An accepted connection on its shard's reactor.
 #[derive(Debug)]
-pub(crate) enum Stream {
+pub(crate) enum SocketStream {
     Tcp(TcpStream),
     Unix(UnixStream),
     /// Boxed, so that connections without TLS are no larger for it.
-    Tls(Box<Secure>),
+    Tls(Box<TlsStream>),
 }
 
-const _: () = assert!(size_of::<Stream>() <= size_of::<TcpStream>() + size_of::<usize>());
+const _: () = assert!(size_of::<SocketStream>() <= size_of::<TcpStream>() + size_of::<usize>());
 
-impl Stream {
+impl SocketStream {
     /// Registers a non-blocking socket with the reactor of the thread that calls.
-    pub(crate) fn register(socket: Socket) -> io::Result<Stream> {
+    pub(crate) fn register(socket: Socket) -> io::Result<SocketStream> {
         if socket.domain()? == Domain::UNIX {
-            UnixStream::from_std(socket.into()).map(Stream::Unix)
+            UnixStream::from_std(socket.into()).map(SocketStream::Unix)
         } else {
-            TcpStream::from_std(socket.into()).map(Stream::Tcp)
+            TcpStream::from_std(socket.into()).map(SocketStream::Tcp)
         }
     }
 
@@ -39,9 +39,9 @@ impl Stream {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            Stream::Tls(stream) => stream.poll_read(cx, buffer),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Tls(stream) => stream.poll_read(cx, buffer),
         }
     }
 
@@ -49,9 +49,9 @@ impl Stream {
     /// [`has_unsent`](Self::has_unsent).
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-            Stream::Tls(stream) => stream.poll_write(cx, bytes),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Tls(stream) => stream.poll_write(cx, bytes),
         }
     }
 
@@ -59,9 +59,9 @@ impl Stream {
     /// byte may still read.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
-            Stream::Tcp(stream) => stream.ready(Interest::ERROR).await,
-            Stream::Unix(stream) => stream.ready(Interest::ERROR).await,
-            Stream::Tls(stream) => stream.ready(Interest::ERROR).await,
+            SocketStream::Tcp(stream) => stream.ready(Interest::ERROR).await,
+            SocketStream::Unix(stream) => stream.ready(Interest::ERROR).await,
+            SocketStream::Tls(stream) => stream.ready(Interest::ERROR).await,
         };
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
@@ -69,8 +69,8 @@ impl Stream {
     /// Whether what was taken to be written has not all left, so that [`poll_send`](Self::poll_send) has something to do.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
-            Stream::Tcp(_) | Stream::Unix(_) => false,
-            Stream::Tls(stream) => stream.has_unsent(),
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => false,
+            SocketStream::Tls(stream) => stream.has_unsent(),
         }
     }
 
@@ -78,11 +78,13 @@ impl Stream {
     /// how many of `bytes` were taken.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
-            Stream::Tls(stream) => stream.poll_send(cx, bytes),
-            Stream::Tcp(_) | Stream::Unix(_) => self.poll_write(cx, bytes).map(|written| match written {
-                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                written => written,
-            }),
+            SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => {
+                self.poll_write(cx, bytes).map(|written| match written {
+                    Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                    written => written,
+                })
+            }
         }
     }
 
@@ -90,9 +92,9 @@ impl Stream {
     #[cold]
     pub(crate) fn peer(&self) -> String {
         let address = match self {
-            Stream::Tcp(stream) => stream.peer_addr(),
-            Stream::Tls(stream) => stream.peer_addr(),
-            Stream::Unix(stream) => return credentials_of(stream),
+            SocketStream::Tcp(stream) => stream.peer_addr(),
+            SocketStream::Tls(stream) => stream.peer_addr(),
+            SocketStream::Unix(stream) => return credentials_of(stream),
         };
         address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
     }
@@ -100,9 +102,9 @@ impl Stream {
     /// Says that nothing more will be written; reading goes on.
     pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Stream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            Stream::Tls(stream) => stream.poll_half_close(cx),
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Tls(stream) => stream.poll_half_close(cx),
         }
     }
 }
@@ -115,19 +117,19 @@ fn credentials_of(stream: &UnixStream) -> String {
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for SocketStream {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Stream::poll_read(self.get_mut(), cx, buffer)
+        SocketStream::poll_read(self.get_mut(), cx, buffer)
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for SocketStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Stream::poll_write(self.get_mut(), cx, bytes)
+        SocketStream::poll_write(self.get_mut(), cx, bytes)
     }
 
     /// Sockets keep nothing back; TLS does.

@@ -1,7 +1,7 @@
 //! A TLS connection as a shard uses it: what differs from a socket, and must not be noticed.
 //!
 //! - What was decrypted and not read makes no socket readable: whoever had no room for it reads again.
-//! - What was taken to be written may still be here, encrypted: [`Secure::has_unsent`].
+//! - What was taken to be written may still be here, encrypted: [`TlsStream::has_unsent`].
 //! - An end is said in TLS as well, or the peer takes it for an attack.
 
 use std::io::{self, IoSlice, Write};
@@ -15,11 +15,11 @@ use crate::tls::ServerStream;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
-pub(crate) struct Secure(ServerStream<Counted>);
+pub(crate) struct TlsStream(ServerStream<Counted>);
 
-impl Secure {
+impl TlsStream {
     pub(crate) fn new(stream: ServerStream<Counted>) -> Self {
-        Secure(stream)
+        TlsStream(stream)
     }
 
     /// Reads all records that are there, as far as the buffer has room. What has no room is there at the next read,
@@ -40,7 +40,7 @@ impl Secure {
         self.0.get_ref().1.wants_write()
     }
 
-    /// As [`Stream::poll_send`](super::socket_stream::Stream::poll_send). What the peer takes is what its socket takes: a slow
+    /// As [`SocketStream::poll_send`](super::socket_stream::SocketStream::poll_send). What the peer takes is what its socket takes: a slow
     /// reader may for long make room for a part of what is encrypted already, and for none of `bytes`.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let before = self.0.get_ref().0.sent_bytes;
@@ -69,7 +69,7 @@ impl Secure {
     }
 }
 
-impl Drop for Secure {
+impl Drop for TlsStream {
     /// Says the end, if the socket has room for it: however a connection ended here, the peer can tell that it was meant.
     fn drop(&mut self) {
         let (counted, session) = self.0.get_mut();

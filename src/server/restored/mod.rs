@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use self::events::{hear_event, subscribe};
 use self::kernel_log::{Way, hear_log};
-use crate::server::health::rate_limited_log::Seldom;
+use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shard_thread::worker::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
@@ -74,11 +74,11 @@ pub(crate) fn watch(ears: Ears, common: Arc<Common>) {
     let mut announcements = Announcements { log: ears.log.ok(), events: ears.events.ok() };
     // If there can be no thread, the clocks have to do here as well.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
-        let mut restorations = Seldom::default();
+        let mut restorations = RateLimited::default();
         while announcements.await_new_generation() {
             // What is in force stays so until this is done: a source that joins sees by the others what it missed.
-            common.in_force.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
-            common.bells.wake_keeper();
+            common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
+            common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
                 tracing::warn!(
                     count, "the machine was, or may have been, restored from a snapshot: what was claimed ahead is dropped"

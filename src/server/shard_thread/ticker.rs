@@ -10,7 +10,7 @@ use super::worker::Worker;
 use crate::source::line::Finished;
 
 pub(super) async fn run(worker: Rc<Worker>) {
-    let bell = &worker.common.bells.shards[worker.index];
+    let bell = &worker.common.wake_ups.shards[worker.index];
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
         let next = advance(&worker);
@@ -37,10 +37,10 @@ fn advance(worker: &Worker) -> Option<Duration> {
     }
     let now = worker.now();
     let mut next: Option<Duration> = None;
-    for (index, supply) in worker.in_force.borrow().supplies.iter().enumerate() {
+    for (index, supply) in worker.live_config.borrow().supplies.iter().enumerate() {
         let source = &supply.source;
         if source.line().admitted_ids() > 0 {
-            let again = source.advance(now, &mut state.rng, &*worker.common.bells);
+            let again = source.advance(now, &mut state.rng, &*worker.common.wake_ups);
             next = [next, again].into_iter().flatten().min();
         }
         for finished in source.collect(worker.index) {

@@ -19,12 +19,12 @@ use super::ticker;
 use crate::clock::{self, Now, Wall};
 use crate::front::Native;
 use crate::layout::Run;
-use crate::server::health::heartbeat::Pulse;
+use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::{Metrics, ShardCounters, Timing};
-use crate::server::lifecycle::live_config::InForce;
+use crate::server::lifecycle::live_config::LiveConfig;
 use crate::server::net::accept::Admitted;
 use crate::server::net::handshake;
-use crate::server::net::socket_stream::Stream;
+use crate::server::net::socket_stream::SocketStream;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
 use crate::tls;
@@ -35,30 +35,30 @@ pub(crate) const INPUT_SIZE: usize = 64 * 1024;
 /// What all threads of the daemon share.
 pub(crate) struct Common {
     /// The configuration that is in force; shards go by their own view of it, on the request's path nobody looks here.
-    pub(crate) in_force: watch::Receiver<Arc<InForce>>,
+    pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
-    pub(crate) bells: Arc<Bells>,
+    pub(crate) wake_ups: Arc<WakeUps>,
     pub(crate) metrics: Arc<Metrics>,
     /// What TLS listeners shake hands with, if there is a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     /// Whether all threads live.
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) heartbeat: Arc<Heartbeat>,
     /// Where the shards meet at the stop: while one still answers, all refuse what comes rather than close on it.
     pub(crate) all_drained: Barrier,
 }
 
 /// How threads wake each other when something that is waited for has happened.
 #[derive(Debug)]
-pub(crate) struct Bells {
+pub(crate) struct WakeUps {
     /// One for each shard's ticker.
     pub(crate) shards: Vec<Notify>,
     /// The keeper's thread, once it runs.
     pub(crate) keeper: std::sync::OnceLock<thread::Thread>,
 }
 
-impl Bells {
-    pub(crate) fn ring_all(&self) {
+impl WakeUps {
+    pub(crate) fn wake_all_shards(&self) {
         for shard in &self.shards {
             shard.notify_one();
         }
@@ -72,7 +72,7 @@ impl Bells {
     }
 }
 
-impl Signals for Bells {
+impl Signals for WakeUps {
     fn finished(&self, shard: usize) {
         if let Some(bell) = self.shards.get(shard) {
             bell.notify_one();
@@ -92,7 +92,7 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<CachePadded<ShardCounters>>,
     pub(crate) state: RefCell<State>,
     /// The configuration that turns go by. Replaced between turns alone.
-    pub(crate) in_force: RefCell<Arc<InForce>>,
+    pub(crate) live_config: RefCell<Arc<LiveConfig>>,
     /// Set once the daemon stops: requests that have arrived are answered, later ones refused.
     pub(crate) draining: Cell<bool>,
     /// Whether a stop still waits for the first bytes of connections that have not sent any.
@@ -179,13 +179,13 @@ impl Worker {
             shard,
         };
         let index = state.shard.index();
-        let in_force = Arc::clone(&common.in_force.borrow());
+        let live_config = Arc::clone(&common.live_config.borrow());
         Worker {
             index,
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             state: RefCell::new(state),
-            in_force: RefCell::new(in_force),
+            live_config: RefCell::new(live_config),
             draining: Cell::new(false),
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
@@ -199,14 +199,15 @@ impl Worker {
     }
 
     /// Goes by another configuration from the next turn on.
-    fn adopt(&self, in_force: Arc<InForce>) {
+    fn adopt(&self, live_config: Arc<LiveConfig>) {
         let state = &mut *self.state.borrow_mut();
-        for supply in &in_force.supplies[state.shard.lane_count()..] {
+        for supply in &live_config.supplies[state.shard.lane_count()..] {
             state.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
-        let timeouts = |in_force: &InForce| (in_force.limits.idle_timeout, in_force.limits.frame_timeout);
-        let after = timeouts(&in_force);
-        let before = self.in_force.replace(in_force);
+        let timeouts =
+            |live_config: &LiveConfig| (live_config.limits.idle_timeout, live_config.limits.frame_timeout);
+        let after = timeouts(&live_config);
+        let before = self.live_config.replace(live_config);
         if timeouts(&before) != after {
             // Those that wait for bytes wait by the new ones from now on.
             state.wakers.wake_all();
@@ -281,20 +282,20 @@ pub(crate) fn run(
     adopted: std_mpsc::Sender<u64>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut in_force = worker.common.in_force.clone();
+    let mut live_config = worker.common.live_config.clone();
     let worker = Rc::new(worker);
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&worker)));
-        let (pulse, index) = (Arc::clone(&worker.common.pulse), worker.index);
-        tokio::task::spawn_local(async move { pulse.beat(index).await });
+        let (heartbeat, index) = (Arc::clone(&worker.common.heartbeat), worker.index);
+        tokio::task::spawn_local(async move { heartbeat.beat(index).await });
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = in_force.changed() => {
-                    let in_force = Arc::clone(&in_force.borrow_and_update());
-                    let version = in_force.version;
-                    worker.adopt(in_force);
+                Ok(()) = live_config.changed() => {
+                    let live_config = Arc::clone(&live_config.borrow_and_update());
+                    let version = live_config.version;
+                    worker.adopt(live_config);
                     // Fails when nobody waits for it any more.
                     let _ = adopted.send(version);
                 }
@@ -317,13 +318,13 @@ pub(crate) fn run(
 fn open(worker: &Rc<Worker>, admitted: Admitted) {
     let Admitted { socket, tls, place } = admitted;
     // Fails when the peer is gone or descriptors are short: there is nobody to tell.
-    let Ok(stream) = Stream::register(socket) else {
+    let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
-    let front = Native::new(&worker.in_force.borrow().facts);
+    let front = Native::new(&worker.live_config.borrow().facts);
     let mut member = Member::new(Rc::clone(worker));
     match (stream, tls) {
-        (Stream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
+        (SocketStream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
             // Boxed, so that its room is given back once the connection is served.
             if let Some(stream) = Box::pin(handshake::shake_as(&mut member, socket, &acceptor)).await {
                 connection::serve(stream, front, member).await;
@@ -360,7 +361,7 @@ async fn drain(worker: &Worker) {
         }
     };
     tokio::pin!(all_drained);
-    let timeout = worker.in_force.borrow().limits.drain_timeout.max(Duration::from_millis(1));
+    let timeout = worker.live_config.borrow().limits.drain_timeout.max(Duration::from_millis(1));
     // What still waits for IDs is refused early enough for the refusal to be taken.
     let answer_within = timeout - timeout / 4;
     if tokio::time::timeout(answer_within, &mut all_drained).await.is_ok() {
@@ -380,9 +381,9 @@ async fn drain(worker: &Worker) {
 
 fn refuse_waits(worker: &Worker) {
     let state = &mut *worker.state.borrow_mut();
-    let in_force = worker.in_force.borrow();
+    let live_config = worker.live_config.borrow();
     for ((source, ticket), waiter) in state.waiters.drain() {
         // Fails when the connection is gone.
-        let _ = waiter.send(in_force.source(source).refuse(ticket));
+        let _ = waiter.send(live_config.source(source).refuse(ticket));
     }
 }

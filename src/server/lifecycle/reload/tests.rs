@@ -35,28 +35,28 @@ fn granted(name: &str, numbering: Numbering) -> Arc<Source> {
 }
 
 /// A reload that adds a source, to a daemon without shards. `meanwhile` happens once that has its first ceiling.
-fn add(meanwhile: impl FnOnce(&InForce) + Send) -> Arc<Source> {
+fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let locks = tempfile::tempdir().expect("a directory");
     let before = settings(locks.path(), &["first"]);
     let first = granted("first", number(&before.sources[0]).expect("it exists"));
     let facts = Facts { info_json: Vec::new(), max_count: 1, sources: 1, tokens: None };
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
-    let (in_force, watched) = watch::channel(Arc::new(InForce { version: 0, facts, limits, supplies }));
-    let (send_errands, errands) = mpsc::sync_channel::<Errand>(1);
+    let (live_config, watched) = watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies }));
+    let (send_requests, join_requests) = mpsc::sync_channel::<JoinRequest>(1);
     let mut reloader = Reloader {
         settings: before,
         owner: None,
         instance: String::from("test"),
         tls: None,
-        in_force,
+        live_config,
         adopted: mpsc::channel().1,
-        errands: send_errands,
-        bells: Arc::new(Bells { shards: Vec::new(), keeper: OnceLock::new() }),
+        join_requests: send_requests,
+        wake_ups: Arc::new(WakeUps { shards: Vec::new(), keeper: OnceLock::new() }),
     };
     thread::scope(|threads| {
         let keepers_view = watched.clone();
         threads.spawn(move || {
-            let Errand { joining, reply, .. } = errands.recv().expect("one is sent");
+            let JoinRequest { joining, reply, .. } = join_requests.recv().expect("one is sent");
             let join = |new: Joining| granted(&new.settings.name, new.numbering);
             let sources = joining.into_iter().map(join).collect();
             meanwhile(&keepers_view.borrow());
@@ -73,6 +73,6 @@ fn add(meanwhile: impl FnOnce(&InForce) + Send) -> Arc<Source> {
 #[test]
 fn what_a_restored_machine_loses_a_source_that_is_joining_loses_too() {
     assert_ne!(add(|_| {}).grant().ceiling(), Position(0));
-    let restored = add(|in_force| in_force.source(0).grant().revoke());
+    let restored = add(|live_config| live_config.source(0).grant().revoke());
     assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable anew");
 }

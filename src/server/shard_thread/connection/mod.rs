@@ -21,9 +21,9 @@ use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Front, Granted, Step};
 use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
-use crate::server::lifecycle::live_config::InForce;
+use crate::server::lifecycle::live_config::LiveConfig;
 use crate::server::net::rejections;
-use crate::server::net::socket_stream::Stream;
+use crate::server::net::socket_stream::SocketStream;
 use crate::source::line::Refusal;
 
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
@@ -34,7 +34,7 @@ const LINGER: Duration = Duration::from_secs(1);
 const NEVER_READ: BootMicros = BootMicros(0);
 
 /// Serves one connection to its end.
-pub(super) async fn serve<F: Front>(stream: Stream, front: F, member: Member) {
+pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Member) {
     let mut connection = Connection {
         stream,
         front,
@@ -50,7 +50,7 @@ pub(super) async fn serve<F: Front>(stream: Stream, front: F, member: Member) {
 }
 
 struct Connection<F> {
-    stream: Stream,
+    stream: SocketStream,
     front: F,
     member: Member,
     /// Bytes read and not yet understood: half a request, or requests behind one that waits.
@@ -119,15 +119,15 @@ impl<F: Front> Connection<F> {
 
     /// How long to wait for bytes, by which version of the configuration.
     fn deadline(&self) -> (u64, Option<Duration>) {
-        let in_force = self.member.worker.in_force.borrow();
-        let limits = &in_force.limits;
+        let live_config = self.member.worker.live_config.borrow();
+        let limits = &live_config.limits;
         let deadline = if self.unread.is_empty() {
             limits.idle_timeout
         } else {
             let late = clock::os::boot().since(self.read_at);
             Some(limits.frame_timeout.saturating_sub(late))
         };
-        (in_force.version, deadline)
+        (live_config.version, deadline)
     }
 
     /// Reads, and takes a turn with what came. Nothing came, and its deadline is of another `version` than is in force: a
@@ -137,11 +137,11 @@ impl<F: Front> Connection<F> {
         let state = &mut *worker.state.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
         let mut input = std::mem::take(&mut state.input);
-        let in_force = &worker.in_force.borrow();
-        let polled = self.poll_turn_with(&worker, in_force, state, &mut input, cx);
+        let live_config = &worker.live_config.borrow();
+        let polled = self.poll_turn_with(&worker, live_config, state, &mut input, cx);
         state.input = input;
         match polled {
-            Poll::Pending if in_force.version != version => Poll::Ready(Ok(Turn::Done)),
+            Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
             polled => polled,
         }
     }
@@ -149,7 +149,7 @@ impl<F: Front> Connection<F> {
     fn poll_turn_with(
         &mut self,
         worker: &Worker,
-        in_force: &InForce,
+        live_config: &LiveConfig,
         state: &mut State,
         input: &mut [u8],
         cx: &mut Context<'_>,
@@ -177,7 +177,7 @@ impl<F: Front> Connection<F> {
         let now = worker.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let mut turn = self.take(worker, in_force, state, &input[..end]);
+        let mut turn = self.take(worker, live_config, state, &input[..end]);
         if matches!(turn, Turn::Done) && end == input.len() {
             turn = Turn::Full;
         }
@@ -197,7 +197,7 @@ impl<F: Front> Connection<F> {
         let unread = std::mem::take(&mut self.unread);
         let now = worker.now();
         state.shard.wake(now);
-        let turn = self.take(&worker, &worker.in_force.borrow(), state, &unread);
+        let turn = self.take(&worker, &worker.live_config.borrow(), state, &unread);
         state.timing.end_late_turn(&worker.counters.latency, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {
             // What is left is half a request, whose time to arrive starts now: until here nothing more was read.
@@ -231,18 +231,18 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes all requests in `bytes`, and keeps what is left of them.
-    fn take(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, bytes: &[u8]) -> Turn {
+    fn take(&mut self, worker: &Worker, live_config: &LiveConfig, state: &mut State, bytes: &[u8]) -> Turn {
         let mut at = 0;
         let turn = loop {
-            if self.backlog.is_some() && !self.encode_backlog(in_force, state) {
+            if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
                 break Turn::Again;
             }
-            if self.is_queue_full(in_force, &state.output) {
+            if self.is_queue_full(live_config, &state.output) {
                 break Turn::Again;
             }
             // What has arrived before the stop is answered; what was read after it was noticed is not.
             let draining = worker.draining.get() && !self.member.is_undrained();
-            match self.front.step(&bytes[at..], &in_force.facts, draining, &mut state.output) {
+            match self.front.step(&bytes[at..], &live_config.facts, draining, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
@@ -250,14 +250,14 @@ impl<F: Front> Connection<F> {
                 }
                 Step::Ids { consumed, ask } => {
                     at += consumed;
-                    if let Some(waiting) = self.serve_ids(worker, in_force, state, ask, &bytes[at..]) {
+                    if let Some(waiting) = self.serve_ids(worker, live_config, state, ask, &bytes[at..]) {
                         break Turn::Waits(waiting);
                     }
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
                     if let Some(complaint) = self.front.complaint(&bytes[at..]) {
-                        rejections::say(self.stream.peer(), complaint);
+                        rejections::log(self.stream.peer(), complaint);
                     }
                     at = bytes.len();
                     note_answer(worker, error);
@@ -270,8 +270,8 @@ impl<F: Front> Connection<F> {
     }
 
     /// Whether as much is queued for the client as may be, one more frame not counted.
-    fn is_queue_full(&self, in_force: &InForce, output: &[u8]) -> bool {
-        let room = in_force.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
+    fn is_queue_full(&self, live_config: &LiveConfig, output: &[u8]) -> bool {
+        let room = live_config.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
         output.len() + self.unwritten.len() > room
     }
 
@@ -280,31 +280,31 @@ impl<F: Front> Connection<F> {
     fn serve_ids(
         &mut self,
         worker: &Worker,
-        in_force: &InForce,
+        live_config: &LiveConfig,
         state: &mut State,
         ask: Ask,
         later: &[u8],
     ) -> Option<Box<Waiting>> {
         state.runs.clear();
         let (lane, rng) = state.shard.lane(ask.source);
-        let ahead = || self.front.demand(later, ask.source, &in_force.facts);
+        let ahead = || self.front.demand(later, ask.source, &live_config.facts);
         match lane.take(ask.count, ahead, rng, &mut state.runs) {
             Ok(()) => {
-                self.grant(worker, in_force, state, ask);
+                self.grant(worker, live_config, state, ask);
                 None
             }
-            Err(missing) => self.line_up(worker, in_force, state, ask, missing),
+            Err(missing) => self.line_up(worker, live_config, state, ask, missing),
         }
     }
 
     /// Encodes the IDs in `state.runs`, or makes them the backlog if they are more than a frame.
     #[inline]
-    fn grant(&mut self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask) {
+    fn grant(&mut self, worker: &Worker, live_config: &LiveConfig, state: &mut State, ask: Ask) {
         let counters = &worker.counters.sources[ask.source];
         counters.requests.add(1);
         let some_of_it = || state.runs.iter().map(|run| u64::from(run.count)).sum();
         counters.ids.add(if ask.partial { some_of_it() } else { ask.count });
-        let numbering = in_force.source(ask.source).numbering();
+        let numbering = live_config.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
             let granted = Granted { runs: &state.runs, random, needs_list, more: false };
@@ -316,8 +316,15 @@ impl<F: Front> Connection<F> {
     }
 
     /// Encodes a refusal of the source.
-    fn refuse(&self, worker: &Worker, in_force: &InForce, state: &mut State, ask: Ask, refusal: Refusal) {
-        let name = in_force.source(ask.source).name();
+    fn refuse(
+        &self,
+        worker: &Worker,
+        live_config: &LiveConfig,
+        state: &mut State,
+        ask: Ask,
+        refusal: Refusal,
+    ) {
+        let name = live_config.source(ask.source).name();
         let code = self.front.refuse(&mut state.output, ask.form, refusal, name);
         let counters = &worker.counters.sources[ask.source];
         counters.requests.add(1);
@@ -326,15 +333,15 @@ impl<F: Front> Connection<F> {
     }
 
     /// Encodes more of the backlog while the queue has room. True when nothing of it is left.
-    fn encode_backlog(&mut self, in_force: &InForce, state: &mut State) -> bool {
+    fn encode_backlog(&mut self, live_config: &LiveConfig, state: &mut State) -> bool {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
         };
         let form = backlog.ask.form;
-        let numbering = in_force.source(backlog.ask.source).numbering();
+        let numbering = live_config.source(backlog.ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let limit = self.front.frame_limit(form, needs_list);
-        while !self.is_queue_full(in_force, &state.output) {
+        while !self.is_queue_full(live_config, &state.output) {
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
             let granted = Granted { runs: &state.runs, random, needs_list, more };
             self.front.grant(&mut state.output, form, &granted, &mut state.rng);
@@ -348,7 +355,7 @@ impl<F: Front> Connection<F> {
 
     /// Writes all that is queued. The client has to take some of it within each `write_timeout`.
     async fn flush(&mut self) -> io::Result<()> {
-        let timeout = self.member.worker.in_force.borrow().limits.write_timeout;
+        let timeout = self.member.worker.live_config.borrow().limits.write_timeout;
         let mut written = 0;
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);

@@ -11,7 +11,7 @@ use super::Connection;
 use crate::clock;
 use crate::front::{Ask, Front};
 use crate::server::health::metrics::ShardCounters;
-use crate::server::lifecycle::live_config::InForce;
+use crate::server::lifecycle::live_config::LiveConfig;
 use crate::server::shard_thread::worker::{State, Worker};
 use crate::shard::Taken;
 use crate::source::line::{Finished, Ticket, Wish};
@@ -51,13 +51,13 @@ impl<F: Front> Connection<F> {
     pub(super) fn line_up(
         &mut self,
         worker: &Worker,
-        in_force: &InForce,
+        live_config: &LiveConfig,
         state: &mut State,
         ask: Ask,
         missing: u64,
     ) -> Option<Box<Waiting>> {
         let (lane, _) = state.shard.lane(ask.source);
-        let limits = &in_force.limits;
+        let limits = &live_config.limits;
         let window = lane.window();
         let source = lane.source();
         let wait =
@@ -70,18 +70,18 @@ impl<F: Front> Connection<F> {
                 state.waiters.insert((ask.source, ticket), sender);
                 let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
                 if state.ticker_wakes_at.is_none_or(|at| event < at) {
-                    worker.common.bells.shards[worker.index].notify_one();
+                    worker.common.wake_ups.shards[worker.index].notify_one();
                 }
                 let taken = lane.keep(state.runs.clone());
                 let counted = Counted::begin(worker, ask.source);
                 Some(Box::new(Waiting { ask, ticket, finished, taken, _counted: counted }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(worker, in_force, state, ask);
+                self.grant(worker, live_config, state, ask);
                 None
             }
             Err(refusal) => {
-                self.refuse(worker, in_force, state, ask, refusal);
+                self.refuse(worker, live_config, state, ask, refusal);
                 None
             }
         }
@@ -102,15 +102,15 @@ impl<F: Front> Connection<F> {
         };
         cancel.armed = false;
         drop(cancel);
-        let in_force = &worker.in_force.borrow();
+        let live_config = &worker.live_config.borrow();
         let state = &mut *worker.state.borrow_mut();
         // Fails when the ticker is gone, and with it the shard.
-        let finished = finished.unwrap_or_else(|_| in_force.source(ask.source).refuse(ticket));
+        let finished = finished.unwrap_or_else(|_| live_config.source(ask.source).refuse(ticket));
         let refusal = state.shard.lane(ask.source).0.end_wait(taken, &finished, &mut state.runs);
         match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, in_force, state, ask),
-            None => self.grant(&worker, in_force, state, ask),
-            Some(refusal) => self.refuse(&worker, in_force, state, ask, refusal),
+            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, live_config, state, ask),
+            None => self.grant(&worker, live_config, state, ask),
+            Some(refusal) => self.refuse(&worker, live_config, state, ask, refusal),
         }
         let took = clock::os::boot().since(self.read_at);
         worker.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
@@ -130,7 +130,7 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.worker.in_force.borrow().source(self.source).cancel(self.ticket);
+            self.worker.live_config.borrow().source(self.source).cancel(self.ticket);
             self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
         }
     }
