@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use snowbank::client::Endpoint;
+use snowbank_client::Endpoint;
 
 use super::Failure;
 use crate::run::{Drive, Length, Scenario};

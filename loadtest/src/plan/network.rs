@@ -64,7 +64,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use snowbank::layout::{Layout, Numbering, WorkerSet};
+    use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
     use super::*;
 
