@@ -47,12 +47,7 @@ pub(crate) enum Pace {
     /// On the schedules that all threads share, whatever the target does.
     Open,
     /// As soon as an earlier one is answered.
-    Closed {
-        /// Requests in flight on each connection.
-        depth: usize,
-        /// After how many counted IDs this thread stops asking.
-        ids_limit: Option<u64>,
-    },
+    Closed { depth: usize, ids_limit: Option<u64> },
 }
 
 /// What one thread has to do.
@@ -101,32 +96,11 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Places received.
-    Spans {
-        /// Which thread.
-        thread: usize,
-        /// The places, in no order.
-        spans: Vec<Span>,
-        /// No ID still to come on this thread may be dated before this.
-        low_us: Option<i64>,
-    },
+    Spans { thread: usize, spans: Vec<Span>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
-    Second {
-        /// Which thread.
-        thread: usize,
-        /// Which second.
-        number: u64,
-        /// What happened in it.
-        second: Box<Second>,
-    },
+    Second { thread: usize, number: u64, second: Box<Second> },
     /// The thread is done, after a fault of the target or without.
-    Done {
-        /// Which thread.
-        thread: usize,
-        /// What it counted.
-        counts: Box<Counts>,
-        /// Why it ended early.
-        fault: Option<Fault>,
-    },
+    Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
 
 /// An instant on both clocks.

@@ -136,33 +136,17 @@ pub(crate) enum Fault {
     /// A promise was broken.
     Violation(Violation),
     /// A connection ended.
-    Closed {
-        /// Requests on it without an answer.
-        unanswered: usize,
-        /// The system's reason, or none where the target closed in order.
-        reason: Option<String>,
-    },
+    Closed { unanswered: usize, reason: Option<String> },
     /// Bytes that are no reply, or a reply to nothing.
     Unreadable(String),
     /// A request had no answer for so long.
-    Silent {
-        /// How long it was waited for.
-        waited: Duration,
-        /// Requests without an answer on that connection.
-        unanswered: usize,
-    },
+    Silent { waited: Duration, unanswered: usize },
     /// More requests in flight than the documented bound.
-    TooManyInFlight {
-        /// The bound, for each connection.
-        bound: usize,
-    },
+    TooManyInFlight { bound: usize },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
     /// After the announced outage, connections were not back and answered within that time.
-    NotRecovered {
-        /// How long it was waited for.
-        waited: Duration,
-    },
+    NotRecovered { waited: Duration },
 }
 
 /// How a connection fared that was not read for a while on purpose.

@@ -57,20 +57,10 @@ pub(crate) struct Span {
 pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
     #[error("the target has no source {wanted:?}; it has {present}")]
-    NoSource {
-        /// The name asked for.
-        wanted: String,
-        /// The names it has.
-        present: String,
-    },
+    NoSource { wanted: String, present: String },
     /// The target's mistake: a layout that cannot be, or worker IDs that the layout does not have.
     #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
-    Layout {
-        /// The source.
-        name: String,
-        /// What is wrong with it.
-        reason: LayoutError,
-    },
+    Layout { name: String, reason: LayoutError },
 }
 
 /// An ID that is not of the source's layout or worker IDs.

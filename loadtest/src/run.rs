@@ -10,6 +10,7 @@ mod approach;
 mod collector;
 mod interruptible;
 
+pub(crate) use approach::check_batch;
 pub(crate) use collector::Collected;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -88,19 +89,9 @@ pub(crate) struct ClientStall {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Drive {
     /// On a schedule.
-    Open {
-        /// IDs per second.
-        rate: Rate,
-        /// How long the rate rises, before the warm-up.
-        ramp: Duration,
-        /// How requests are spaced.
-        arrivals: Arrivals,
-    },
+    Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
     /// As fast as answers come.
-    Closed {
-        /// Requests in flight on each connection.
-        depth: usize,
-    },
+    Closed { depth: usize },
 }
 
 /// How long a measurement is.
@@ -145,12 +136,7 @@ pub(crate) enum CannotRun {
     NoPromise(#[from] NoPromise),
     /// A batch that the target says it refuses.
     #[error("--batch asks for {asked} IDs at once; the target allows {allowed}")]
-    TooLargeBatch {
-        /// The largest size asked for.
-        asked: u32,
-        /// The target's limit.
-        allowed: u32,
-    },
+    TooLargeBatch { asked: u32, allowed: u32 },
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
@@ -158,24 +144,10 @@ pub(crate) enum CannotRun {
     #[error(
         "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
     )]
-    TooManyConnections {
-        /// How many could be opened.
-        taken: usize,
-        /// How many were wanted.
-        wanted: usize,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
+    TooManyConnections { taken: usize, wanted: usize, reason: std::io::Error },
     /// It answered INFO, and then took no further connection.
     #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
-    Connections {
-        /// How many it took.
-        taken: usize,
-        /// How many were wanted.
-        wanted: usize,
-        /// The system's reason.
-        reason: NoTarget,
-    },
+    Connections { taken: usize, wanted: usize, reason: NoTarget },
 }
 
 impl CannotRun {
@@ -204,33 +176,46 @@ pub(crate) struct Progress<'a> {
 /// Runs a scenario to its end, or until `interrupt` is set.
 ///
 /// # Errors
-/// [`CannotRun`] if there is nothing to load. What a target does wrong under load is in the outcome.
+/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
 pub(crate) fn run(
     scenario: &Scenario,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    run_after(scenario, &mut Distinct::default(), interrupt, progress)
+    let mut daemon = start_daemon(scenario, interrupt)?;
+    run_against(scenario, daemon.as_mut(), &mut Distinct::default(), interrupt, progress)
 }
 
-/// One of several runs against the same target: no ID may be among those `seen` in the runs before it either.
+/// Starts a daemon if the scenario names no target.
+///
+/// # Errors
+/// [`CannotRun`] if the daemon does not start.
+pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Result<Option<Daemon>, CannotRun> {
+    let start = || interruptible::unless(interrupt, || Ok(Daemon::start()?));
+    scenario.address.is_none().then(start).transpose()
+}
+
+/// Returns the address of the target.
+pub(crate) fn endpoint(scenario: &Scenario, daemon: Option<&Daemon>) -> Endpoint {
+    match (daemon, &scenario.address) {
+        (Some(daemon), _) => daemon.endpoint.clone(),
+        (None, Some(address)) => address.clone(),
+        (None, None) => unreachable!("a daemon is started where no address is given"),
+    }
+}
+
+/// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn run_after(
+pub(crate) fn run_against(
     scenario: &Scenario,
+    daemon: Option<&mut Daemon>,
     seen: &mut Distinct,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let (mut daemon, endpoint) = match &scenario.address {
-        Some(endpoint) => (None, endpoint.clone()),
-        None => {
-            let daemon = interruptible::unless(interrupt, || Ok(Daemon::start()?))?;
-            let endpoint = daemon.endpoint.clone();
-            (Some(daemon), endpoint)
-        }
-    };
+    let (endpoint, own_daemon) = (endpoint(scenario, daemon.as_deref()), daemon.is_some());
     let access = Access { endpoint, token: scenario.token.clone() };
     let (approach::Greeted { wire, promise, version, same_clock }, streams) = {
         let (access, scenario) = (access.clone(), scenario.clone());
@@ -256,7 +241,7 @@ pub(crate) fn run_after(
         })
         .collect();
     drop(to);
-    let collected = collector::collect(scenario, &shared, seen, &from, daemon.as_mut(), interrupt, progress);
+    let collected = collector::collect(scenario, &shared, seen, &from, daemon, interrupt, progress);
     // A thread that panicked has told nothing, and then its load is missing.
     let panicked =
         threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
@@ -271,7 +256,7 @@ pub(crate) fn run_after(
     Ok(Outcome {
         address: access.endpoint.to_string(),
         version,
-        own_daemon: daemon.is_some(),
+        own_daemon,
         same_clock,
         promise,
         elapsed: collected.elapsed(scenario, origin),

@@ -19,17 +19,19 @@ pub(crate) mod table;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use snowbank_client::Endpoint;
+
 use crate::check::distinct::Distinct;
-use crate::daemon::Daemon;
 use crate::origin::Origin;
 use crate::promise::Promise;
-use crate::run::{CannotRun, Drive, Progress, Scenario};
+use crate::run::{self, CannotRun, Drive, Progress, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate};
 use crate::verdict::Objectives;
-use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
-use step::{Said, Step};
+use progress::Live;
+use search::{Bounds, Finding, Limit, Next, Phase, Search};
+use step::Step;
 
 /// The first step's requests per second where no start is given: far below what any machine does, and with steps of 5 s
 /// enough requests that ten of them decide the p99.9.
@@ -70,6 +72,7 @@ pub(crate) struct Settings {
 /// What is known of the target from its INFO.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
+    pub(crate) address: String,
     /// Its version.
     pub(crate) version: Option<String>,
     /// IDs per second of the source.
@@ -120,16 +123,7 @@ pub(crate) enum CannotSweep {
     Run(#[from] CannotRun),
     /// Options that do not fit the target.
     #[error("{what} {given} is above {limit}, {why}")]
-    OutOfRange {
-        /// Which option.
-        what: &'static str,
-        /// What was given.
-        given: Rate,
-        /// What is allowed.
-        limit: f64,
-        /// Why.
-        why: &'static str,
-    },
+    OutOfRange { what: &'static str, given: Rate, limit: f64, why: &'static str },
 }
 
 impl CannotSweep {
@@ -142,108 +136,68 @@ impl CannotSweep {
     }
 }
 
-/// What is known before the first step.
-#[derive(Debug)]
-pub(crate) struct Begun<'a> {
-    /// What was asked.
-    pub(crate) settings: &'a Settings,
-    /// Against what.
-    pub(crate) target: &'a Target,
-    /// Whether that was started for the sweep.
-    pub(crate) own_daemon: bool,
-    /// Where the search looks.
-    pub(crate) bounds: Bounds,
-}
-
-/// Hears of a sweep while it lasts.
-pub(crate) trait Watch {
-    /// The target has answered, and the steps begin.
-    fn begin(&mut self, begun: &Begun<'_>);
-    /// A step is under way.
-    fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>);
-    /// A step is over.
-    fn step(&mut self, step: &Step);
-}
-
 /// Sweeps until the search is over or `interrupt` is set.
 ///
 /// # Errors
 /// [`CannotSweep`] if not even the first step can be run.
-pub(crate) fn sweep(
-    settings: Settings,
-    interrupt: &AtomicBool,
-    watch: &mut dyn Watch,
-) -> Result<Sweep, CannotSweep> {
-    let (daemon, settings) = with_address(settings)?;
-    let target = greet(&settings.scenario)?;
+pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
+    let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
+    let endpoint = run::endpoint(&settings.scenario, daemon.as_ref());
+    let target = greet(&settings.scenario, endpoint)?;
     let bounds = settings.bounds(target.per_second)?;
-    let own_daemon = daemon.is_some();
-    watch.begin(&Begun { settings: &settings, target: &target, own_daemon, bounds });
     let mut search = Search::new(bounds);
-    let mut steps: Vec<Step> = Vec::new();
+    let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
+    let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
+    live.begin(&sweep);
     let mut seen = Distinct::default();
-    let ended = loop {
-        let Next::Try { rate, phase } = search.next() else {
-            break Ended::Searched;
-        };
-        if !steps.is_empty() {
+    while let Next::Try { rate, phase } = search.next() {
+        if !sweep.steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
         // Each run counts with a key of its own there.
-        if settings.scenario.resp {
+        if sweep.settings.scenario.resp {
             seen = Distinct::default();
         }
-        let number = steps.len() + 1;
-        let mut progress = |now: Progress<'_>| watch.progress(number, rate, phase, now);
-        let ran = step::run(
-            &settings,
-            step::Asked { rate, phase, per_second: target.per_second },
-            daemon.as_ref(),
-            &mut seen,
-            interrupt,
-            &mut progress,
-        );
-        let step = match ran {
-            Ok(step) => step,
-            Err(CannotRun::Interrupted) if !steps.is_empty() => break Ended::Interrupted,
-            Err(cannot) if steps.is_empty() => return Err(cannot.into()),
-            Err(cannot) => break Ended::Gone(cannot.to_string()),
+        let number = sweep.steps.len() + 1;
+        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
+        let trial = (rate, phase, sweep.target.per_second);
+        let ran = step::run(&sweep.settings, trial, daemon.as_mut(), &mut seen, interrupt, &mut progress);
+        let (step, answer) = match ran {
+            Ok(ran) => ran,
+            Err(cannot) if sweep.steps.is_empty() => return Err(cannot.into()),
+            Err(cannot) => {
+                sweep.ended = match cannot {
+                    CannotRun::Interrupted => Ended::Interrupted,
+                    cannot => Ended::Gone(cannot.to_string()),
+                };
+                break;
+            }
         };
-        watch.step(&step);
-        let said = step.said.clone();
-        steps.push(step);
-        match said {
-            Said::Answer(answer) => search.hear(answer),
-            Said::Interrupted => break Ended::Interrupted,
-            Said::Broken(reason) => break Ended::Broken(reason),
+        live.step(&step);
+        sweep.steps.push(step);
+        match answer {
+            Ok(answer) => search.record(answer),
+            Err(ended) => {
+                sweep.ended = ended;
+                break;
+            }
         }
-    };
-    let finding = search.so_far();
-    Ok(Sweep { settings, bounds, target, own_daemon, steps, finding, ended })
-}
-
-/// One daemon for all steps: started here if none is named.
-fn with_address(mut settings: Settings) -> Result<(Option<Daemon>, Settings), CannotSweep> {
-    if settings.scenario.address.is_some() {
-        return Ok((None, settings));
     }
-    let daemon = Daemon::start().map_err(CannotRun::from)?;
-    settings.scenario.address = Some(daemon.endpoint.clone());
-    Ok((Some(daemon), settings))
+    sweep.finding = search.so_far();
+    Ok(sweep)
 }
 
-fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
-    let Some(endpoint) = scenario.address.as_ref().filter(|_| !scenario.resp) else {
-        return Ok(Target::default());
-    };
-    let (info, _) = target::greet(&Access { endpoint: endpoint.clone(), token: scenario.token.clone() })?;
+fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
+    let address = endpoint.to_string();
+    if scenario.resp {
+        return Ok(Target { address, ..Target::default() });
+    }
+    let (info, _) = target::greet(&Access { endpoint, token: scenario.token.clone() })?;
     let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    if scenario.batch.max() > promise.max_count {
-        let (asked, allowed) = (scenario.batch.max(), promise.max_count);
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
-    }
+    run::check_batch(scenario, &promise)?;
     let source = info.sources.iter().find(|source| source.index == promise.source);
     Ok(Target {
+        address,
         worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
         version: info.version,
         per_second: promise.per_second,
@@ -312,14 +266,14 @@ impl Sweep {
     /// The run that stands for the knee: the last that held at it.
     pub(crate) fn at_knee(&self) -> Option<&Step> {
         let knee = self.finding.knee?;
-        let at_knee = |step: &&Step| step.rate == knee && step.said == Said::Answer(Answer::Holds);
+        let at_knee = |step: &&Step| step.rate() == knee && step.holds;
         self.steps.iter().rev().find(at_knee)
     }
 
     /// The last run that missed at the rate next above the knee.
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         let (missed, _) = self.finding.missed?;
-        let at_miss = |step: &&Step| step.rate == missed && step.said != Said::Answer(Answer::Holds);
+        let at_miss = |step: &&Step| step.rate() == missed && !step.holds;
         self.steps.iter().rev().find(at_miss)
     }
 

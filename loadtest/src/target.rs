@@ -8,9 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use snowbank::client::Endpoint;
-use snowbank::protocol::collect::{InfoCollector, Progress};
-use snowbank::protocol::{ErrorCode, Info, request};
+use snowbank_client::Endpoint;
+use snowbank_client::protocol::collect::{InfoCollector, Progress};
+use snowbank_client::protocol::{ErrorCode, Info, request};
 
 use crate::units::printable;
 use access::Conversation;
@@ -33,60 +33,27 @@ pub(crate) enum Stream {
 pub(crate) enum NoTarget {
     /// Nothing listens there.
     #[error("cannot connect to {address}: {reason}")]
-    Unreachable {
-        /// Where.
-        address: String,
-        /// Why.
-        reason: io::Error,
-    },
+    Unreachable { address: String, reason: io::Error },
     /// It ended the connection before it answered INFO.
     #[error(
         "{address} closed the connection without answering INFO: another protocol, or a connection limit"
     )]
-    Closed {
-        /// Where.
-        address: String,
-    },
+    Closed { address: String },
     /// It did not answer INFO.
     #[error("{address} did not answer INFO within {GREETING_TIMEOUT:?}: another protocol, or it hangs")]
-    Silent {
-        /// Where.
-        address: String,
-    },
+    Silent { address: String },
     /// It answered something else.
     #[error("{address} does not speak snowbank's protocol, version 1: {reason}")]
-    OtherProtocol {
-        /// Where.
-        address: String,
-        /// What was wrong.
-        reason: String,
-    },
+    OtherProtocol { address: String, reason: String },
     /// It answers, but not as Redis does.
     #[error("{address} does not speak RESP, the protocol of Redis")]
-    NoRedis {
-        /// Where.
-        address: String,
-    },
+    NoRedis { address: String },
     /// It wants a token, and has seen none or a wrong one.
     #[error("{address} refused: {message}; {advice}")]
-    Unauthorized {
-        /// Where.
-        address: String,
-        /// The target's words.
-        message: String,
-        /// What to do.
-        advice: &'static str,
-    },
+    Unauthorized { address: String, message: String, advice: &'static str },
     /// It refused.
     #[error("{address} refused: {name}: {message}")]
-    Refused {
-        /// Where.
-        address: String,
-        /// The error code's name, or the command refused.
-        name: String,
-        /// The target's words.
-        message: String,
-    },
+    Refused { address: String, name: String, message: String },
 }
 
 impl NoTarget {

@@ -23,10 +23,7 @@ pub(crate) struct Distinct {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The place is taken.
-    Twice {
-        /// The first such place.
-        place: u64,
-    },
+    Twice { place: u64 },
     /// There are [`MAX_SPANS`] spans: whether a place is taken cannot be told any more.
     Full,
 }

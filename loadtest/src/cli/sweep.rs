@@ -67,14 +67,13 @@ fn factor(text: &str) -> Result<f64, String> {
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
     open_files(&[&arguments.json, &arguments.html])?;
-    let machine = settings.origin.machine.clone();
     let interrupt = on_interrupt()?;
-    let mut live = Live { bar: Bar::new(), machine: &machine };
-    let swept = sweep(settings, &interrupt, &mut live);
-    live.bar.clear();
+    let live = Live(Bar::new());
+    let swept = sweep(settings, &interrupt, &live);
+    live.0.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     print(|out| table::end(&swept, out));
-    let figures = file::File::of(&swept, &machine);
+    let figures = file::File::of(&swept);
     let written = write_file(arguments.json.as_ref(), || json_text(&figures))
         .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&figures).into_bytes()));
     with_files(swept.exit_code(), written)
@@ -92,7 +91,7 @@ impl Arguments {
             start: self.start,
             limit: self.limit,
             factor: self.factor,
-            resolution: self.resolution.of_one(),
+            resolution: self.resolution.0,
             tries: self.tries,
             step_length: self.length.0,
         })

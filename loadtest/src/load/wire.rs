@@ -11,10 +11,7 @@ pub(crate) enum Wire {
     /// Snowbank's own protocol.
     Native,
     /// RESP, as Redis does: `INCRBY key count`, whose reply is the last of `count` numbers.
-    Resp {
-        /// The counter's key.
-        key: String,
-    },
+    Resp { key: String },
 }
 
 /// A line of RESP.

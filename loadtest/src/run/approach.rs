@@ -20,12 +20,18 @@ pub(super) fn approach(
     scenario: &Scenario,
 ) -> Result<(Greeted, Vec<Vec<Stream>>), CannotRun> {
     let greeted = greet(access, scenario)?;
-    let (asked, allowed) = (scenario.batch.max(), greeted.promise.max_count);
-    if asked > allowed {
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
-    }
+    check_batch(scenario, &greeted.promise)?;
     let streams = connect_all(access, scenario)?;
     Ok((greeted, streams))
+}
+
+/// Checks that the target allows the scenario's largest request.
+///
+/// # Errors
+/// [`CannotRun::TooLargeBatch`] if it does not.
+pub(crate) fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> {
+    let (asked, allowed) = (scenario.batch.max(), promise.max_count);
+    if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(()) }
 }
 
 /// What a target says of itself before it is loaded.

@@ -4,18 +4,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, Versions};
-use super::search::{Answer, Limit, Phase};
-use super::step::{Said, Step};
+use super::search::{Limit, Phase};
+use super::step::Step;
 use super::table::summary;
 use super::{Ended, Sweep};
-use crate::report::json::{FORMAT, Run};
+use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 
 /// What `kind` says.
 pub(crate) const KIND: &str = "sweep";
 
 /// A sweep.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct File {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -72,7 +72,7 @@ pub(crate) struct File {
     /// Of the programs.
     pub(crate) versions: Versions,
     /// Every run, in order.
-    pub(crate) steps: Vec<StepFigures>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// A response time that most of all requests had to keep to.
@@ -85,7 +85,7 @@ pub(crate) struct Objective {
 }
 
 /// How the search was made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize)]
 pub(crate) struct Searched {
     /// The first rate.
     pub(crate) start: f64,
@@ -105,26 +105,12 @@ pub(crate) struct Searched {
     pub(crate) warm_up_s: f64,
 }
 
-/// A run's figures, and what it was for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct StepFigures {
-    /// What it was for.
-    pub(crate) phase: Phase,
-    /// Whether the objective held.
-    pub(crate) holds: bool,
-    /// What stood in the way; null where it held or the sweep ended with it.
-    pub(crate) limit: Option<Limit>,
-    /// As in the file of a plain run.
-    #[serde(flatten)]
-    pub(crate) run: Run,
-}
-
 impl File {
-    /// The figures of a sweep made on a machine.
-    pub(crate) fn of(sweep: &Sweep, machine: &Machine) -> Self {
+    /// Returns the figures of a sweep.
+    pub(crate) fn of(sweep: &Sweep) -> Self {
         let (settings, bounds) = (&sweep.settings, sweep.bounds);
         let scenario = &settings.scenario;
-        let first = sweep.steps.first().map(|step| &step.figures);
+        let first = sweep.steps.first().map(|step| &step.run);
         let objective = |latency: &crate::verdict::Latency| Objective {
             quantile: latency.name(),
             limit_us: latency.limit.as_secs_f64() * 1e6,
@@ -149,7 +135,7 @@ impl File {
             limit: sweep.limit(),
             resp: scenario.resp,
             own_daemon: sweep.own_daemon,
-            address: scenario.address.as_ref().map(ToString::to_string).unwrap_or_default(),
+            address: sweep.target.address.clone(),
             source: first.map(|run| run.source.clone()),
             layout: first.and_then(|run| run.layout.clone()),
             source_per_second: sweep.target.per_second,
@@ -170,24 +156,9 @@ impl File {
                 confirm_s: settings.length(Phase::Confirm).as_secs_f64(),
                 warm_up_s: scenario.warm_up.as_secs_f64(),
             },
-            machine: machine.clone(),
+            machine: settings.origin.machine.clone(),
             versions: Versions::with(sweep.target.version.clone()),
-            steps: sweep.steps.iter().map(StepFigures::of).collect(),
-        }
-    }
-}
-
-impl StepFigures {
-    fn of(step: &Step) -> Self {
-        let limit = match step.said {
-            Said::Answer(Answer::Misses(limit)) => Some(limit),
-            _ => None,
-        };
-        Self {
-            phase: step.phase,
-            holds: step.said == Said::Answer(Answer::Holds),
-            limit,
-            run: step.figures.clone(),
+            steps: sweep.steps.clone(),
         }
     }
 }

@@ -1,31 +1,27 @@
 //! Shows a sweep under way: a bar for the current step, and the row of each step that has ended.
 
+use super::Sweep;
 use super::search::Phase;
 use super::step::Step;
 use super::table::{self, short};
-use super::{Begun, Watch};
 use crate::cli::print;
 use crate::report::progress::Bar;
 use crate::run::Progress;
-use crate::sweep::machine::Machine;
 
-/// Prints rows to standard output, and the bar to a terminal's standard error.
+/// Rows on standard output, and the bar on a terminal's standard error.
 #[derive(Debug)]
-pub(crate) struct Live<'a> {
-    pub(crate) bar: Bar,
-    pub(crate) machine: &'a Machine,
-}
+pub(crate) struct Live(pub(crate) Bar);
 
-impl Watch for Live<'_> {
-    fn begin(&mut self, begun: &Begun<'_>) {
-        print(|out| table::begin(begun, self.machine, out));
+impl Live {
+    pub(super) fn begin(&self, sweep: &Sweep) {
+        print(|out| table::begin(sweep, out));
     }
 
-    fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>) {
-        self.bar.show(&format!("step {number}, {} {}/s, ", phase.name(), short(rate)), progress);
+    pub(super) fn progress(&self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>) {
+        self.0.show(&format!("step {number}, {} {}/s, ", phase.name(), short(rate)), progress);
     }
 
-    fn step(&mut self, step: &Step) {
-        self.bar.suspend(|| print(|out| table::row(step, out)));
+    pub(super) fn step(&self, step: &Step) {
+        self.0.suspend(|| print(|out| table::row(step, out)));
     }
 }

@@ -44,6 +44,18 @@ pub(crate) enum Limit {
     Generator,
 }
 
+impl Limit {
+    /// The word for it in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Layout => "layout",
+            Self::Latency => "latency",
+            Self::Target => "target",
+            Self::Generator => "generator",
+        }
+    }
+}
+
 /// What a run at a rate says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
@@ -80,12 +92,7 @@ impl Phase {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Next {
     /// A run at this rate.
-    Try {
-        /// IDs per second.
-        rate: f64,
-        /// What for.
-        phase: Phase,
-    },
+    Try { rate: f64, phase: Phase },
     /// Nothing: the search is over.
     Done(Finding),
 }
@@ -150,7 +157,7 @@ impl Search {
     }
 
     /// Takes the answer to the run that [`Search::next`] asked for.
-    pub(crate) fn hear(&mut self, answer: Answer) {
+    pub(crate) fn record(&mut self, answer: Answer) {
         match (answer, self.phase) {
             (Answer::Holds, Phase::Climb) => self.climb(),
             (Answer::Holds, Phase::Bisect) => {

@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use snowbank::client::Endpoint;
-use snowbank::protocol::reply::{self, ErrorReply, Reply};
-use snowbank::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
+use snowbank_client::Endpoint;
+use snowbank_client::protocol::reply::{self, ErrorReply, Reply};
+use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 
 use super::{NoTarget, Stream, code_name};
 use crate::units::printable;
@@ -30,23 +30,13 @@ pub(crate) struct Token(Box<[u8]>);
 pub(crate) enum NoToken {
     /// It cannot be read.
     #[error("cannot read the token file {}: {reason}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
+    Unreadable { path: PathBuf, reason: io::Error },
     /// It has more than one line.
     #[error("found several lines in the token file {}, allowed: one token, as a client sends it", .0.display())]
     SeveralLines(PathBuf),
     /// What it holds fits no AUTH.
     #[error("found a token of {size} bytes in {}, allowed: 1 to {MAX_TOKEN_SIZE}", path.display())]
-    Size {
-        /// The file.
-        path: PathBuf,
-        /// The length found.
-        size: u64,
-    },
+    Size { path: PathBuf, size: u64 },
 }
 
 impl Token {

@@ -106,7 +106,7 @@ fn a_refusal_fails() {
     refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
     let verdict = verdict(&refused, &[], true);
     assert_eq!(verdict.exit_code(), 1);
-    assert_eq!(verdict.reasons()[0], "7 of 1000 requests were refused: exhausted x 7 (too many)");
+    assert_eq!(verdict.reasons()[0], "7 of 1,000 requests were refused: exhausted x 7 (too many)");
 }
 
 #[test]

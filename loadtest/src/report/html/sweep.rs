@@ -6,8 +6,9 @@ use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::run::{generator, latencies, target_facts};
 use super::{card, facts, origin_facts, page};
 use crate::report::json::Run;
-use crate::sweep::file::{File, StepFigures};
+use crate::sweep::file::File;
 use crate::sweep::search::Limit;
+use crate::sweep::step::Step;
 use crate::units::{count, percent, rate, short_rate, time};
 
 /// The curves, each with what it is drawn with.
@@ -50,7 +51,7 @@ pub(crate) fn render(sweep: &File) -> String {
 }
 
 /// The last run at the knee that held: with a confirmation, that.
-fn at_knee(sweep: &File) -> Option<&StepFigures> {
+fn at_knee(sweep: &File) -> Option<&Step> {
     let knee = sweep.knee?;
     sweep.steps.iter().rev().find(|step| step.holds && step.run.wanted_ids_per_s == Some(knee))
 }
@@ -120,12 +121,12 @@ fn limit_words(limit: Limit) -> &'static str {
 
 /// Rate against latency; none where no run was answered.
 fn chart(sweep: &File) -> Option<Chart> {
-    let mut steps: Vec<&StepFigures> =
-        sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.asked() > 0.0).collect();
-    steps.sort_by(|one, other| one.asked().total_cmp(&other.asked()));
-    let (first, last) = (steps.first()?.asked(), steps.last()?.asked());
+    let mut steps: Vec<&Step> =
+        sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.rate() > 0.0).collect();
+    steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+    let (first, last) = (steps.first()?.rate(), steps.last()?.rate());
     let points = |name: &str| -> Vec<(f64, f64)> {
-        let point = |step: &&StepFigures| Some((step.asked().log10(), step.at(name)?.log10()));
+        let point = |step: &&Step| Some((step.rate().log10(), step.at(name)?.log10()));
         steps.iter().filter_map(point).collect()
     };
     let series = CURVES.map(|(name, ink)| {
@@ -174,12 +175,7 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-impl StepFigures {
-    /// IDs per second asked for.
-    fn asked(&self) -> f64 {
-        self.run.wanted_ids_per_s.unwrap_or_default()
-    }
-
+impl Step {
     /// A quantile of its response time; none of 0, which no logarithmic axis has.
     fn at(&self, name: &str) -> Option<f64> {
         self.run.response_time.at(name).filter(|us| *us > 0.0)
@@ -206,12 +202,12 @@ fn steps(sweep: &File) -> Markup {
     }
 }
 
-fn step_row(step: &StepFigures) -> Markup {
+fn step_row(step: &Step) -> Markup {
     let run = &step.run;
     let or_none = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
     html! {
         tr {
-            th scope="row" { (rate(step.asked())) }
+            th scope="row" { (rate(step.rate())) }
             td class="word" { (step.phase.name()) }
             @match (step.holds, step.limit) {
                 (true, _) => td class="word met" { "✓ holds" },
