@@ -87,7 +87,7 @@ struct Arguments {
     hlog: Option<PathBuf>,
 }
 
-/// What else there is to do than one run.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Command {
     Sweep(Box<sweep::Arguments>),
@@ -95,7 +95,7 @@ enum Command {
     Compare(compare::Arguments),
 }
 
-/// Why there is no verdict: one line, and the exit code.
+/// The reason why there is no verdict, in one line, and the exit code.
 struct Failure {
     code: u8,
     reason: String,

@@ -33,10 +33,10 @@ pub(crate) const ALWAYS_SAME: f64 = 1.05;
 /// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called sameness.
 pub(crate) const CAN_TELL: f64 = 2.0;
 
-/// Why a figure of one run each is not judged: it is no question of too little data.
+/// A figure of one run each that is not judged: more data would not help.
 pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
 
-/// What is said of one figure.
+/// The result for one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Call {
@@ -50,7 +50,7 @@ pub(crate) enum Call {
     CannotTell,
 }
 
-/// What is said of all figures together.
+/// The result for all figures together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
@@ -66,7 +66,7 @@ pub(crate) enum Verdict {
     CannotTell,
 }
 
-/// Where the spread comes from.
+/// The origin of the spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SpreadFrom {
@@ -79,7 +79,6 @@ pub(crate) enum SpreadFrom {
 /// One figure of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// Which.
     pub(crate) figure: Figure,
     /// A's value: of several runs, their geometric mean.
     pub(crate) a: Option<f64>,
@@ -87,11 +86,10 @@ pub(crate) struct Row {
     pub(crate) b: Option<f64>,
     /// B's divided by A's.
     pub(crate) ratio: Option<f64>,
-    /// Where the ratio lies, as far as the spread lets it be known; from one run each, the ratio of a typical second.
+    /// The interval of the ratio; from one run each, of the ratio of a typical second.
     pub(crate) interval: Option<Interval>,
-    /// What that says.
     pub(crate) call: Call,
-    /// Why it cannot be told.
+    /// The reason why the data does not answer.
     pub(crate) why: Option<&'static str>,
 }
 
@@ -102,13 +100,11 @@ pub(crate) struct Comparison {
     pub(crate) format: u32,
     /// `comparison`.
     pub(crate) kind: &'static str,
-    /// What it says.
     pub(crate) verdict: Verdict,
     /// The last line of the table.
     pub(crate) summary: String,
-    /// Where the spread comes from.
     pub(crate) spread_from: SpreadFrom,
-    /// What sets the runs apart besides the target.
+    /// Differences between the runs besides the target.
     pub(crate) warnings: Vec<String>,
     /// The figures.
     pub(crate) rows: Vec<Row>,
@@ -190,7 +186,7 @@ fn interval(
     }
 }
 
-/// What an interval says; `ratio` is that of the figures themselves, which a few seconds may have made.
+/// Judges an interval; `ratio` is that of the figures themselves, which a few seconds may have made.
 fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'static str> {
     let away = |ratio: f64| ratio.max(1.0 / ratio);
     let margin = interval.margin();
@@ -221,7 +217,7 @@ fn errors(a: &[f64], b: &[f64]) -> Result<Result<Call, &'static str>, &'static s
     })
 }
 
-/// Whether at least half of a difference in response time is that requests left later.
+/// Returns true if later sending explains at least half of a difference in response time.
 fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     let Figure::Response(name) = figure else {
         return false;

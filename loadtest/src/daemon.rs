@@ -25,25 +25,23 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
-    /// Where it listens.
     pub(crate) endpoint: Endpoint,
-    /// Which worker ID it holds.
     pub(crate) worker_id: u16,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
 }
 
-/// How a daemon is made to end.
+/// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As a service manager stops it.
+    /// A service manager's stop.
     Stop,
-    /// As a crash ends it.
+    /// A crash.
     Kill,
 }
 
-/// Why no daemon could be started.
+/// The reason why no daemon could be started.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotStarted {
     /// The binary is not where it should be.
@@ -168,7 +166,7 @@ fn spawn(
     Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
 }
 
-/// What it says first; nothing if that is not in time, and treated so by the caller.
+/// Returns the first line of its output; nothing if there is none in time, which the caller treats as a refusal.
 fn first_line(stdout: ChildStdout) -> String {
     let mut line = String::new();
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));

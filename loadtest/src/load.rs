@@ -32,13 +32,13 @@ pub(crate) use stall::Stall;
 pub(crate) use wire::Wire;
 pub(crate) use worker::run;
 
-/// How many requests may be in flight on one connection of an open loop: as many as there are tags to tell them apart.
+/// The most requests in flight on one connection of an open loop: as many as there are tags.
 pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
-/// How long a request may go without an answer.
+/// The time limit of an answer.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long after its begin an announced outage may last.
+/// The longest announced outage, from its begin.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When requests leave.
@@ -46,18 +46,16 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) enum Pace {
     /// On the schedules that all threads share, whatever the target does.
     Open,
-    /// As soon as an earlier one is answered.
+    /// A new request as soon as an earlier one is answered.
     Closed { depth: usize, ids_limit: Option<u64> },
 }
 
-/// What one thread has to do.
+/// The work of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    /// Which thread, of how many.
     pub(crate) share: Share,
     /// When requests leave.
     pub(crate) pace: Pace,
-    /// How many IDs each asks for.
     pub(crate) mix: Mix,
     /// When the warm-up is over, from the begin of the run.
     pub(crate) warm_up: Duration,
@@ -67,20 +65,18 @@ pub(crate) struct Task {
     pub(crate) outage: Option<Duration>,
     /// The announced stall of one of this thread's connections.
     pub(crate) stall: Option<Stall>,
-    /// How connections that ended are opened again.
+    /// Opens connections that ended again.
     pub(crate) access: Access,
-    /// Whether the target's clock is this machine's.
+    /// True if the target's clock is this machine's.
     pub(crate) same_clock: bool,
-    /// What random draws begin with.
+    /// The seed of random draws.
     pub(crate) seed: u64,
 }
 
-/// What all threads see.
+/// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// What the target speaks.
     pub(crate) wire: Wire,
-    /// What the IDs are held to.
     pub(crate) promise: Promise,
     /// Instant 0 of the run.
     pub(crate) origin: Instant,
@@ -92,7 +88,7 @@ pub(crate) struct Shared {
     pub(crate) highest: AtomicU64,
 }
 
-/// What a thread tells the collector.
+/// A message from a load thread to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Places received.

@@ -55,7 +55,6 @@ impl DerefMut for TimeHistogram {
 /// Requests that were refused with one error code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Refusals {
-    /// How many.
     pub(crate) count: u64,
     /// The target's words for the first of them.
     pub(crate) first_message: String,
@@ -64,7 +63,7 @@ pub(crate) struct Refusals {
 /// Refusals by the code's number.
 pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 
-/// What one thread, or all together, saw in one second of the measurement, by the time of receipt.
+/// The results of one second of the measurement, of one thread or of all, by the time of receipt.
 #[derive(Debug, Default)]
 pub(crate) struct Second {
     /// IDs received.
@@ -87,7 +86,7 @@ impl Second {
 /// The figures of a second, for tables and charts.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct SecondFigures {
-    /// Which second of the measurement, from 0.
+    /// The number of the second, from 0.
     pub(crate) second: u64,
     /// IDs received in it.
     pub(crate) ids: u64,
@@ -130,7 +129,7 @@ pub(crate) fn micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// What the target did that no target may do, once it has answered INFO.
+/// A fault of the target after it has answered INFO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// A promise was broken.
@@ -149,7 +148,7 @@ pub(crate) enum Fault {
     NotRecovered { waited: Duration },
 }
 
-/// How a connection fared that was not read for a while on purpose.
+/// The end of an announced stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallFigures {
     /// How long after the begin of the stall the target was seen to have closed the connection, if it did. It was opened
@@ -159,7 +158,7 @@ pub(crate) struct StallFigures {
     pub(crate) caught_up_after: Duration,
 }
 
-/// What one thread counted.
+/// The counters of one thread, or of all.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Requests that count: sent after the warm-up.
@@ -181,7 +180,7 @@ pub(crate) struct Counts {
     pub(crate) outage: Duration,
     /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not judged.
     pub(crate) excused: u64,
-    /// How the announced stall of a client ended; `None` without one, or before its end.
+    /// The end of the announced stall of a client; `None` without one, or before its end.
     pub(crate) stall: Option<StallFigures>,
     /// The longest time between two answers of the measurement, as one thread saw it.
     pub(crate) longest_gap: Duration,
@@ -212,7 +211,7 @@ pub(crate) struct Counts {
     pub(crate) throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
     pub(crate) last_receipt: Duration,
-    /// How far apart the clocks of the two machines were seen to be in the warm-up; 0 on one machine.
+    /// The distance between the two machines' clocks in the warm-up; 0 on one machine.
     pub(crate) clock_offset_us: i64,
 }
 
@@ -273,8 +272,7 @@ mod tests {
     #[test]
     fn threads_add_up() {
         let counted = |ids, code| {
-            let mut counts = Counts::default();
-            counts.ids = ids;
+            let mut counts = Counts { ids, ..Counts::default() };
             counts.response.saturating_record(ids);
             counts.refused.insert(code, Refusals { count: 1, first_message: format!("code {code}") });
             counts

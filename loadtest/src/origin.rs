@@ -1,10 +1,10 @@
-//! Where the figures come from: the command line, the machine, the versions and the time.
+//! The command line, the machine, the versions and the time of a run.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// How a run came about, as far as the generator's machine can tell.
+/// The circumstances of a run, as far as the generator's machine knows them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// When the program was started: RFC 3339, in UTC.
@@ -77,7 +77,7 @@ fn kibibytes(text: &str) -> Option<u64> {
     text.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1_024)
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

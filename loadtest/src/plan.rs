@@ -25,23 +25,23 @@ use form::{Form, Space};
 use network::Wire;
 use swept::Swept;
 
-/// What an idle daemon of ours keeps resident, from docs/architecture.md ("Idle").
+/// The resident memory of an idle daemon, from docs/architecture.md ("Idle").
 const RESIDENT_BYTES: u64 = 5 << 20;
 
-/// What an idle connection adds to that, from the same place.
+/// The memory that an idle connection adds, from the same place.
 const CONNECTION_BYTES: u64 = 807;
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
 
-/// What is wanted.
+/// The options of a plan.
 #[derive(Debug, Clone)]
 pub(crate) struct Wanted {
     /// IDs per second of the fleet.
     pub(crate) rate: Rate,
     /// IDs per request; without it, as in the sweep.
     pub(crate) batch: Option<Mix>,
-    /// How much of a daemon's limit stays unused.
+    /// The unused share of a daemon's limit.
     pub(crate) headroom: Share,
     /// Daemons beyond those that carry the rate.
     pub(crate) spare: u32,
@@ -49,13 +49,12 @@ pub(crate) struct Wanted {
     pub(crate) worker_ids: Option<u32>,
     /// Connections that one daemon may have to carry; without it, as many as in the sweep.
     pub(crate) connections: Option<u32>,
-    /// What a daemon's network carries.
     pub(crate) network: Option<Bandwidth>,
     /// Another layout than the sweep's.
     pub(crate) layout: Option<String>,
 }
 
-/// Which limit of one daemon.
+/// The limits of one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Binding {
@@ -70,24 +69,21 @@ pub(crate) enum Binding {
 /// One limit of one daemon.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct DaemonLimit {
-    /// Which.
     pub(crate) binding: Binding,
-    /// What it allows.
     pub(crate) ids_per_s: f64,
-    /// How that comes about, with the figures put in.
+    /// The formula with its figures.
     pub(crate) formula: String,
 }
 
-/// How many.
+/// A plan.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Plan {
     /// [`FORMAT`].
     pub(crate) format: u32,
     /// `plan`.
     pub(crate) kind: &'static str,
-    /// What was wanted, and what was known.
     pub(crate) inputs: Inputs,
-    /// What one daemon can do, by each limit.
+    /// The limits of one daemon.
     pub(crate) limits: Vec<DaemonLimit>,
     /// The lowest of them.
     pub(crate) binding: Binding,
@@ -99,7 +95,7 @@ pub(crate) struct Plan {
     pub(crate) ids_per_s_each: f64,
     /// Requests per second of each, likewise.
     pub(crate) requests_per_s_each: f64,
-    /// What a request costs at that load; none where the sweep could not see it.
+    /// The cost of a request at that load; none if the sweep did not see it.
     pub(crate) cpu_cost: Option<CpuCost>,
     /// Cores that each keeps busy; none where the sweep could not see the daemon's.
     pub(crate) busy_cores_each: Option<f64>,
@@ -111,13 +107,13 @@ pub(crate) struct Plan {
     pub(crate) network_bits_per_s_each: f64,
     /// Bytes of a request and its reply.
     pub(crate) wire: Wire,
-    /// What the layout still has; none where IDs have none.
+    /// The space of the layout; none where IDs have no layout.
     pub(crate) space: Option<Space>,
-    /// What is taken for granted, or worth a second look.
+    /// Assumptions, and facts worth a second look.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What is known and wanted, as plain figures.
+/// The options and the sweep's facts as plain figures.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Inputs {
     /// IDs per second of the fleet.
@@ -132,7 +128,6 @@ pub(crate) struct Inputs {
     pub(crate) worker_ids_each: u64,
     /// Connections that one daemon may have to carry.
     pub(crate) connections_each: u64,
-    /// What a daemon's network carries.
     pub(crate) network_bits_per_s: Option<f64>,
     /// The layout in text form.
     pub(crate) layout: Option<String>,
@@ -140,9 +135,9 @@ pub(crate) struct Inputs {
     pub(crate) source: Option<String>,
     /// Generator threads of the sweep.
     pub(crate) threads: usize,
-    /// How its requests were spaced.
+    /// The spacing of the sweep's requests.
     pub(crate) arrivals: Arrivals,
-    /// What the sweep held to.
+    /// The sweep's objective.
     pub(crate) objective: String,
     /// IDs per second at the sweep's knee.
     pub(crate) knee_ids_per_s: f64,
@@ -163,7 +158,7 @@ pub(crate) struct CpuCost {
     pub(crate) requests_per_s: f64,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPlan {
     /// The sweep has not enough to plan with.

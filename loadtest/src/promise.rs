@@ -1,4 +1,4 @@
-//! What a target promises of its IDs, as its INFO says, and where each ID has its place in that.
+//! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use snowbank_client::protocol::info::{Order, Source, SourceKind};
 
 use crate::units::printable;
 
-/// How far an ID's tick may lie behind the daemon's clock where INFO is silent.
+/// The most that an ID's tick may lie behind the daemon's clock if INFO has no value.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
-/// How far an ID's tick may lie ahead of the daemon's clock where INFO is silent.
+/// The most that an ID's tick may lie ahead of the daemon's clock if INFO has no value.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
-/// What a target promises of one source.
+/// The guarantees of one source.
 #[derive(Debug)]
 pub(crate) struct Promise {
     /// The index by which requests name the source.
@@ -23,16 +23,16 @@ pub(crate) struct Promise {
     pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: u32,
-    /// Whether a request sent after a reply was received gets larger IDs, on whatever connection.
+    /// True if a request sent after a reply was received gets larger IDs, on any connection.
     pub(crate) strict: bool,
-    /// How many IDs per second the source says it can hand out.
+    /// The highest rate of the source, in IDs per second.
     pub(crate) per_second: Option<u64>,
     space: Space,
     burst_window_us: i64,
     max_ahead_us: i64,
 }
 
-/// What is known of the IDs' form.
+/// The form of the IDs, as far as it is known.
 #[derive(Debug)]
 enum Space {
     /// A layout and its worker IDs: an ID's place is its position, whatever its random fields hold.
@@ -52,7 +52,7 @@ pub(crate) struct Span {
     pub(crate) end: u64,
 }
 
-/// Why an INFO promises nothing that IDs could be held to.
+/// The reason why an INFO gives no guarantee that IDs could be checked against.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
@@ -71,7 +71,7 @@ pub(crate) struct Misplaced {
 }
 
 impl Promise {
-    /// What INFO says of the source of that name, or of source 0.
+    /// Reads the guarantees of the source of that name, or of source 0.
     ///
     /// # Errors
     /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
@@ -100,7 +100,7 @@ impl Promise {
         })
     }
 
-    /// What other servers' counters promise: numbers, each once.
+    /// Returns the guarantees of a counter of another server: numbers, each once.
     pub(crate) fn of_counter() -> Self {
         Self {
             source: 0,
@@ -156,7 +156,7 @@ impl Promise {
         }
     }
 
-    /// How long before `sent_us` an ID may be dated, as the instant itself: the start of the earliest tick allowed.
+    /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the earliest tick.
     /// `None` where IDs have no time.
     pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let numbering = self.numbering()?;
@@ -195,7 +195,7 @@ impl Promise {
         }
     }
 
-    /// Whether the worker IDs of the source include the ID's, if it has one.
+    /// Returns the ID's worker ID if the source does not hold it.
     pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let numbering = self.numbering()?;
         let worker = numbering.layout().decode(id).ok()?.worker;

@@ -34,16 +34,16 @@ const START_DELAY: Duration = Duration::from_millis(50);
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 
-/// What is asked of a target.
+/// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// Where it listens; `None` starts a daemon.
+    /// `None` starts a daemon.
     pub(crate) address: Option<Endpoint>,
-    /// What is shown first on each connection.
+    /// Sent first on each connection.
     pub(crate) token: Option<Token>,
-    /// Which of its sources; `None` is the default source.
+    /// `None` is the default source.
     pub(crate) source: Option<String>,
-    /// Whether the target is a Redis.
+    /// True if the target is a Redis.
     pub(crate) resp: bool,
     /// When requests leave.
     pub(crate) drive: Drive,
@@ -55,15 +55,14 @@ pub(crate) struct Scenario {
     pub(crate) threads: usize,
     /// At the full rate, checked and not timed.
     pub(crate) warm_up: Duration,
-    /// How long, or how much, is measured.
     pub(crate) length: Length,
     /// The announced outage of a daemon of our own.
     pub(crate) outage: Option<Outage>,
     /// The announced stall of one connection.
     pub(crate) client_stall: Option<ClientStall>,
-    /// Whether each second's histogram is kept for a file.
+    /// True if each second's histogram is kept for a file.
     pub(crate) keeps_interval_log: bool,
-    /// What random draws begin with.
+    /// The seed of random draws.
     pub(crate) seed: u64,
 }
 
@@ -72,7 +71,7 @@ pub(crate) struct Scenario {
 pub(crate) struct Outage {
     /// From the begin of the measurement.
     pub(crate) at: Duration,
-    /// How the daemon ends before it is started anew.
+    /// The end of the daemon before it is started again.
     pub(crate) ending: Ending,
 }
 
@@ -81,7 +80,6 @@ pub(crate) struct Outage {
 pub(crate) struct ClientStall {
     /// From the begin of the measurement.
     pub(crate) at: Duration,
-    /// For how long.
     pub(crate) length: Duration,
 }
 
@@ -90,11 +88,11 @@ pub(crate) struct ClientStall {
 pub(crate) enum Drive {
     /// On a schedule.
     Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
-    /// As fast as answers come.
+    /// A new request for each answer.
     Closed { depth: usize },
 }
 
-/// How long a measurement is.
+/// The length of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Length {
     /// That long.
@@ -103,18 +101,16 @@ pub(crate) enum Length {
     Ids(u64),
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Where the target listens.
     pub(crate) address: String,
     /// Its version, if it says so.
     pub(crate) version: Option<String>,
-    /// Whether it was started for this run.
+    /// True if the target was started for this run.
     pub(crate) own_daemon: bool,
-    /// Whether its clock is this machine's.
+    /// True if its clock is this machine's.
     pub(crate) same_clock: bool,
-    /// What its IDs were held to.
     pub(crate) promise: Promise,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
@@ -122,7 +118,7 @@ pub(crate) struct Outcome {
     pub(crate) collected: Collected,
 }
 
-/// Why there is no run.
+/// The reason why there is no run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CannotRun {
     /// No target that speaks the protocol.
@@ -160,12 +156,12 @@ impl CannotRun {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Progress<'a> {
     /// Since its begin, ramp and warm-up included.
     pub(crate) elapsed: Duration,
-    /// How long that is in all, if a time ends it.
+    /// The length in all, if a time ends it.
     pub(crate) total: Option<Duration>,
     /// The last second that is complete.
     pub(crate) last_second: Option<&'a SecondFigures>,
@@ -207,7 +203,7 @@ pub(crate) fn endpoint(scenario: &Scenario, daemon: Option<&Daemon>) -> Endpoint
 /// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before.
 ///
 /// # Errors
-/// As [`run`].
+/// Those of [`run`].
 pub(crate) fn run_against(
     scenario: &Scenario,
     daemon: Option<&mut Daemon>,
@@ -293,7 +289,7 @@ impl Scenario {
         Some(Stall { from, until: from + length })
     }
 
-    /// How long the measurement is, if a time ends it. On a schedule, a count is a time too.
+    /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.
     pub(crate) fn measured_for(&self) -> Option<Duration> {
         match (self.length, self.drive) {
             (Length::For(length), _) => Some(length),

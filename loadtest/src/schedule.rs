@@ -8,22 +8,22 @@
 
 use std::time::Duration;
 
-/// How the requests of an open loop are spaced.
+/// The spacing of an open loop's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Arrivals {
     /// All the same distance apart.
     Even,
-    /// As from many independent users.
+    /// Random instants, as of many independent users.
     Poisson,
 }
 
 /// One thread's part of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Share {
-    /// Which thread, from 0.
+    /// From 0.
     pub(crate) thread: usize,
-    /// Of how many, at least 1.
+    /// At least 1.
     pub(crate) threads: usize,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Schedule {
     ramp_s: f64,
     arrivals: Arrivals,
     step: f64,
-    /// Where the next request is in the process of unit rate.
+    /// The position of the next request in the process of unit rate.
     next: f64,
     random: fastrand::Rng,
 }

@@ -46,30 +46,30 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// A confirmation is as much longer than a step: what held by luck will not.
 const CONFIRM_LENGTH: u32 = 2;
 
-/// What a sweep does.
+/// The options of a sweep.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// The command line and the machine, asked for before the first step.
     pub(crate) origin: Origin,
     /// The run of each step but for its rate, length and address.
     pub(crate) scenario: Scenario,
-    /// What has to hold.
+    /// Every objective has to hold.
     pub(crate) objectives: Objectives,
     /// The first rate; without it, one far below what any machine does.
     pub(crate) start: Option<Rate>,
     /// The highest rate to try; without it, what the source can hand out at most.
     pub(crate) limit: Option<Rate>,
-    /// What the climb multiplies the rate by.
+    /// The climb multiplies the rate by this.
     pub(crate) factor: f64,
-    /// How close the knee is found, as a share.
+    /// The distance at which the search ends, as a share of the rate.
     pub(crate) resolution: f64,
-    /// How many runs in a row have to miss.
+    /// Runs in a row that must miss before a rate is missed.
     pub(crate) tries: u32,
-    /// How long a step is measured.
+    /// The length of a step without its warm-up.
     pub(crate) step_length: Duration,
 }
 
-/// What is known of the target from its INFO.
+/// Facts about the target, from its INFO.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Target {
     pub(crate) address: String,
@@ -79,11 +79,11 @@ pub(crate) struct Target {
     pub(crate) per_second: Option<u64>,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: Option<u32>,
-    /// How many worker IDs the source holds.
+    /// The number of worker IDs that the source holds.
     pub(crate) worker_ids: Option<usize>,
 }
 
-/// Why a sweep ended.
+/// The reason why a sweep ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The search was over.
@@ -96,26 +96,22 @@ pub(crate) enum Ended {
     Gone(String),
 }
 
-/// What a sweep came to.
+/// The results of a sweep.
 #[derive(Debug)]
 pub(crate) struct Sweep {
-    /// What was asked.
     pub(crate) settings: Settings,
-    /// Where the search looked.
     pub(crate) bounds: Bounds,
     /// Against what.
     pub(crate) target: Target,
-    /// Whether that was started for the sweep.
+    /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,
     /// All runs in order.
     pub(crate) steps: Vec<Step>,
-    /// What they say.
     pub(crate) finding: Finding,
-    /// Why there are no more.
     pub(crate) ended: Ended,
 }
 
-/// Why there is no sweep.
+/// The reason why there is no sweep.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CannotSweep {
     /// There is nothing to load.
@@ -206,7 +202,7 @@ fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
 }
 
 impl Settings {
-    /// Where the search looks, on a source that can hand out `per_second`.
+    /// Returns the bounds of the search on a source that can hand out `per_second`.
     fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
         let ceiling = per_second.map(|per_second| per_second as f64).filter(|&ceiling| ceiling > 0.0);
         let highest = ceiling.unwrap_or(MAX_RATE_PER_S);
@@ -234,7 +230,7 @@ impl Settings {
         }
     }
 
-    /// How requests are spaced; a sweep is an open loop.
+    /// Returns the arrivals; a sweep is an open loop.
     pub(crate) fn arrivals(&self) -> Arrivals {
         match self.scenario.drive {
             Drive::Open { arrivals, .. } => arrivals,
@@ -242,7 +238,7 @@ impl Settings {
         }
     }
 
-    /// How long a step is measured.
+    /// Returns the length of a step without its warm-up.
     pub(crate) fn length(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Climb | Phase::Bisect => self.step_length,
@@ -277,14 +273,14 @@ impl Sweep {
         self.steps.iter().rev().find(at_miss)
     }
 
-    /// What keeps the knee from being higher; none where every rate held and the source could do more.
+    /// Returns the reason why the knee is not higher; none where every rate held and the source could do more.
     pub(crate) fn limit(&self) -> Option<Limit> {
         let at_ceiling = self.target.per_second.zip(self.finding.knee);
         let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
         self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
     }
 
-    /// Whether the target may be able to do more than the knee.
+    /// Returns true if the target may be able to do more than the knee.
     pub(crate) fn is_lower_bound(&self) -> bool {
         matches!(self.limit(), None | Some(Limit::Generator))
     }

@@ -16,7 +16,7 @@ use crate::units::printable;
 use access::Conversation;
 pub(crate) use access::{Access, Token};
 
-/// How long a connection may take, and the answer to INFO after it.
+/// The time limit of a connection, and of the answer to INFO after it.
 pub(crate) const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connected socket.
@@ -28,7 +28,7 @@ pub(crate) enum Stream {
     Unix(UnixStream),
 }
 
-/// Why there is no target to load.
+/// The reason why there is no target to load.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoTarget {
     /// Nothing listens there.
@@ -107,7 +107,7 @@ impl Stream {
         }
     }
 
-    /// Whether both ends are on one machine, and so under one clock.
+    /// Returns true if both ends are on one machine, and so have one clock.
     pub(crate) fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,

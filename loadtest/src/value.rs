@@ -155,7 +155,7 @@ impl Mix {
         part.or(self.parts.last()).map_or(1, |&(count, _)| count)
     }
 
-    /// Whether all requests are of one size.
+    /// Returns true if all requests are of one size.
     pub(crate) fn is_fixed(&self) -> bool {
         self.parts.len() == 1
     }

@@ -42,11 +42,10 @@ pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
 pub(crate) struct Latency {
     /// The share of requests, from 0 to 1; 1 is the maximum.
     pub(crate) quantile: f64,
-    /// What it may be at most.
     pub(crate) limit: Duration,
 }
 
-/// What a run is held to.
+/// The objectives of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Objectives {
     /// IDs per second: what an open loop offers, or what a closed loop has to reach.
@@ -55,7 +54,7 @@ pub(crate) struct Objectives {
     pub(crate) latencies: Vec<Latency>,
 }
 
-/// What a run says about its target.
+/// The judgement of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Every objective is met and every ID is as promised.
@@ -66,27 +65,24 @@ pub(crate) enum Verdict {
     Unknown(Vec<String>),
 }
 
-/// What a run came to, as far as the verdict needs it.
+/// The results of a run that the verdict depends on.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
-    /// What was counted.
     pub(crate) counts: &'a Counts,
-    /// What the target did wrong.
     pub(crate) faults: &'a [Fault],
-    /// What its IDs were held to.
     pub(crate) promise: &'a Promise,
-    /// Whether requests left on a schedule.
+    /// True if requests left on a schedule.
     pub(crate) open_loop: bool,
     /// IDs per second of the measurement.
     pub(crate) ids_per_s: f64,
-    /// Whether the user ended it early.
+    /// True if the user ended it early.
     pub(crate) interrupted: bool,
-    /// Whether more places were scattered than can be kept.
+    /// True if the positions of the IDs were too scattered to keep.
     pub(crate) too_scattered: bool,
 }
 
 impl Latency {
-    /// How the command line calls it.
+    /// Returns the name of the quantile on the command line.
     pub(crate) fn name(&self) -> String {
         quantile_name(self.quantile)
     }
@@ -121,7 +117,7 @@ impl Verdict {
         }
     }
 
-    /// Why it is not a pass.
+    /// Returns the reasons why it is not a pass.
     pub(crate) fn reasons(&self) -> &[String] {
         match self {
             Self::Pass => &[],
@@ -174,7 +170,7 @@ fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
     }
 }
 
-/// For how long the generator did nothing, as far as it shows: a fault may come before the pause was noted.
+/// Returns the longest time for which the generator did nothing: a fault may come before a pause was noted.
 fn stood_still(counts: &Counts) -> Duration {
     counts.longest_pause.max(counts.late_at_fault).max(Duration::from_nanos(counts.slip.max()))
 }

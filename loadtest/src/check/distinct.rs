@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::promise::Span;
 
-/// How many spans are kept at most: some 100 MiB. Reached only by a source without time whose IDs are scattered.
+/// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered reaches it.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The places handed out so far.
@@ -19,7 +19,7 @@ pub(crate) struct Distinct {
     spans: BTreeMap<u64, u64>,
 }
 
-/// Why a place cannot be added.
+/// The reason why a position cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// The place is taken.

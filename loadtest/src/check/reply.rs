@@ -5,10 +5,10 @@ use snowbank_client::layout::Run;
 use super::Violation;
 use crate::promise::{Promise, Span};
 
-/// What a reply is held to.
+/// The request that a reply is checked against.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
-    /// How many IDs were asked for.
+    /// The number of IDs asked for.
     pub(crate) count: u32,
     /// The wall clock when the request was sent, in Unix microseconds.
     pub(crate) sent_us: i64,
@@ -25,7 +25,7 @@ pub(crate) struct Received {
     pub(crate) offset_us: Option<i64>,
 }
 
-/// What has come on one connection.
+/// The IDs received on one connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCheck {
     last: Option<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct ConnectionCheck {
 }
 
 impl ConnectionCheck {
-    /// Whether some frames of a reply have come and its last has not.
+    /// Returns true if a reply has begun and its last frame has not come.
     pub(crate) fn is_within_reply(&self) -> bool {
         self.found > 0
     }

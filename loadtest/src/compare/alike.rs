@@ -1,4 +1,4 @@
-//! Whether runs may be compared, and what else sets them apart.
+//! Checks that runs may be compared, and lists other differences between them.
 
 use crate::report::json::Run;
 
@@ -33,7 +33,7 @@ const PROPERTIES: [Property; 15] = [
     ("generator's system", |run| run.origin.machine.kernel.clone()),
 ];
 
-/// What sets the runs apart besides the target; one line each.
+/// Returns the differences between the runs besides the target, one line each.
 ///
 /// # Errors
 /// One line if the runs measured different things.
@@ -71,7 +71,7 @@ pub(crate) fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     Ok(warnings)
 }
 
-/// Whether some run of each side was started after one of the other. RFC 3339 in UTC sorts as text.
+/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts as text.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let after = |one: &[Run], other: &[Run]| {
         let last = one.iter().map(|run| &run.origin.started_at).max();
@@ -81,12 +81,12 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
     after(a, b) && after(b, a)
 }
 
-/// Whether more threads wanted to run than the machine had cores, before the run.
+/// Returns true if more threads wanted to run than the machine had cores, before the run.
 pub(crate) fn was_busy(run: &Run) -> bool {
     run.origin.machine.load_average.is_some_and(|load| load > run.origin.machine.cores as f64)
 }
 
-/// What the runs say, each once.
+/// Returns the distinct words of the runs.
 fn words(runs: &[Run], value: impl Fn(&Run) -> String) -> Vec<String> {
     let mut words: Vec<String> = runs.iter().map(value).collect();
     words.sort();

@@ -45,17 +45,17 @@ impl Figure {
         }
     }
 
-    /// Whether it is a time in microseconds.
+    /// Returns true if it is a time in microseconds.
     pub(crate) fn is_time(self) -> bool {
         matches!(self, Self::Response(_) | Self::Service(_) | Self::DaemonCpu)
     }
 
-    /// Whether a larger value is worse.
+    /// Returns true if a larger value is worse.
     pub(crate) fn more_is_worse(self) -> bool {
         self != Self::Rate
     }
 
-    /// Whether the verdict rests on it.
+    /// Returns true if the verdict depends on it.
     pub(crate) fn decides(self) -> bool {
         matches!(self, Self::Rate | Self::Errors | Self::Response(_))
     }
@@ -85,7 +85,7 @@ impl Figure {
     /// The figure of each second that was neither cut short nor part of an announced outage.
     ///
     /// # Errors
-    /// Why the seconds do not know it.
+    /// The reason why the seconds do not know it.
     pub(crate) fn seconds(self, run: &Run) -> Result<Vec<f64>, &'static str> {
         let of: (f64, fn(&SecondFigures) -> f64) = match self {
             Self::Rate => (0.0, |second| second.ids as f64),

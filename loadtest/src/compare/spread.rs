@@ -14,7 +14,7 @@ pub(crate) const MIN_SECONDS: usize = 5;
 /// The share of deviations that the spread of seconds is read from: one second in five may be an outlier.
 const INLIERS: f64 = 0.8;
 
-/// Of a normal distribution, that share lies within so many standard deviations.
+/// That share of a normal distribution lies within this number of standard deviations.
 const INLIERS_REACH: f64 = 1.281_55;
 
 /// How far a whole run is off though its seconds agree with each other, as a logarithm's standard deviation: 6 %. Seconds
@@ -52,7 +52,7 @@ impl Interval {
         self.high / self.ratio
     }
 
-    /// Whether 1 is outside.
+    /// Returns true if 1 is outside.
     pub(crate) fn leaves_out_one(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
@@ -61,7 +61,7 @@ impl Interval {
 /// From the same figure of several runs: Student's t for two sides of one variance.
 ///
 /// # Errors
-/// Why that cannot be told.
+/// The reason why there is no interval.
 pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     let (a, b) = (logs(a)?, logs(b)?);
     let freedom =
@@ -81,7 +81,7 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 /// [the module](super). `busy` says that more threads wanted to run than there were cores.
 ///
 /// # Errors
-/// Why that cannot be told.
+/// The reason why there is no interval.
 pub(crate) fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static str> {
     if a.len().min(b.len()) < MIN_SECONDS {
         return Err("too few seconds");
@@ -96,7 +96,7 @@ pub(crate) fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &
     Interval::around(b_median - a_median, reach(freedom) * deviation * std::f64::consts::SQRT_2)
 }
 
-/// How many standard errors an interval reaches to either side.
+/// Returns the number of standard errors that an interval reaches to either side.
 fn reach(freedom: usize) -> f64 {
     // Fails only for a freedom of 0, which its callers have ruled out.
     StudentsT::new(0.0, 1.0, freedom as f64)

@@ -11,7 +11,6 @@ use crate::report::json::Run;
 pub(crate) struct Side {
     /// The files.
     pub(crate) names: Vec<String>,
-    /// What is in them.
     pub(crate) runs: Vec<Run>,
 }
 
@@ -87,7 +86,7 @@ fn factor(ratio: f64) -> String {
     }
 }
 
-/// What is said of a figure.
+/// Returns the word for a figure's result.
 pub(crate) fn word(figure: Figure, call: Call) -> &'static str {
     match (call, figure) {
         (Call::Same, _) => "the same",

@@ -1,4 +1,4 @@
-//! What one thread counts while it runs.
+//! Counts and times the requests of one thread.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
@@ -26,11 +26,11 @@ pub(super) struct Meter {
     /// From its begin, until it is over.
     outage: Option<(u64, Option<u64>)>,
     last_answer_ns: Option<u64>,
-    /// What of the processors had been used when the measurement began on this thread, and that instant.
+    /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
     /// Since when the thread has been busy, or should have been: what it reads now may have been there since.
     busy_since_ns: u64,
-    /// How far the target may be behind through no fault of its own.
+    /// The delay of the target that is not its fault.
     behind: Behind,
 }
 
@@ -194,7 +194,7 @@ impl Meter {
     }
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
-        let second = Box::new(std::mem::replace(&mut self.second, Second::default()));
+        let second = Box::new(std::mem::take(&mut self.second));
         // Whoever stopped listening has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }

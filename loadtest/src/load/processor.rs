@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-/// What a thread had of the processors until now.
+/// A thread's use of the processors until now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Use {
     /// It ran for so long.
@@ -34,7 +34,7 @@ impl Use {
     }
 }
 
-/// How long the thread that made it has waited for a core, from one look to the next.
+/// Measures how long its thread has waited for a core, from one call to the next.
 #[derive(Debug)]
 pub(super) struct RunDelay {
     file: Option<File>,
@@ -59,7 +59,7 @@ impl RunDelay {
     }
 }
 
-/// For how long the process's control group has been held back by its quota; `None` where it has none to be seen.
+/// Returns the time for which the control group was held back by its quota; `None` where it has none to see.
 fn throttled() -> Option<Duration> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let statistics = groups.lines().find_map(|line| {

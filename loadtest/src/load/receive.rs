@@ -1,4 +1,4 @@
-//! What has come on one connection: bytes to replies, each ID checked, each reply timed.
+//! Parses the bytes of one connection: each ID is checked, each reply timed.
 
 use std::sync::atomic::Ordering;
 

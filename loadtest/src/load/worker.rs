@@ -28,13 +28,13 @@ const MAX_SLEEP_NS: u64 = 50_000_000;
 /// From here on, a sleep is worth a system call to learn when it really ended.
 const LONG_SLEEP_NS: u64 = 500_000;
 
-/// How often places are handed to the collector, and timeouts looked for.
+/// The interval at which positions go to the collector and timeouts are checked.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 
-/// How many spans are kept before they are handed over early.
+/// The most spans that are kept; beyond it they go to the collector early.
 pub(super) const MAX_SPANS: usize = 16_384;
 
-/// How many requests are prepared before replies are looked at again.
+/// The most requests that are prepared before replies are read again.
 const MAX_SENDS_PER_TURN: usize = 1_024;
 
 pub(super) struct Worker<'a> {

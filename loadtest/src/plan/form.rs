@@ -33,9 +33,9 @@ pub(super) struct Form {
     pub(super) numbering: Option<Numbering>,
     pub(super) worker_ids_each: u64,
     pub(super) largest_request: u32,
-    /// Whether the layout is not the sweep's.
+    /// True if the layout is not the sweep's.
     pub(super) other_layout: bool,
-    /// Whether IDs go over the wire one by one.
+    /// True if each ID goes over the wire by itself.
     pub(super) needs_list: bool,
 }
 

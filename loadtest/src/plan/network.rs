@@ -7,7 +7,7 @@ use super::form::Form;
 /// A NEXT request: length, kind, flags and tag, then count, source and wait.
 const REQUEST_BYTES: f64 = 8.0 + 8.0;
 
-/// What a reply's frame has before its runs.
+/// The bytes of a reply's frame before its runs.
 const FRAME_BYTES: f64 = 8.0;
 
 /// A run: first, count, stride.
@@ -19,10 +19,10 @@ const ID_BYTES: f64 = 8.0;
 /// The largest reply frame, its length field not counted.
 const MAX_FRAME_BYTES: f64 = 65_536.0;
 
-/// What each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40 (IPv4: 20 less), TCP with timestamps 32.
+/// The bytes that each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40, TCP with timestamps 32.
 const PACKET_OVERHEAD_BYTES: f64 = 38.0 + 40.0 + 32.0;
 
-/// What a packet carries of a stream, with the usual 1,500 bytes to a frame.
+/// The bytes of a stream in a packet, with the usual 1,500 bytes to a frame.
 const SEGMENT_BYTES: f64 = 1_500.0 - 40.0 - 32.0;
 
 /// A request and its reply on the wire, each in packets of its own: what a lone request costs. Several requests in flight
@@ -40,7 +40,7 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Of a request for `batch` IDs.
+    /// Returns the bytes of a request for `batch` IDs.
     pub(super) fn of(form: &Form, batch: f64) -> Self {
         // A request begins somewhere in a tick, and a run lies in one.
         let runs = 1.0 + form.ids_per_tick().map_or(0.0, |per_tick| ((batch - 1.0) / per_tick as f64).ceil());

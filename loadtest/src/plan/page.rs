@@ -202,7 +202,7 @@ fn check(plan: &Plan, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// What loads one daemon with its share.
+/// Returns the command that loads one daemon with its share.
 pub(crate) fn check_command(plan: &Plan) -> String {
     let inputs = &plan.inputs;
     let objectives = inputs.objective.split(", ").filter_map(|objective| {

@@ -1,4 +1,4 @@
-//! What a plan reads of a sweep's file. It needs no other keys, so that files of versions with more or fewer can be read.
+//! The keys of a sweep's file that a plan reads. Others are ignored, so files of other versions can be read.
 
 use serde::Deserialize;
 
@@ -32,7 +32,7 @@ pub(crate) struct Swept {
     pub(crate) steps: Vec<SweptStep>,
 }
 
-/// Of a step.
+/// A step of the sweep.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct SweptStep {
     pub(crate) holds: bool,

@@ -14,7 +14,7 @@ use crate::verdict::{last_line, quantile_name};
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes it.
 pub(crate) const FORMAT: u32 = 1;
 
-/// What [`Run::kind`] says.
+/// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
 /// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points at most.
@@ -34,21 +34,19 @@ pub(crate) struct Run {
     pub(crate) origin: Origin,
     /// `pass`, `fail` or `no verdict`.
     pub(crate) verdict: String,
-    /// Why it is not a pass.
+    /// The reasons why it is not a pass.
     pub(crate) reasons: Vec<String>,
     /// The last line of the table.
     pub(crate) summary: String,
-    /// What it was held to.
     pub(crate) objectives: ObjectiveFigures,
     /// `open loop` or `closed loop`.
     pub(crate) loop_kind: String,
-    /// How requests of an open loop are spaced: `even` or `poisson`.
+    /// The spacing of an open loop's requests: `even` or `poisson`.
     pub(crate) arrivals: Option<String>,
     /// `snowbank` or `redis`.
     pub(crate) protocol: String,
-    /// Whether the target was a daemon started for this run.
+    /// True if the target was a daemon started for this run.
     pub(crate) own_daemon: bool,
-    /// Where the target listens.
     pub(crate) address: String,
     /// Its version.
     pub(crate) version: Option<String>,
@@ -56,7 +54,7 @@ pub(crate) struct Run {
     pub(crate) source: String,
     /// Its layout in text form.
     pub(crate) layout: Option<String>,
-    /// What the source says that it can hand out per second.
+    /// The highest rate of the source by its own INFO.
     pub(crate) source_per_second: Option<u64>,
     /// The rate offered, of an open loop.
     pub(crate) wanted_ids_per_s: Option<f64>,
@@ -70,11 +68,11 @@ pub(crate) struct Run {
     pub(crate) threads: usize,
     /// Requests in flight on each connection, of a closed loop.
     pub(crate) depth: Option<usize>,
-    /// How long the warm-up was, in seconds.
+    /// The length of the warm-up in seconds.
     pub(crate) warm_up_s: f64,
-    /// How long the measurement was to be, in seconds, if a time ended it.
+    /// The planned length of the measurement in seconds, if a time ended it.
     pub(crate) for_s: Option<f64>,
-    /// How long it was.
+    /// The length of the measurement.
     pub(crate) elapsed_s: f64,
     /// IDs per second of the measurement outside the announced outage.
     pub(crate) ids_per_s: f64,
@@ -109,7 +107,7 @@ pub(crate) struct Run {
     pub(crate) generator_cpu_share: f64,
     /// That of its busiest thread.
     pub(crate) busiest_thread_share: f64,
-    /// For how long its threads waited for a core that something else had.
+    /// The time for which its threads waited for a core that something else used.
     #[serde(default)]
     pub(crate) generator_waited_us: f64,
     /// The share of the time for which a processor quota held it back.
@@ -117,16 +115,16 @@ pub(crate) struct Run {
     pub(crate) generator_throttled_share: f64,
     /// The daemon's, where it was started for this run.
     pub(crate) daemon_cpu_share: Option<f64>,
-    /// How far apart the two machines' clocks were seen to be; `None` on one machine.
+    /// The distance between the two machines' clocks; `None` on one machine.
     pub(crate) clock_offset_us: Option<i64>,
     /// Second by second.
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
-/// What an announced outage did.
+/// The effects of an announced outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutageFigures {
-    /// How the daemon ended: `stop` or `kill`.
+    /// The end of the daemon: `stop` or `kill`.
     pub(crate) ending: String,
     /// When it began, in seconds of the measurement.
     pub(crate) at_s: f64,
@@ -138,12 +136,11 @@ pub(crate) struct OutageFigures {
     pub(crate) lost: u64,
 }
 
-/// What an announced stall of a client did.
+/// The effects of an announced stall of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClientStallFigures {
     /// When the connection was not read any more, in seconds of the measurement.
     pub(crate) at_s: f64,
-    /// For how long.
     pub(crate) for_s: f64,
     /// `recovered`, `closed by the target`, or `not over` at the end of the run.
     pub(crate) ended: String,
@@ -181,7 +178,7 @@ impl ClientStallFigures {
     }
 }
 
-/// What a run was held to, and whether it kept to it.
+/// The objectives of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ObjectiveFigures {
     /// IDs per second.
@@ -195,18 +192,16 @@ pub(crate) struct ObjectiveFigures {
 pub(crate) struct LatencyFigures {
     /// `p50` to `p99.99`, or `max`.
     pub(crate) quantile: String,
-    /// What it may be at most.
     pub(crate) limit_us: f64,
-    /// What it was.
     pub(crate) found_us: f64,
-    /// Whether that is within the limit.
+    /// True if the value is within the limit.
     pub(crate) met: bool,
 }
 
 /// A distribution in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Times {
-    /// How many values.
+    /// The number of values.
     pub(crate) count: u64,
     /// Their mean.
     pub(crate) mean_us: f64,
@@ -350,7 +345,7 @@ impl Run {
         self.seconds.iter().filter(lasted).collect()
     }
 
-    /// Whether a second of the measurement was part of an announced outage.
+    /// Returns true if a second of the measurement was part of an announced outage.
     pub(crate) fn is_outage(&self, second: u64) -> bool {
         let second = second as f64;
         let within = |outage: &OutageFigures| {

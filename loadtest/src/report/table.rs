@@ -106,7 +106,8 @@ fn outage(outage: &OutageFigures, out: &mut dyn Write) -> io::Result<()> {
     let how = if outage.ending == "kill" { "killed and started" } else { "restarted" };
     let (at, gap) = (seconds(outage.at_s), ms(outage.longest_gap_us));
     writeln!(out, "outage      {how} at {at}: {} until all was back,", ms(outage.length_us))?;
-    writeln!(out, "            longest gap between answers {gap}, {} requests lost", count(outage.lost))
+    writeln!(out, "            longest gap between answers {gap},")?;
+    writeln!(out, "            {} lost", counted(outage.lost, "request"))
 }
 
 fn stall(stall: &ClientStallFigures, out: &mut dyn Write) -> io::Result<()> {

@@ -34,7 +34,7 @@ pub(crate) fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), 
     if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(()) }
 }
 
-/// What a target says of itself before it is loaded.
+/// The answers of a target before it is loaded.
 pub(super) struct Greeted {
     pub(super) wire: Wire,
     pub(super) promise: Promise,

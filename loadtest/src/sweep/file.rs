@@ -11,7 +11,7 @@ use super::{Ended, Sweep};
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 
-/// What `kind` says.
+/// The value of `kind`.
 pub(crate) const KIND: &str = "sweep";
 
 /// A sweep.
@@ -23,7 +23,7 @@ pub(crate) struct File {
     pub(crate) kind: String,
     /// The last line of the table.
     pub(crate) summary: String,
-    /// What the process ended with.
+    /// The exit code of the process.
     pub(crate) exit_code: u8,
     /// `searched`, `interrupted`, `broken` or `gone`.
     pub(crate) ended: String,
@@ -31,27 +31,26 @@ pub(crate) struct File {
     pub(crate) objective: Vec<Objective>,
     /// The highest rate at which the objective held; null where it held at none.
     pub(crate) knee: Option<f64>,
-    /// Whether a second run at the knee held.
+    /// True if a second run at the knee held.
     pub(crate) confirmed: bool,
-    /// Whether the target may be able to do more: the generator or `--limit` ended the climb.
+    /// True if the target may be able to do more: the generator or `--limit` ended the climb.
     pub(crate) at_least: bool,
     /// The lowest rate above the knee that missed.
     pub(crate) missed: Option<f64>,
-    /// What keeps the knee from being higher; null where every rate held.
+    /// The reason why the knee is not higher; null where every rate held.
     pub(crate) limit: Option<Limit>,
-    /// Whether the target was a Redis.
+    /// True if the target was a Redis.
     pub(crate) resp: bool,
-    /// Whether the daemon was started for the sweep.
+    /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,
-    /// Where the target listened.
     pub(crate) address: String,
     /// The source's name.
     pub(crate) source: Option<String>,
     /// Its layout in text form.
     pub(crate) layout: Option<String>,
-    /// What the source says that it can hand out per second.
+    /// The highest rate of the source by its own INFO.
     pub(crate) source_per_second: Option<u64>,
-    /// How many worker IDs the source held.
+    /// The number of worker IDs that the source held.
     pub(crate) worker_ids: Option<usize>,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: Option<u32>,
@@ -63,13 +62,10 @@ pub(crate) struct File {
     pub(crate) connections: usize,
     /// Generator threads.
     pub(crate) threads: usize,
-    /// How requests were spaced.
     pub(crate) arrivals: Arrivals,
-    /// Where the search looked.
     pub(crate) search: Searched,
-    /// Where it was measured: the generator's machine, and the daemon's where that was started for the sweep.
+    /// The generator's machine, and the daemon's if that was started for the sweep.
     pub(crate) machine: Machine,
-    /// Of the programs.
     pub(crate) versions: Versions,
     /// Every run, in order.
     pub(crate) steps: Vec<Step>,
@@ -80,26 +76,25 @@ pub(crate) struct File {
 pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
     pub(crate) quantile: String,
-    /// What it may be at most.
     pub(crate) limit_us: f64,
 }
 
-/// How the search was made.
+/// The options of the search.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Searched {
     /// The first rate.
     pub(crate) start: f64,
     /// The highest rate.
     pub(crate) limit: f64,
-    /// What the climb multiplied the rate by.
+    /// The climb multiplied the rate by this.
     pub(crate) factor: f64,
-    /// How close the knee is to the next rate that misses, as a share of it.
+    /// The distance from the knee to the next rate that misses, as a share of the knee.
     pub(crate) resolution: f64,
-    /// How many runs in a row had to miss.
+    /// Runs in a row that had to miss.
     pub(crate) tries: u32,
-    /// How long a step was measured, in seconds.
+    /// The length of a step in seconds.
     pub(crate) step_s: f64,
-    /// How long a confirmation was.
+    /// The length of a confirmation.
     pub(crate) confirm_s: f64,
     /// The warm-up of each.
     pub(crate) warm_up_s: f64,

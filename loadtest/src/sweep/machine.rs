@@ -1,4 +1,4 @@
-//! Where figures were measured; a figure without its machine says nothing.
+//! The machine and the programs of a sweep; a figure without its machine means nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,11 +7,9 @@ pub(crate) use crate::origin::Machine;
 /// The version of this program, and whether it is a build that figures should not be taken from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Versions {
-    /// Of this program.
     pub(crate) loadtest: String,
-    /// Of the daemon.
     pub(crate) daemon: Option<String>,
-    /// Whether this program was built without optimisation, and a daemon that it starts with it.
+    /// True if this program was built without optimisation, and with it a daemon that it starts.
     pub(crate) debug_build: bool,
 }
 

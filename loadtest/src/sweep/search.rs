@@ -1,4 +1,4 @@
-//! Where to look next: pure, one answer in, one rate out.
+//! Chooses the next rate. Pure: one answer in, one rate out.
 //!
 //! ```text
 //!  climb: × factor until a rate misses ─▶ bisect: halve what lies between, in proportion ─▶ confirm: the same rate again
@@ -15,22 +15,22 @@ use serde::{Deserialize, Serialize};
 /// Steps down from a rate that was not confirmed: each twice as long as the one before, so few are enough.
 const DESCENT_GROWTH: f64 = 2.0;
 
-/// Where the search looks, and how closely.
+/// The bounds of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Bounds {
     /// The first rate; above 0.
     pub(crate) start: f64,
     /// The highest rate to try; at least `start`.
     pub(crate) limit: f64,
-    /// What the climb multiplies the rate by; above 1.
+    /// The climb multiplies the rate by this; above 1.
     pub(crate) factor: f64,
-    /// How close the knee is to the next rate that misses, as a share of it; above 0.
+    /// The distance from the knee to the next rate that misses, as a share of the knee; above 0.
     pub(crate) resolution: f64,
-    /// How many runs in a row have to miss; at least 1.
+    /// Runs in a row that have to miss; at least 1.
     pub(crate) tries: u32,
 }
 
-/// What stood in the way at a rate.
+/// The reason why a rate does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Limit {
@@ -56,7 +56,7 @@ impl Limit {
     }
 }
 
-/// What a run at a rate says.
+/// The answer of a run at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// The objective holds.
@@ -65,7 +65,7 @@ pub(crate) enum Answer {
     Misses(Limit),
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Phase {
@@ -73,7 +73,7 @@ pub(crate) enum Phase {
     Climb,
     /// Between the highest rate that held and the lowest that missed.
     Bisect,
-    /// Whether it holds again.
+    /// The same rate a second time.
     Confirm,
 }
 
@@ -88,7 +88,7 @@ impl Phase {
     }
 }
 
-/// What to do next.
+/// The next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Next {
     /// A run at this rate.
@@ -97,12 +97,12 @@ pub(crate) enum Next {
     Done(Finding),
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Finding {
     /// The highest rate at which the objective held.
     pub(crate) knee: Option<f64>,
-    /// Whether a second run at that rate held, too.
+    /// True if a second run at that rate held, too.
     pub(crate) confirmed: bool,
     /// The lowest rate above it that missed, and why; none where every rate up to the limit held.
     pub(crate) missed: Option<(f64, Limit)>,
@@ -119,7 +119,7 @@ pub(crate) struct Search {
     /// Rates that held and were not missed since, ascending.
     held: Vec<f64>,
     missed: Option<(f64, Limit)>,
-    /// How often the rate has to hold to be confirmed.
+    /// The number of times that the rate still has to hold.
     holds_needed: u32,
     /// By what share the next step down goes.
     descent: f64,
@@ -142,7 +142,7 @@ impl Search {
         }
     }
 
-    /// What to do next.
+    /// Returns the next step.
     pub(crate) fn next(&self) -> Next {
         match self.over {
             Some(finding) => Next::Done(finding),
@@ -150,7 +150,7 @@ impl Search {
         }
     }
 
-    /// What is known if it ends here.
+    /// Returns the result if the search ended here.
     pub(crate) fn so_far(&self) -> Finding {
         let unconfirmed = Finding { knee: self.held.last().copied(), confirmed: false, missed: self.missed };
         self.over.unwrap_or(unconfirmed)

@@ -94,8 +94,8 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
     let collected = &report.outcome.collected;
     let fell_behind = |fault: &Fault| matches!(fault, Fault::TooManyInFlight { .. } | Fault::FullSocket);
     let mut refused = collected.counts.refused.keys();
-    let is_other = |&code: &u16| code != ErrorCode::Exhausted.to_u16();
-    if !collected.faults.iter().all(fell_behind) || refused.any(|code| is_other(code)) {
+    let is_other = |code: &u16| *code != ErrorCode::Exhausted.to_u16();
+    if !collected.faults.iter().all(fell_behind) || refused.any(is_other) {
         return Limit::Target;
     }
     let at_ceiling = ceiling.is_some_and(|ceiling| rate >= ceiling as f64 * AT_CEILING);

@@ -12,7 +12,7 @@ use crate::units::{counted, rate};
 use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
 
-/// What every terminal has.
+/// The width of every terminal.
 const WIDTH: usize = 80;
 
 /// Writes the lines before the steps.

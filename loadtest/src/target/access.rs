@@ -1,4 +1,4 @@
-//! How a connection to a target is opened: connect, and show the token. TLS will go between the two.
+//! Opens a connection to a target: connects and sends the token. TLS will go between the two.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,12 +12,11 @@ use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 use super::{NoTarget, Stream, code_name};
 use crate::units::printable;
 
-/// Where a target listens, and what it asks of those that come.
+/// The address of a target and the token that it asks for.
 #[derive(Debug, Clone)]
 pub(crate) struct Access {
-    /// Where.
     pub(crate) endpoint: Endpoint,
-    /// What is shown first on each connection.
+    /// Sent first on each connection.
     pub(crate) token: Option<Token>,
 }
 
@@ -25,7 +24,7 @@ pub(crate) struct Access {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Box<[u8]>);
 
-/// Why a file holds no token.
+/// The reason why a file holds no token.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoToken {
     /// It cannot be read.
@@ -34,7 +33,7 @@ pub(crate) enum NoToken {
     /// It has more than one line.
     #[error("found several lines in the token file {}, allowed: one token, as a client sends it", .0.display())]
     SeveralLines(PathBuf),
-    /// What it holds fits no AUTH.
+    /// Its content fits no AUTH.
     #[error("found a token of {size} bytes in {}, allowed: 1 to {MAX_TOKEN_SIZE}", path.display())]
     Size { path: PathBuf, size: u64 },
 }

@@ -13,7 +13,7 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatte
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What a line or an area is drawn with: a class of the style sheet.
+/// The style of a line or an area: a class of the style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ink {
     /// The first line: solid.
@@ -22,9 +22,9 @@ pub(crate) enum Ink {
     Second,
     /// The third: dotted.
     Third,
-    /// What may not be exceeded.
+    /// An upper limit.
     Limit,
-    /// What was chosen or found, as the rate offered or the knee.
+    /// A chosen or found value, such as the offered rate or the knee.
     Mark,
     /// Errors.
     Error,
@@ -72,26 +72,22 @@ impl Ink {
 pub(crate) struct Axis {
     /// From the first to the last value drawn.
     pub(crate) range: (f64, f64),
-    /// Where there is a tick, and its words.
+    /// Positions of ticks and their labels.
     pub(crate) ticks: Vec<(f64, String)>,
-    /// What is measured along it.
     pub(crate) label: String,
 }
 
 /// Points joined, or each a bar from zero.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Series {
-    /// What it shows.
     pub(crate) name: String,
-    /// What it is drawn with.
     pub(crate) ink: Ink,
-    /// How.
     pub(crate) shape: Shape,
-    /// Where; one whose y is no number is a gap.
+    /// A y that is not finite is a gap.
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+/// The shape of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A line.
@@ -107,13 +103,12 @@ pub(crate) enum Shape {
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Chart {
-    /// What a person who does not see it is told.
+    /// The text for readers who do not see the chart.
     pub(crate) alternative: String,
     /// To the right.
     pub(crate) x: Axis,
     /// Up.
     pub(crate) y: Axis,
-    /// What is drawn.
     pub(crate) series: Vec<Series>,
     /// Values of y that are drawn as a line across, with its name and what it is drawn with.
     pub(crate) limits: Vec<(f64, String, Ink)>,
