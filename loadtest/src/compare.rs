@@ -145,27 +145,22 @@ fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
     let Some((a_values, b_values)) = a_values.zip(b_values) else {
         return Some(row);
     };
-    let judged = if figure == Figure::Errors {
-        errors(&a_values, &b_values).map(|call| (None, call))
+    let call = if figure == Figure::Errors {
+        errors(&a_values, &b_values)
     } else {
         interval(figure, (a, &a_values), (b, &b_values)).and_then(|interval| {
-            let call = judge(interval, ratio.ok_or("a value is 0")?, figure);
-            Ok((Some(interval), call))
+            let ratio = ratio.ok_or("a value is 0")?;
+            row.interval = Some(interval);
+            judge(interval, ratio, figure)
         })
     };
-    match judged {
-        Err(why) => row.why = Some(why),
-        Ok((interval, call)) => {
-            row.interval = interval;
-            (row.call, row.why) = match call {
-                Ok(call) if blames_generator(figure, call, a, b) => {
-                    (Call::CannotTell, Some("the generator itself was later"))
-                }
-                Ok(call) => (call, None),
-                Err(why) => (Call::CannotTell, Some(why)),
-            };
+    (row.call, row.why) = match call {
+        Ok(call) if blames_generator(figure, call, a, b) => {
+            (Call::CannotTell, Some("the generator itself was later"))
         }
-    }
+        Ok(call) => (call, None),
+        Err(why) => (Call::CannotTell, Some(why)),
+    };
     Some(row)
 }
 
@@ -207,14 +202,14 @@ fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'stati
 }
 
 /// Any error is one too many, so none on one side and some on the other is a difference.
-fn errors(a: &[f64], b: &[f64]) -> Result<Result<Call, &'static str>, &'static str> {
+fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
     let any = |values: &[f64]| values.iter().any(|&errors| errors > 0.0);
-    Ok(match (any(a), any(b)) {
+    match (any(a), any(b)) {
         (false, false) => Ok(Call::Same),
         (false, true) => Ok(Call::Worse),
         (true, false) => Ok(Call::Better),
         (true, true) => Err("both have errors"),
-    })
+    }
 }
 
 /// Returns true if later sending explains at least half of a difference in response time.

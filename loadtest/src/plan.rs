@@ -35,22 +35,32 @@ const CONNECTION_BYTES: u64 = 807;
 const MAX_DAEMONS: f64 = 1e6;
 
 /// The options of a plan.
-#[derive(Debug, Clone)]
+#[derive(Debug, clap::Args)]
 pub(crate) struct Wanted {
-    /// IDs per second of the fleet.
+    /// IDs per second of all clients together, at their peak
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) rate: Rate,
-    /// IDs per request; without it, as in the sweep.
+    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
+    #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
-    /// The unused share of a daemon's limit.
+    /// How much of a daemon's limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a
+    /// crash has half its ceiling
+    #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
-    /// Daemons beyond those that carry the rate.
+    /// Daemons beyond those that carry the rate, so that as many may be down
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub(crate) spare: u32,
-    /// Worker IDs of each daemon; without it, as many as in the sweep.
+    /// Worker IDs of each daemon [default: as many as in the sweep]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
     pub(crate) worker_ids: Option<u32>,
-    /// Connections that one daemon may have to carry; without it, as many as in the sweep.
+    /// Connections that one daemon may have to carry [default: as many as in the sweep]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections: Option<u32>,
+    /// What a daemon's network carries each way, as in 1Gbit; without it, the network is no limit
+    #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     pub(crate) network: Option<Bandwidth>,
-    /// Another layout than the sweep's.
+    /// Another layout than the sweep's: a preset's name or a text form
+    #[arg(long, value_name = "NAME|SPEC")]
     pub(crate) layout: Option<String>,
 }
 
@@ -192,25 +202,15 @@ impl NoPlan {
 pub(crate) fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
     supports_a_plan(sweep)?;
     let form = Form::of(sweep, wanted)?;
+    check_batch(sweep, &form)?;
     let inputs = inputs(sweep, wanted, &form);
-    if sweep.max_count.is_some_and(|max_count| form.largest_request > max_count) {
-        return Err(NoPlan::Options(format!(
-            "--batch asks for {} IDs at once; the daemon of the sweep allows {}",
-            form.largest_request,
-            sweep.max_count.unwrap_or(0)
-        )));
-    }
     let wire = Wire::of(&form, inputs.batch);
     let limits = limits(&inputs, &form, &wire);
     let lowest = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s));
     let Some(lowest) = lowest.cloned() else {
         unreachable!("the sweep's knee is always a limit");
     };
-    let daemons = (inputs.ids_per_s / (lowest.ids_per_s * (1.0 - inputs.headroom))).ceil().max(1.0);
-    if daemons > MAX_DAEMONS {
-        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
-    }
-    let (daemons, spare) = (daemons as u64, u64::from(wanted.spare));
+    let (daemons, spare) = (daemons(&inputs, lowest.ids_per_s)?, u64::from(wanted.spare));
     let space = form.space(&inputs, daemons, spare, now)?;
     let requests_per_s_each = inputs.ids_per_s / inputs.batch / daemons as f64;
     let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
@@ -236,6 +236,27 @@ pub(crate) fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Pl
     };
     plan.warnings = warnings::of(&plan, sweep, wanted, &form);
     Ok(plan)
+}
+
+fn check_batch(sweep: &Swept, form: &Form) -> Result<(), NoPlan> {
+    match sweep.max_count {
+        Some(max_count) if form.largest_request > max_count => Err(NoPlan::Options(format!(
+            "--batch asks for {} IDs at once; the daemon of the sweep allows {max_count}",
+            form.largest_request
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number of daemons that carry the rate.
+fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
+    // Not one more for the rounding of 34,600 ÷ (173,000 × 0.2).
+    let exact = inputs.ids_per_s / (lowest_limit * (1.0 - inputs.headroom)) - 1e-9;
+    let daemons = exact.ceil().max(1.0);
+    if daemons > MAX_DAEMONS {
+        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
+    }
+    Ok(daemons as u64)
 }
 
 fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {

@@ -1,10 +1,4 @@
-//! One run: target, connections, threads, and the collector that hears from them.
-//!
-//! ```text
-//!  load thread 0 ─┐ places, seconds,
-//!  load thread 1 ─┼───────────────▶ collector (the caller's thread): distinct IDs, seconds, progress
-//!  load thread n ─┘ at the end all counts
-//! ```
+//! One run: target, connections, threads, and the collector that receives their messages.
 
 mod approach;
 mod collector;
@@ -13,19 +7,21 @@ mod interruptible;
 pub(crate) use approach::check_batch;
 pub(crate) use collector::Collected;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Lanes, Pace, Shared, Stall, Task, Wire};
+use crate::load::{self, Lanes, Message, Pace, Shared, Stall, Task, Wire};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Schedule, Share};
-use crate::target::{self, Access, NoTarget, Token};
+use crate::target::{self, Access, NoTarget, Stream, Token};
 use crate::value::{Mix, Rate};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
@@ -226,21 +222,11 @@ pub(crate) fn run_against(
         stop: AtomicBool::new(false),
         highest: AtomicU64::new(0),
     });
-    let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
-    let threads: Vec<_> = streams
-        .into_iter()
-        .enumerate()
-        .map(|(thread, streams)| {
-            let task = scenario.task(thread, same_clock, access.clone());
-            let (shared, to) = (Arc::clone(&shared), to.clone());
-            std::thread::spawn(move || load::run(task, streams, &shared, &to))
-        })
-        .collect();
-    drop(to);
+    let tasks = (0..).map(|thread| scenario.task(thread, same_clock, access.clone()));
+    let (threads, from) = spawn(tasks.zip(streams), &shared);
     let collected = collector::collect(scenario, &shared, seen, &from, daemon, interrupt, progress);
-    // A thread that panicked has told nothing, and then its load is missing.
-    let panicked =
-        threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
+    // A thread that panicked has sent no counts, and then its load is missing.
+    let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert_eq!(panicked, 0, "a load thread panicked");
     if let Wire::Resp { key } = &shared.wire {
         // A counter that stays behind is untidy, and no more.
@@ -258,6 +244,28 @@ pub(crate) fn run_against(
         elapsed: collected.elapsed(scenario, origin),
         collected,
     })
+}
+
+/// Starts the threads of the load.
+///
+/// ```text
+///                          ┌── load thread 0 ── epoll: its connections ──▶ target
+///  the caller's thread ────┼── load thread 1 ── epoll: its connections ──▶ target
+///     │ collector          └── …
+///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
+/// ```
+///
+/// Load threads share the schedules, the stop flag and, with strict order, the largest ID ([`Shared`]); nothing else.
+fn spawn(
+    tasks: impl Iterator<Item = (Task, Vec<Stream>)>,
+    shared: &Arc<Shared>,
+) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
+    let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
+    let start = |(task, streams)| {
+        let (shared, to) = (Arc::clone(shared), to.clone());
+        std::thread::spawn(move || load::run(task, streams, &shared, &to))
+    };
+    (tasks.map(start).collect(), from)
 }
 
 impl Scenario {

@@ -19,9 +19,11 @@ pub(crate) mod table;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use serde::Serialize;
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
+use crate::daemon::Daemon;
 use crate::origin::Origin;
 use crate::promise::Promise;
 use crate::run::{self, CannotRun, Drive, Progress, Scenario};
@@ -30,7 +32,7 @@ use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate};
 use crate::verdict::Objectives;
 use progress::Live;
-use search::{Bounds, Finding, Limit, Next, Phase, Search};
+use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
 use step::Step;
 
 /// The first step's requests per second where no start is given: far below what any machine does, and with steps of 5 s
@@ -70,13 +72,14 @@ pub(crate) struct Settings {
 }
 
 /// Facts about the target, from its INFO.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Target {
     pub(crate) address: String,
     /// Its version.
+    #[serde(skip)]
     pub(crate) version: Option<String>,
     /// IDs per second of the source.
-    pub(crate) per_second: Option<u64>,
+    pub(crate) source_per_second: Option<u64>,
     /// The most IDs that a request may ask for.
     pub(crate) max_count: Option<u32>,
     /// The number of worker IDs that the source holds.
@@ -140,7 +143,7 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
     let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
     let endpoint = run::endpoint(&settings.scenario, daemon.as_ref());
     let target = greet(&settings.scenario, endpoint)?;
-    let bounds = settings.bounds(target.per_second)?;
+    let bounds = settings.bounds(target.source_per_second)?;
     let mut search = Search::new(bounds);
     let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
     let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
@@ -154,24 +157,7 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
         if sweep.settings.scenario.resp {
             seen = Distinct::default();
         }
-        let number = sweep.steps.len() + 1;
-        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
-        let trial = (rate, phase, sweep.target.per_second);
-        let ran = step::run(&sweep.settings, trial, daemon.as_mut(), &mut seen, interrupt, &mut progress);
-        let (step, answer) = match ran {
-            Ok(ran) => ran,
-            Err(cannot) if sweep.steps.is_empty() => return Err(cannot.into()),
-            Err(cannot) => {
-                sweep.ended = match cannot {
-                    CannotRun::Interrupted => Ended::Interrupted,
-                    cannot => Ended::Gone(cannot.to_string()),
-                };
-                break;
-            }
-        };
-        live.step(&step);
-        sweep.steps.push(step);
-        match answer {
+        match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
             Ok(answer) => search.record(answer),
             Err(ended) => {
                 sweep.ended = ended;
@@ -196,7 +182,7 @@ fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
         address,
         worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
         version: info.version,
-        per_second: promise.per_second,
+        source_per_second: promise.per_second,
         max_count: Some(promise.max_count),
     })
 }
@@ -247,7 +233,43 @@ impl Settings {
     }
 }
 
+impl Ended {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Searched => "searched",
+            Self::Interrupted => "interrupted",
+            Self::Broken(_) => "broken",
+            Self::Gone(_) => "gone",
+        }
+    }
+}
+
 impl Sweep {
+    /// Runs a step. Returns its answer to the search, or the reason why it ends the sweep.
+    fn try_rate(
+        &mut self,
+        rate: f64,
+        phase: Phase,
+        daemon: Option<&mut Daemon>,
+        seen: &mut Distinct,
+        interrupt: &AtomicBool,
+        live: &Live,
+    ) -> Result<Result<Answer, Ended>, CannotRun> {
+        let number = self.steps.len() + 1;
+        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
+        let trial = (rate, phase, self.target.source_per_second);
+        match step::run(&self.settings, trial, daemon, seen, interrupt, &mut progress) {
+            Ok((step, answer)) => {
+                live.step(&step);
+                self.steps.push(step);
+                Ok(answer)
+            }
+            Err(cannot) if self.steps.is_empty() => Err(cannot),
+            Err(CannotRun::Interrupted) => Ok(Err(Ended::Interrupted)),
+            Err(cannot) => Ok(Err(Ended::Gone(cannot.to_string()))),
+        }
+    }
+
     /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep cannot tell.
     pub(crate) fn exit_code(&self) -> u8 {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
@@ -275,7 +297,7 @@ impl Sweep {
 
     /// Returns the reason why the knee is not higher; none where every rate held and the source could do more.
     pub(crate) fn limit(&self) -> Option<Limit> {
-        let at_ceiling = self.target.per_second.zip(self.finding.knee);
+        let at_ceiling = self.target.source_per_second.zip(self.finding.knee);
         let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
         self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
     }

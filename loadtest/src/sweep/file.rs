@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, Versions};
-use super::search::{Limit, Phase};
+use super::search::{Bounds, Limit, Phase};
 use super::step::Step;
 use super::table::summary;
-use super::{Ended, Sweep};
+use super::{Sweep, Target};
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 
@@ -43,17 +43,12 @@ pub(crate) struct File {
     pub(crate) resp: bool,
     /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,
-    pub(crate) address: String,
+    #[serde(flatten)]
+    pub(crate) target: Target,
     /// The source's name.
     pub(crate) source: Option<String>,
     /// Its layout in text form.
     pub(crate) layout: Option<String>,
-    /// The highest rate of the source by its own INFO.
-    pub(crate) source_per_second: Option<u64>,
-    /// The number of worker IDs that the source held.
-    pub(crate) worker_ids: Option<usize>,
-    /// The most IDs that a request may ask for.
-    pub(crate) max_count: Option<u32>,
     /// IDs per request, as on the command line.
     pub(crate) batch: String,
     /// IDs per request in the long run.
@@ -82,16 +77,8 @@ pub(crate) struct Objective {
 /// The options of the search.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Searched {
-    /// The first rate.
-    pub(crate) start: f64,
-    /// The highest rate.
-    pub(crate) limit: f64,
-    /// The climb multiplied the rate by this.
-    pub(crate) factor: f64,
-    /// The distance from the knee to the next rate that misses, as a share of the knee.
-    pub(crate) resolution: f64,
-    /// Runs in a row that had to miss.
-    pub(crate) tries: u32,
+    #[serde(flatten)]
+    pub(crate) bounds: Bounds,
     /// The length of a step in seconds.
     pub(crate) step_s: f64,
     /// The length of a confirmation.
@@ -115,13 +102,7 @@ impl File {
             kind: KIND.to_owned(),
             summary: summary(sweep),
             exit_code: sweep.exit_code(),
-            ended: match sweep.ended {
-                Ended::Searched => "searched",
-                Ended::Interrupted => "interrupted",
-                Ended::Broken(_) => "broken",
-                Ended::Gone(_) => "gone",
-            }
-            .to_owned(),
+            ended: sweep.ended.name().to_owned(),
             objective: settings.objectives.latencies.iter().map(objective).collect(),
             knee: sweep.finding.knee,
             confirmed: sweep.finding.confirmed,
@@ -130,23 +111,16 @@ impl File {
             limit: sweep.limit(),
             resp: scenario.resp,
             own_daemon: sweep.own_daemon,
-            address: sweep.target.address.clone(),
+            target: sweep.target.clone(),
             source: first.map(|run| run.source.clone()),
             layout: first.and_then(|run| run.layout.clone()),
-            source_per_second: sweep.target.per_second,
-            worker_ids: sweep.target.worker_ids,
-            max_count: sweep.target.max_count,
             batch: scenario.batch.to_string(),
             mean_batch: scenario.batch.mean(),
             connections: scenario.connections,
             threads: scenario.threads,
             arrivals: settings.arrivals(),
             search: Searched {
-                start: bounds.start,
-                limit: bounds.limit,
-                factor: bounds.factor,
-                resolution: bounds.resolution,
-                tries: bounds.tries,
+                bounds,
                 step_s: settings.length(Phase::Climb).as_secs_f64(),
                 confirm_s: settings.length(Phase::Confirm).as_secs_f64(),
                 warm_up_s: scenario.warm_up.as_secs_f64(),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 const DESCENT_GROWTH: f64 = 2.0;
 
 /// The bounds of a search.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Bounds {
     /// The first rate; above 0.
     pub(crate) start: f64,

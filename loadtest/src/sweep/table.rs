@@ -146,7 +146,7 @@ fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn limit_words(limit: Limit, sweep: &Sweep) -> String {
-    match (limit, sweep.target.per_second) {
+    match (limit, sweep.target.source_per_second) {
         (Limit::Layout, Some(ceiling)) => {
             format!(
                 "the layout: {} IDs/s for the source's worker IDs; more IDs need more worker IDs",

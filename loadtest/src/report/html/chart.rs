@@ -37,33 +37,24 @@ pub(crate) enum Ink {
 }
 
 impl Ink {
-    const fn color(self) -> RGBColor {
+    /// Its colour without the style sheet, and its class in there.
+    const fn style(self) -> ((u8, u8, u8), &'static str) {
         match self {
-            Self::First => RGBColor(0x00, 0x5F, 0xA8),
-            Self::Second => RGBColor(0xB8, 0x4A, 0x00),
-            Self::Third => RGBColor(0x00, 0x7A, 0x5A),
-            Self::Limit => RGBColor(0xB0, 0x00, 0x20),
-            Self::Mark => RGBColor(0x6A, 0x3D, 0x9A),
-            Self::Error => RGBColor(0xC0, 0x1C, 0x28),
-            Self::Band => RGBColor(0xE8, 0xC8, 0x70),
-            Self::Frame => RGBColor(0x55, 0x5F, 0x6B),
-            Self::Grid => RGBColor(0xE2, 0xE6, 0xEA),
+            Self::First => ((0x00, 0x5F, 0xA8), "first"),
+            Self::Second => ((0xB8, 0x4A, 0x00), "second"),
+            Self::Third => ((0x00, 0x7A, 0x5A), "third"),
+            Self::Limit => ((0xB0, 0x00, 0x20), "limit"),
+            Self::Mark => ((0x6A, 0x3D, 0x9A), "mark"),
+            Self::Error => ((0xC0, 0x1C, 0x28), "error"),
+            Self::Band => ((0xE8, 0xC8, 0x70), "band"),
+            Self::Frame => ((0x55, 0x5F, 0x6B), "frame"),
+            Self::Grid => ((0xE2, 0xE6, 0xEA), "grid"),
         }
     }
 
-    /// Its class in the style sheet.
-    const fn class(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Second => "second",
-            Self::Third => "third",
-            Self::Limit => "limit",
-            Self::Mark => "mark",
-            Self::Error => "error",
-            Self::Band => "band",
-            Self::Frame => "frame",
-            Self::Grid => "grid",
-        }
+    const fn color(self) -> RGBColor {
+        let ((red, green, blue), _) = self.style();
+        RGBColor(red, green, blue)
     }
 }
 
@@ -154,7 +145,7 @@ impl Chart {
         html! {
             @for (ink, shape, name) in series.chain(limits).chain(marks).chain(bands) {
                 span class="key" {
-                    svg class={ "swatch " (ink.class()) } viewBox="0 0 34 12" aria-hidden="true" {
+                    svg class={ "swatch " (ink.style().1) } viewBox="0 0 34 12" aria-hidden="true" {
                         @if shape == Shape::Bars {
                             rect x="10" y="0" width="14" height="12" {}
                         } @else {

@@ -99,7 +99,7 @@ fn cards(sweep: &File, at_knee: Option<&Run>) -> Markup {
             (card("Missed at, IDs per second", &figure(sweep.missed.map(rate)), &html! {
                 @if let Some(limit) = sweep.limit { "limit: " (limit_words(limit)) }
             }))
-            (card("Ceiling of the source", &figure(sweep.source_per_second.map(count)), &html! { "IDs per second" }))
+            (card("Ceiling of the source", &figure(sweep.target.source_per_second.map(count)), &html! { "IDs per second" }))
             (card("Daemon, each request", &figure(each.map(time)), &html! {
                 @if let Some(share) = at_knee.and_then(|run| run.daemon_cpu_share) { (percent(share)) " of a core" }
             }))
@@ -125,20 +125,6 @@ fn chart(sweep: &File) -> Option<Chart> {
         sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.rate() > 0.0).collect();
     steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
     let (first, last) = (steps.first()?.rate(), steps.last()?.rate());
-    let points = |name: &str| -> Vec<(f64, f64)> {
-        let point = |step: &&Step| Some((step.rate().log10(), step.at(name)?.log10()));
-        steps.iter().filter_map(point).collect()
-    };
-    let series = CURVES.map(|(name, ink)| {
-        let dots = points(name);
-        let line = means(&dots);
-        [(Shape::Line, line), (Shape::DotsAlone, dots)].map(|(shape, points)| Series {
-            name: name.to_owned(),
-            ink,
-            shape,
-            points,
-        })
-    });
     let values = steps.iter().flat_map(|step| CURVES.map(|(name, _)| step.at(name))).flatten();
     let values = values.chain(sweep.objective.iter().map(|objective| objective.limit_us));
     let limit = |objective: &crate::sweep::file::Objective| {
@@ -146,25 +132,38 @@ fn chart(sweep: &File) -> Option<Chart> {
         (objective.limit_us.log10(), words, Ink::Limit)
     };
     let knee = sweep.knee.map(|knee| (knee.log10(), format!("knee: {} IDs/s", rate(knee))));
-    let named = |name| at_knee(sweep).and_then(|step| step.at(name)).map(|us| format!("{name} {}", time(us)));
-    let there: Vec<String> = CURVES.iter().filter_map(|(name, _)| named(name)).collect();
     Some(Chart {
         alternative: format!(
             "Response time against rate, from {} to {} IDs per second. {}. The table below has the figures.",
             rate(first),
             rate(last),
-            match sweep.knee {
-                Some(knee) => format!("The knee is at {}: {}", rate(knee), there.join(", ")),
-                None => "The objective held at no rate".to_owned(),
-            }
+            knee_words(sweep)
         ),
         x: Axis::logarithmic([first, last].into_iter(), "IDs per second", short_rate),
         y: Axis::logarithmic(values, "", time),
-        series: series.into_iter().flatten().collect(),
+        series: CURVES.into_iter().flat_map(|(name, ink)| curve(&steps, name, ink)).collect(),
         limits: sweep.objective.iter().map(limit).collect(),
         marks: knee.into_iter().collect(),
         bands: Vec::new(),
     })
+}
+
+fn knee_words(sweep: &File) -> String {
+    let Some(knee) = sweep.knee else {
+        return "The objective held at no rate".to_owned();
+    };
+    let named = |name| at_knee(sweep).and_then(|step| step.at(name)).map(|us| format!("{name} {}", time(us)));
+    let times: Vec<String> = CURVES.iter().filter_map(|(name, _)| named(name)).collect();
+    format!("The knee is at {}: {}", rate(knee), times.join(", "))
+}
+
+/// The dots of all runs, and the line through the means of each rate.
+fn curve(steps: &[&Step], name: &str, ink: Ink) -> [Series; 2] {
+    let point = |step: &&Step| Some((step.rate().log10(), step.at(name)?.log10()));
+    let dots: Vec<(f64, f64)> = steps.iter().filter_map(point).collect();
+    let line = means(&dots);
+    let series = |(shape, points)| Series { name: name.to_owned(), ink, shape, points };
+    [(Shape::Line, line), (Shape::DotsAlone, dots)].map(series)
 }
 
 /// One point for each x: the mean of its points, which are sorted by x.
@@ -228,9 +227,12 @@ fn step_row(step: &Step) -> Markup {
 fn search_facts(sweep: &File) -> Markup {
     let search = &sweep.search;
     facts(&[
-        ("Searched", Some(format!("{} to {} IDs/s", rate(search.start), rate(search.limit)))),
-        ("Climbed by", Some(format!("× {}, then closer to {}", search.factor, percent(search.resolution)))),
-        ("A rate is missed", Some(format!("after {} runs in a row", search.tries))),
+        ("Searched", Some(format!("{} to {} IDs/s", rate(search.bounds.start), rate(search.bounds.limit)))),
+        (
+            "Climbed by",
+            Some(format!("× {}, then closer to {}", search.bounds.factor, percent(search.bounds.resolution))),
+        ),
+        ("A rate is missed", Some(format!("after {} runs in a row", search.bounds.tries))),
         (
             "Each step",
             Some(format!(
