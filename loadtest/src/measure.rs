@@ -1,4 +1,4 @@
-//! Histograms, seconds, and what a run came to.
+//! Histograms, seconds, counters and faults.
 //!
 //! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to the
 //! microsecond; that is also the unit in which HdrHistogram's viewers expect them.
@@ -216,7 +216,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what another thread counted.
+    /// Adds another thread's counts.
     pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.answered += other.answered;

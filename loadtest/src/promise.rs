@@ -35,7 +35,7 @@ pub(crate) struct Promise {
 /// The form of the IDs, as far as it is known.
 #[derive(Debug)]
 enum Space {
-    /// A layout and its worker IDs: an ID's place is its position, whatever its random fields hold.
+    /// A layout and its worker IDs: an ID's place is its position; its random fields do not matter.
     Layout(Numbering),
     /// A counter: its increment and the remainder that all its IDs leave, learnt from the first.
     Ticket(OnceLock<(u64, u64)>),
@@ -74,7 +74,7 @@ impl Promise {
     /// Reads the guarantees of the source of that name, or of source 0.
     ///
     /// # Errors
-    /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
+    /// [`NoPromise`] if there is no such source, or its description is impossible.
     pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
         let found = match source {
             Some(name) => info.source(name),
@@ -231,7 +231,7 @@ impl Space {
     }
 }
 
-/// A run is what the numbering itself would make of consecutive positions, or it is looked at ID by ID.
+/// A run that the numbering itself would make of consecutive positions is placed at once, any other ID by ID.
 fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
     let place_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
     let start = place_of(run.first)?;

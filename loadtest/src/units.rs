@@ -82,7 +82,7 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// A rate as an axis says it: `10k`, `2.5M`.
+/// A rate as the label of an axis: `10k`, `2.5M`.
 pub(crate) fn short_rate(per_s: f64) -> String {
     match per_s {
         rate if rate >= 1e6 => format!("{}M", three_digits(rate / 1e6)),

@@ -1,7 +1,7 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
 //! Places are kept as disjoint spans, neighbours merged. A source that hands out everything needs one span; one that is
-//! half idle needs a few for each tick. What is older than any reply to come may be forgotten
+//! half idle needs a few for each tick. Positions older than any reply to come may be forgotten
 //! ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so the memory follows the
 //! window, not the run.
 
@@ -24,7 +24,7 @@ pub(crate) struct Distinct {
 pub(crate) enum Refused {
     /// The place is taken.
     Twice { place: u64 },
-    /// There are [`MAX_SPANS`] spans: whether a place is taken cannot be told any more.
+    /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
 }
 
@@ -32,7 +32,7 @@ impl Distinct {
     /// Adds places in any order; leaves `spans` empty.
     ///
     /// # Errors
-    /// [`Refused`] if one of them is there already or twice among them; what was added before it stays.
+    /// [`Refused`] if one of them is there already or twice among them; those added before it stay.
     pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), Refused> {
         spans.sort_unstable();
         let mut merged: Option<Span> = None;

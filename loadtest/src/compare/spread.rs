@@ -26,7 +26,7 @@ const RUN_DEVIATION: f64 = 0.06;
 /// came up to 1.65 times apart in their p90, every second of them.
 const BUSY_RUN_DEVIATION: f64 = 0.12;
 
-/// A ratio, and what it may be as far as the spread lets it be known.
+/// A ratio and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Interval {
     /// The estimate.
@@ -78,7 +78,7 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 ///
 /// Medians, so that a few seconds in which the machine did something else do not make a difference; the spread is that of
 /// four seconds in five, and of whole runs besides. It is not divided by the root of their number: see
-/// [the module](super). `busy` says that more threads wanted to run than there were cores.
+/// [the module](super). `busy` is true if more threads wanted to run than there were cores.
 ///
 /// # Errors
 /// The reason why there is no interval.

@@ -49,16 +49,16 @@ fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
     } else {
         warnings.push(
             "The daemon's machine is not known to the sweep, nor its processor time: it holds for a daemon on a machine \
-             like the one that was swept, and says nothing of cores."
+             like the one that was swept, and does not measure cores."
                 .to_owned(),
         );
     }
     if sweep.at_least {
-        let what = match sweep.limit {
+        let reason = match sweep.limit {
             Some(Limit::Generator) => "the generator was the bottleneck above it",
             _ => "the sweep went no further",
         };
-        warnings.push(format!("The knee is at least what is used here: {what}. A daemon may do more."));
+        warnings.push(format!("The knee is at least the figure used here: {reason}. A daemon may do more."));
     }
     warnings
 }
