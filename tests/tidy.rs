@@ -39,8 +39,6 @@ const NOT_YET: &[&str] = &[
     // -
     "src/service",
     // Everything else
-    "loadtest",
-    // -
     "benches",
     // -
     "tests",

@@ -16,8 +16,7 @@ use tempfile::TempDir;
 /// daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
 
-/// How long a daemon may take until it listens. It has a file to make and a tick to wait for; on a busy machine that is
-/// still well under a second.
+/// The time limit of a daemon's start. It makes a file and waits for a tick: well under a second on a busy machine, too.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// A daemon that was started here, and ends with this value; with this process too, however that ends, because its

@@ -105,7 +105,7 @@ pub(crate) struct Plan {
     pub(crate) spare: u64,
     /// IDs per second of each while the spare ones are down.
     pub(crate) ids_per_s_each: f64,
-    /// Requests per second of each, likewise.
+    /// Requests per second of each while the spare ones are down.
     pub(crate) requests_per_s_each: f64,
     /// The cost of a request at that load; none if the sweep did not see it.
     pub(crate) cpu_cost: Option<CpuCost>,

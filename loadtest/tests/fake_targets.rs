@@ -235,7 +235,7 @@ fn nonsense_after_info_is_the_targets_fault() {
     assert!(ran.last_line().contains("broke the protocol: a reply with tag"), "{ran:?}");
 }
 
-/// Listens and does as it is told with each connection.
+/// Listens and runs `with` on each connection.
 fn listener(with: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -1,5 +1,5 @@
-//! How far apart two figures are, and how far apart they would be anyway. All of it on logarithms: latencies are compared
-//! by ratio, and their spread is about the same share of them whether they are small or large.
+//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared by ratio, and their spread
+//! is about the same share of small and large ones.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -17,9 +17,9 @@ const INLIERS: f64 = 0.8;
 /// That share of a normal distribution lies within this number of standard deviations.
 const INLIERS_REACH: f64 = 1.281_55;
 
-/// How far a whole run is off though its seconds agree with each other, as a logarithm's standard deviation: 6 %. Seconds
-/// cannot show it: it comes from where threads were placed, and which connection was served first. Less of it would call
-/// equal runs different; more would hide differences that one run each can show.
+/// The deviation of whole runs whose seconds agree, as a logarithm's standard deviation: 6 %. Seconds cannot show it: it
+/// comes from the placement of threads, and from the order of connections. A lower value would call equal runs different; a
+/// higher one would hide differences that one run each can show.
 const RUN_DEVIATION: f64 = 0.06;
 
 /// The same where more threads wanted to run than there were cores. With seven times as many, equal runs at the same time

@@ -119,7 +119,7 @@ fn of_the_fleet(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     }
     if plan.ids_per_s_each > ceiling / 2.0 {
         warnings.push(format!(
-            "While a daemon's ID clock rides ahead (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
+            "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
              which is less than its share of {}: some requests are refused then. A head-room of 50% or more avoids that.",
             ids_per_s(ceiling / 2.0),
             ids_per_s(plan.ids_per_s_each)
