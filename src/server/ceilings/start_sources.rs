@@ -12,7 +12,7 @@ use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{self, Keeper, Kept};
 use crate::layout::{Numbering, Position, Tick};
-use crate::server::StartError;
+use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 
 /// How the daemon uses what outlasts a restart.

@@ -14,7 +14,7 @@ use crate::admin::{
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::protocol::ErrorCode;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 use crate::source::Source;
 use crate::tls::Identity;
 
