@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::config::{Settings, SourceSettings};
-use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
+use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
 /// Returns the JSON of INFO.
 pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {

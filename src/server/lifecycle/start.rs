@@ -14,7 +14,6 @@ use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
-use crate::layout::Numbering;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{self, Found, Granted, State};
 use crate::server::health::heartbeat::Excused;
@@ -28,6 +27,7 @@ use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
+use snowbank_client::layout::Numbering;
 
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {

@@ -6,10 +6,10 @@ use super::super::turn_state::{INPUT_SIZE, TurnState};
 use super::wait::Waiting;
 use super::{Connection, Turn};
 use crate::front::{Ask, Front, Granted, Step};
-use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
 use crate::source::line::Refusal;
+use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 impl<F: Front> Connection<F> {
     /// Takes all requests in `bytes`, and keeps the rest of the bytes.
