@@ -192,8 +192,7 @@ impl SlotFile {
     fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
         let header = copies::header(number, document);
         // Room for as much again: what is in it changes in length, and sources join.
-        let slot_bytes =
-            (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
+        let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
         let slot = copies::slot(&header, document, slot_bytes).ok_or(ErrorKind::FileTooLarge)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;

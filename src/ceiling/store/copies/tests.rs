@@ -37,7 +37,10 @@ fn the_file_is_text_with_a_record_on_each_line() {
     assert!(lines[0].starts_with("snowbank ceilings: format 1, number 42, length "), "{}", lines[0]);
     assert_eq!((lines[1], lines[4]), ("{\"records\":[", "]}"));
     for (line, record) in lines[2..4].iter().zip(records_at(1_000)) {
-        assert!(line.starts_with(&format!("{{\"name\":\"orders\",\"layout\":\"{}\"", record.layout)), "{line}");
+        assert!(
+            line.starts_with(&format!("{{\"name\":\"orders\",\"layout\":\"{}\"", record.layout)),
+            "{line}"
+        );
     }
     assert!(lines[5..].iter().all(|line| line.len() < BLANK_LINE_BYTES && line.trim().is_empty()));
     assert!(text.ends_with('\n'));
@@ -144,12 +147,17 @@ fn without_a_whole_copy_it_says_what_is_wrong_with_each() {
     torn[600] ^= 1;
     let refused = read(&[vec![0; SLOT_BYTES], torn].concat()).unwrap_err().to_string();
     assert_eq!(refused, "of its first copy the header is damaged, of its second copy the checksum is wrong");
-    assert_eq!(read(&whole[..400]).unwrap_err().to_string().split(", ").next(), Some("of its first copy the end is missing"));
+    assert_eq!(
+        read(&whole[..400]).unwrap_err().to_string().split(", ").next(),
+        Some("of its first copy the end is missing")
+    );
     assert_eq!(read(b"").unwrap_err().to_string(), "it is empty");
     // A copy that is whole and contradicts itself is not passed over for an older one.
     let text = document(&records_at(700)).unwrap().replace("\"ceiling\":\"700\"", "\"ceiling\":\"701\"");
     let wrong = slot(&header(8, &text), &text, SLOT_BYTES).unwrap();
-    assert!(matches!(read(&[whole, wrong].concat()), Err(CopyError::Corrupt(reason)) if reason.contains("701")));
+    assert!(
+        matches!(read(&[whole, wrong].concat()), Err(CopyError::Corrupt(reason)) if reason.contains("701"))
+    );
 }
 
 #[test]
