@@ -46,6 +46,18 @@ pub(super) struct Stored {
     pub(super) numbers: [Option<u64>; 2],
 }
 
+impl Stored {
+    /// Returns the number of the last write.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.into_iter().flatten().max().unwrap_or(0)
+    }
+
+    /// Returns the index of the copy to write first: the one that is not whole, or the older one.
+    pub(super) fn first_to_write(&self) -> usize {
+        usize::from(self.numbers[1] < self.numbers[0])
+    }
+}
+
 /// Returns the document of these records, ordered by their keys. Of two with one key the last counts.
 pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> serde_json::Result<String> {
     let by_key: BTreeMap<String, &Record> =

@@ -168,14 +168,14 @@ impl SlotFile {
         let file = OpenOptions::new().read(true).write(true).open(path(directory)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;
-        let numbers = copies::read(&bytes).ok()?.numbers;
+        let stored = copies::read(&bytes).ok()?;
         let slot_bytes = bytes.len() / 2;
         let slots = SlotFile {
             file,
             id: file_id(&metadata),
             slot_bytes,
-            number: numbers.into_iter().flatten().max()?,
-            first: usize::from(numbers[1] < numbers[0]),
+            number: stored.number(),
+            first: stored.first_to_write(),
             header: String::new(),
         };
         let is_fit = slot_bytes >= slot_bytes_min() && slot_bytes.is_power_of_two();
