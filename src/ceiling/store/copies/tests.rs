@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ceiling::store::tests::record;
-use crate::layout::Position;
+use snowbank_client::layout::Position;
 
 const SLOT_BYTES: usize = 16 * 1024;
 /// The smallest part of a disk that is written whole.
