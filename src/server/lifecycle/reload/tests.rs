@@ -1,6 +1,5 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::thread;
 
 use super::*;
@@ -51,7 +50,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
         live_config,
         adopted: mpsc::channel().1,
         join_requests: send_requests,
-        wake_ups: Arc::new(WakeUps { shards: Vec::new(), keeper: OnceLock::new() }),
+        wake_ups: Arc::new(WakeUps::new(0)),
     };
     thread::scope(|threads| {
         let keepers_view = watched.clone();
@@ -74,5 +73,5 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
 fn what_a_restored_machine_loses_a_source_that_is_joining_loses_too() {
     assert_ne!(add(|_| {}).grant().ceiling(), Position(0));
     let restored = add(|live_config| live_config.source(0).grant().revoke());
-    assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable anew");
+    assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable again");
 }
