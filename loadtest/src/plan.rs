@@ -21,7 +21,7 @@ use snowbank_client::layout::LayoutError;
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 use crate::sweep::file::Objective;
-use crate::units::{counted, grouped, ids_per_s};
+use crate::units::{counted, grouped, ids, ids_per_s};
 use crate::value::{Bandwidth, Mix, Rate, Share};
 use form::{Form, Space};
 use network::Wire;
@@ -320,7 +320,7 @@ fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
 
 fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
     let requests_per_s = inputs.knee_ids_per_s / inputs.knee_batch;
-    let (requests, batch) = (grouped(requests_per_s), grouped(inputs.batch));
+    let (requests, batch) = (grouped(requests_per_s), ids(inputs.batch));
     let layout = form.ids_per_s().map(|each| DaemonLimit {
         binding: Binding::Layout,
         ids_per_s: each as f64 * form.worker_ids_each as f64,
@@ -329,17 +329,13 @@ fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
     let cpu = DaemonLimit {
         binding: Binding::Cpu,
         ids_per_s: requests_per_s * inputs.batch,
-        formula: format!("{requests} requests/s at the knee × {batch} IDs a request"),
+        formula: format!("{requests} requests/s at the knee × {batch} a request"),
     };
     let bytes = wire.busier_bytes();
     let network = inputs.network_bits_per_s.map(|bits_per_s| DaemonLimit {
         binding: Binding::Network,
         ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
-        formula: format!(
-            "{} bit/s ÷ 8 ÷ {} bytes × {batch} IDs a request",
-            grouped(bits_per_s),
-            grouped(bytes)
-        ),
+        formula: format!("{} bit/s ÷ 8 ÷ {} bytes × {batch} a request", grouped(bits_per_s), grouped(bytes)),
     });
     layout.into_iter().chain([cpu]).chain(network).collect()
 }

@@ -225,6 +225,16 @@ fn refusals_are_counted_by_code_and_fail() {
 }
 
 #[test]
+fn words_of_a_target_cannot_steer_the_terminal() {
+    let target = target(INFO, |_, _, peer, _, tag| {
+        peer.refuse(tag, ErrorCode::Exhausted, None, "none\u{1b}[2J\r\npass: all is well")
+    });
+    let ran = load(&target, &[]);
+    assert!(ran.code != 0 && ran.json()["refused"]["exhausted"].as_u64() > Some(0), "{ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.last_line().starts_with("pass"), "{ran:?}");
+}
+
+#[test]
 fn nonsense_after_info_is_the_targets_fault() {
     let ran = odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64])));
     assert_eq!(ran.code, 1, "{ran:?}");

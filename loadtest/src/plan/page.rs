@@ -2,7 +2,7 @@
 
 use super::{Binding, Plan, RESIDENT_BYTES};
 use crate::schedule::Arrivals;
-use crate::units::{counted, grouped, ids_per_s};
+use crate::units::{counted, grouped, ids, ids_per_s};
 
 /// Returns the page.
 pub(crate) fn markdown(plan: &Plan) -> String {
@@ -44,12 +44,12 @@ fn head(plan: &Plan) -> String {
         ("objective", Some(plan.inputs.objective.clone())),
     ];
     let (daemons, rate) = (counted(all, "daemon"), ids_per_s(plan.inputs.ids_per_s));
-    format!("# Snowbank: {daemons} for {rate}\n\n{}", table("| ", rows))
+    format!("# Snowbank: {daemons} for {rate}\n\n{}", table(" | ", rows))
 }
 
 fn inputs(plan: &Plan) -> String {
     let inputs = &plan.inputs;
-    let (knee, batch) = (ids_per_s(inputs.knee_ids_per_s), grouped(inputs.knee_batch));
+    let (knee, batch) = (ids_per_s(inputs.knee_ids_per_s), ids(inputs.knee_batch));
     let requests = grouped(inputs.knee_ids_per_s / inputs.knee_batch);
     let cost = plan.cpu_cost.map(|cost| {
         let (us, requests) = (cost.us_per_request, grouped(cost.requests_per_s));
@@ -61,7 +61,7 @@ fn inputs(plan: &Plan) -> String {
         ("head-room H", Some(format!("{} %", grouped(inputs.headroom * 100.0)))),
         ("connections to a daemon", Some(grouped(inputs.connections_each as f64))),
         ("layout", Some(inputs.layout.clone().unwrap_or_else(|| "none".to_owned()))),
-        ("knee of the sweep", Some(format!("{knee}, {batch} IDs a request, {requests} requests/s"))),
+        ("knee of the sweep", Some(format!("{knee}, {batch} a request, {requests} requests/s"))),
         ("daemon's processor time a request", cost),
         ("swept on", Some(inputs.measured_on.clone())),
     ];

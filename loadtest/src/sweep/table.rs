@@ -32,7 +32,7 @@ pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "objective   response time {}, open loop", objective(sweep))?;
     let connections = counted(scenario.connections as u64, "connection");
     let threads = counted(scenario.threads as u64, "thread");
-    writeln!(out, "load        {} IDs per request, {connections}, {threads}", scenario.batch)?;
+    writeln!(out, "load        IDs per request {}, {connections}, {threads}", scenario.batch)?;
     let to =
         if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() };
     let (each, warm_up) = (Time(settings.step_length), Time(scenario.warm_up));
