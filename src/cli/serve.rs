@@ -177,7 +177,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
+    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.listen.len()
@@ -196,7 +196,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
 }
 
 fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.len() * (1 + ADMIN_CONNECTIONS_MAX)
+    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

@@ -20,7 +20,7 @@ const DEFAULT_ADDRESS: &str = "9660";
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration's, else 9660]
-    #[arg(long, env = "SNOWBANK_ADMIN", value_name = "ADDR")]
+    #[arg(long, env = "SNOWBANK_ADMIN_LISTEN", value_name = "ADDR")]
     admin: Option<String>,
 
     /// The daemon's configuration, whose [admin] says where to ask
@@ -73,7 +73,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
         let now = clock::os::read().wall;
         let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
             .map_err(|mistakes| mistakes.first_line())?;
-        return settings.admin.into_iter().next().ok_or_else(|| {
+        return settings.admin.listen.into_iter().next().ok_or_else(|| {
             format!("{} asks for no admin listener; set listen in [admin], or give --admin", path.display())
         });
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 
-use super::daemon::TlsSettings;
+use super::daemon::{Settings, TlsSettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
 use crate::layout::UnixMicros;
@@ -125,8 +125,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             }
         }
     };
-    let TlsSettings { certificate, key, client_ca, min_version, handshake_timeout } = &reader.daemon.tls;
-    let token_file = find("auth.token_file", &reader.daemon.token_file);
+    let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, .. } = &reader.settings;
+    let token_file = find("auth.token_file", &auth.token_file);
     let (certificate_path, key_path) = (find("tls.certificate", certificate), find("tls.key", key));
     let client_ca_path = find("tls.client_ca", client_ca);
     for (what, path) in [("the token file", &token_file), ("the private key", &key_path)] {
@@ -144,7 +144,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         let files =
             ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        match Identity::read(files, *min_version, *handshake_timeout, now) {
+        match Identity::read(files, limits.stall_timeout, now) {
             Ok(identity) => {
                 secrets.warnings.extend(identity.warning(now));
                 secrets.tls = Some(identity);

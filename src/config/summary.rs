@@ -1,8 +1,5 @@
 //! What a daemon with these settings does, in words: what `check` answers and `serve` says when it starts.
 
-use std::path::Path;
-
-use super::daemon::LOCK_DIR;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
@@ -11,7 +8,7 @@ use crate::layout::{Life, UnixMicros, collision};
 impl SourceSettings {
     /// IDs per second of all its worker IDs together, rounded down; saturates.
     pub fn ids_per_second(&self) -> u64 {
-        let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
+        let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.set.len() as u128;
         u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
     }
 }
@@ -22,7 +19,7 @@ impl Settings {
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
-        let tokens = match &self.token_file {
+        let tokens = match &self.auth.token_file {
             Some(file) => format!("tokens of {file}"),
             None => "no token asked for".into(),
         };
@@ -39,17 +36,17 @@ impl Settings {
             };
             lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
-        if !self.admin.is_empty() {
-            let admin: Vec<_> = self.admin.iter().map(Address::to_string).collect();
+        if !self.admin.listen.is_empty() {
+            let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
-            let workers = if source.worker_ids.len() == 1 { "worker" } else { "workers" };
+            let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
             format!(
                 "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
                 source.name,
                 source.layout,
-                source.worker_ids,
+                source.worker_ids.set,
                 Grouped(source.ids_per_second()),
                 source.layout.end().date()
             )
@@ -63,7 +60,7 @@ impl Settings {
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
         let lets_anybody_in =
             |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
-        if self.token_file.is_none()
+        if self.auth.token_file.is_none()
             && let Some(address) = self.listen.iter().find(lets_anybody_in)
         {
             warnings.push(format!(
@@ -71,7 +68,7 @@ impl Settings {
                  reaches it can draw IDs"
             ));
         }
-        if self.token_file.is_some()
+        if self.auth.token_file.is_some()
             && let Some(address) = self.listen.iter().find(|address| !address.is_local() && !address.is_tls())
         {
             warnings.push(format!(
@@ -79,20 +76,22 @@ impl Settings {
                  would hide them"
             ));
         }
-        if self.tls.certificate.is_some() && !self.listen.iter().chain(&self.admin).any(Address::is_tls) {
+        if self.tls.certificate.is_some() && !self.listen.iter().chain(&self.admin.listen).any(Address::is_tls) {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
-        if let Some(address) = self.admin.iter().find(lets_anybody_in) {
+        if let Some(address) = self.admin.listen.iter().find(lets_anybody_in) {
             warnings.push(format!(
                 "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
                  daemon does, though no IDs"
             ));
         }
-        if self.lock_dir != Path::new(LOCK_DIR) {
+        let usual = Settings::default().lock_dir;
+        if self.lock_dir != usual {
+            let usual = usual.display();
             warnings.push(format!(
-                "locks of worker IDs are in {}, not in {LOCK_DIR}: daemons of this machine that use another lock_dir \
+                "locks of worker IDs are in {}, not in {usual}: daemons of this machine that use another lock_dir \
                  are not kept from the same worker IDs",
                 self.lock_dir.display()
             ));
@@ -108,8 +107,8 @@ impl Settings {
         });
         pairs
             .filter_map(|((one, left), (two, right))| {
-                let ids = (&left.layout, &left.worker_ids);
-                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids))?;
+                let ids = (&left.layout, &left.worker_ids.set);
+                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;
                 let apart = apart(left, right)?;
                 Some(format!(
                     "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs are: \

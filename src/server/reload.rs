@@ -110,7 +110,7 @@ impl Reloader {
         let info_json = describe(&settings, &self.instance)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
-        let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon).collect();
+        let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon()).collect();
         let before = Arc::clone(&self.in_force.borrow());
         let losses = before.losses();
         let Joined { sources, notes } = self.run_errand(joining, horizons)?;
@@ -170,7 +170,7 @@ impl Reloader {
 
     /// Has the keeper do what is its to do: nothing, if neither a source joins nor a horizon changes.
     fn run_errand(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
-        let running = self.settings.sources.iter().map(|source| source.horizon);
+        let running = self.settings.sources.iter().map(|source| source.horizon());
         if joining.is_empty() && running.eq(horizons.iter().copied()) {
             return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
         }

@@ -26,7 +26,7 @@ use super::vitals::Vitals;
 use super::worker::{self, Bells, Common, Worker};
 use crate::admin::{Beats, Site};
 use crate::ceiling::{WorkerLocks, lock_workers};
-use crate::clock::{self, Now, StepRule, Wall};
+use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
@@ -106,7 +106,7 @@ impl Server {
         let locks = numberings.iter().map(|numbering| lock(settings, numbering));
         let locks: Vec<WorkerLocks> = locks.collect::<Result<_, _>>()?;
         let reading = clock::os::read();
-        let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
+        let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
         let Granted { kept, starts, mut store, state_lock, owner, notes } =
@@ -336,7 +336,7 @@ fn open(
 }
 
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
-    Numbering::new(source.layout.clone(), source.worker_ids.clone())
+    Numbering::new(source.layout.clone(), source.worker_ids.set.clone())
         .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
 }
 
@@ -355,8 +355,8 @@ fn make_shards(settings: &Settings, supplies: &[Supply], now: Now) -> Vec<Shard>
 /// Inherited sockets take the place of the listeners of their protocol.
 fn listen_all(settings: &Settings, mut inherited: Inherited) -> Result<[Vec<Listener>; 2], StartError> {
     let mut open =
-        |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
-    Ok([open(Protocol::Native, &settings.listen)?, open(Protocol::Admin, &settings.admin)?])
+        |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode.0);
+    Ok([open(Protocol::Native, &settings.listen)?, open(Protocol::Admin, &settings.admin.listen)?])
 }
 
 fn listen_at(
@@ -399,8 +399,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         name: source.name.clone(),
         kind: Some(info::SourceKind::Snowflake),
         layout: Some(source.layout.to_string()),
-        worker_ids: Some(source.worker_ids.iter().collect()),
-        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.len() as u64)),
+        worker_ids: Some(source.worker_ids.set.iter().collect()),
+        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.set.len() as u64)),
     };
     let info = Info {
         protocol: protocol::VERSION,

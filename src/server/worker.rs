@@ -204,7 +204,7 @@ impl Worker {
         for supply in &in_force.supplies[state.shard.lane_count()..] {
             state.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
-        let timeouts = |in_force: &InForce| (in_force.limits.idle_timeout, in_force.limits.frame_timeout);
+        let timeouts = |in_force: &InForce| (in_force.limits.idle_timeout, in_force.limits.stall_timeout);
         let after = timeouts(&in_force);
         let before = self.in_force.replace(in_force);
         if timeouts(&before) != after {

@@ -21,7 +21,7 @@ use rustls::crypto::CryptoProvider;
 pub use client::{ClientFiles, Connector};
 pub use fault::explain;
 pub use files::{FileFault, What};
-pub use server::{Acceptor, Closed, Identity, MinVersion, ServerFiles, ServerStream};
+pub use server::{Acceptor, Closed, Identity, ServerFiles, ServerStream};
 
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::fault::{self, Side};
@@ -19,35 +19,6 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
 /// From how long before its end a certificate is warned of.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-
-/// The oldest version of TLS that is spoken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MinVersion {
-    /// TLS 1.2.
-    Tls12,
-    /// TLS 1.3.
-    #[default]
-    Tls13,
-}
-
-impl MinVersion {
-    /// As settings name it.
-    pub fn name(self) -> &'static str {
-        match self {
-            MinVersion::Tls12 => "1.2",
-            MinVersion::Tls13 => "1.3",
-        }
-    }
-
-    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
-        const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
-        const NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
-        match self {
-            MinVersion::Tls12 => BOTH,
-            MinVersion::Tls13 => NEWEST,
-        }
-    }
-}
 
 /// Where a server's certificate is, and whom it believes.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +49,6 @@ impl Identity {
     /// The first fault, in one line.
     pub fn read(
         files: ServerFiles<'_>,
-        min_version: MinVersion,
         handshake_timeout: Duration,
         now: Timestamp,
     ) -> Result<Self, FileFault> {
@@ -102,7 +72,7 @@ impl Identity {
         key.secret_der().hash(&mut digest);
         let provider = super::provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(min_version.versions())
+            .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| fault(error.to_string()))?;
         let builder = match files.client_ca {
             None => builder.with_no_client_auth(),

@@ -127,7 +127,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
     image::records(bytes).map_err(|error| match error {
         ImageError::Corrupt(reason) => format!(
             "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right and every ID \
-             handed out lies in the past, move it away: a start without it begins above now by first_start_guard"
+             handed out lies in the past, move it away: a start without it begins above now"
         ),
         ImageError::Newer { .. } => format!("the state file {shown} cannot be used: {error}"),
     })

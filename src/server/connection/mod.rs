@@ -26,6 +26,10 @@ use crate::front::{Ask, Front, Granted, Step};
 use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
 use crate::source::line::Refusal;
 
+/// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
+/// to the socket, two being filled.
+const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
 /// bytes would cause.
 const LINGER: Duration = Duration::from_secs(1);
@@ -57,7 +61,7 @@ struct Connection<F> {
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
     unwritten: Vec<u8>,
-    /// When `unread` was read, its first byte if it is half a request: waits and `frame_timeout` count from there.
+    /// When `unread` was read, its first byte if it is half a request: waits and `stall_timeout` count from there.
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
@@ -125,7 +129,7 @@ impl<F: Front> Connection<F> {
             limits.idle_timeout
         } else {
             let late = clock::os::boot().since(self.read_at);
-            Some(limits.frame_timeout.saturating_sub(late))
+            Some(limits.stall_timeout.saturating_sub(late))
         };
         (in_force.version, deadline)
     }
@@ -237,7 +241,7 @@ impl<F: Front> Connection<F> {
             if self.backlog.is_some() && !self.encode_backlog(in_force, state) {
                 break Turn::Again;
             }
-            if self.is_queue_full(in_force, &state.output) {
+            if self.is_queue_full(&state.output) {
                 break Turn::Again;
             }
             // What has arrived before the stop is answered; what was read after it was noticed is not.
@@ -270,9 +274,8 @@ impl<F: Front> Connection<F> {
     }
 
     /// Whether as much is queued for the client as may be, one more frame not counted.
-    fn is_queue_full(&self, in_force: &InForce, output: &[u8]) -> bool {
-        let room = in_force.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
-        output.len() + self.unwritten.len() > room
+    fn is_queue_full(&self, output: &[u8]) -> bool {
+        output.len() + self.unwritten.len() > REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE
     }
 
     /// Serves a request for IDs: encodes them, or a refusal, or says that it waits. `later` are the bytes behind it.
@@ -334,7 +337,7 @@ impl<F: Front> Connection<F> {
         let numbering = in_force.source(backlog.ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let limit = self.front.frame_limit(form, needs_list);
-        while !self.is_queue_full(in_force, &state.output) {
+        while !self.is_queue_full(&state.output) {
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
             let granted = Granted { runs: &state.runs, random, needs_list, more };
             self.front.grant(&mut state.output, form, &granted, &mut state.rng);
@@ -346,9 +349,9 @@ impl<F: Front> Connection<F> {
         false
     }
 
-    /// Writes all that is queued. The client has to take some of it within each `write_timeout`.
+    /// Writes all that is queued. The client has to take some of it within each `stall_timeout`.
     async fn flush(&mut self) -> io::Result<()> {
-        let timeout = self.member.worker.in_force.borrow().limits.write_timeout;
+        let timeout = self.member.worker.in_force.borrow().limits.stall_timeout;
         let mut written = 0;
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
