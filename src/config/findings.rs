@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::mistake::{Mistake, Origin, Origins};
 use super::Settings;
+use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
 use super::value::Value;
 

@@ -20,7 +20,18 @@ pub fn config(data: &[u8]) {
     };
     let mut texts = data.split('\0');
     let file = texts.next().unwrap_or_default();
-    let keys = ["listen", "layout", "worker_ids", "shards", "order", "state_dir", "lock_dir", "admin.listen", "log.format", "log.level"];
+    let keys = [
+        "listen",
+        "layout",
+        "worker_ids",
+        "shards",
+        "order",
+        "state_dir",
+        "lock_dir",
+        "admin.listen",
+        "log.format",
+        "log.level",
+    ];
     let given = keys.into_iter().zip(texts).filter(|(_, text)| !text.is_empty());
     let overrides = given.map(|(key, text)| Override {
         key: key.to_owned(),
@@ -58,7 +69,11 @@ fn check_settings(settings: &Settings) {
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
             let ids = (&source.layout, &source.worker_ids.set);
-            assert_eq!(twins(ids, (&other.layout, &other.worker_ids.set)), None, "two sources of the same IDs");
+            assert_eq!(
+                twins(ids, (&other.layout, &other.worker_ids.set)),
+                None,
+                "two sources of the same IDs"
+            );
         }
     }
     let words = settings.summary().into_iter().chain(settings.warnings(NOW));

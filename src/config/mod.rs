@@ -41,8 +41,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 pub use daemon::{
-    AdminSettings, AuthSettings, ClockSettings, FileMode, Limits, LogSettings, SHARDS_MAX,
-    Settings, Shards, TlsSettings,
+    AdminSettings, AuthSettings, ClockSettings, FileMode, Limits, LogSettings, SHARDS_MAX, Settings, Shards,
+    TlsSettings,
 };
 pub use diff::{Changed, diff};
 pub use log::{LogFormat, LogLevel};

@@ -56,7 +56,12 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else \
          ~/.local/state/snowbank",
     ),
-    ("lock_dir", "lock-dir", "DIR", "Keep the locks of worker IDs here, shared by all daemons of the machine"),
+    (
+        "lock_dir",
+        "lock-dir",
+        "DIR",
+        "Keep the locks of worker IDs here, shared by all daemons of the machine",
+    ),
     (
         "admin.listen",
         "admin",
@@ -70,7 +75,12 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "FORMAT",
         "The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there",
     ),
-    ("log.level", "log-level", "LEVEL", "The least severe messages to log: error, warn, info, debug or trace"),
+    (
+        "log.level",
+        "log-level",
+        "LEVEL",
+        "The least severe messages to log: error, warn, info, debug or trace",
+    ),
 ];
 
 /// Returns the setting of this key, which has its section.

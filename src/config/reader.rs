@@ -90,7 +90,8 @@ impl Reader {
         match rows().find(|row| row.key == name && here.contains(&row.section)) {
             Some(row) => self.findings.read(row, source, input, Value(value), &mut self.settings),
             None => {
-                let is_bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+                let is_bare =
+                    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
                 let shown = if is_bare { name.to_owned() } else { format!("{:?}", excerpt(name)) };
                 let origin = input.origin(&key.span());
                 self.findings.mistake(origin, format!("{prefix}{shown}"), explain_unknown(name, here));

@@ -34,9 +34,7 @@ impl Section {
             Section::Table(table) => format!("in [{table}]"),
             Section::SourceAlone => "in [[sources]]".into(),
             Section::Top => "at the top of the file, above the first [section]".into(),
-            Section::Source => {
-                "at the top of the file, above the first [section], or in [[sources]]".into()
-            }
+            Section::Source => "at the top of the file, above the first [section], or in [[sources]]".into(),
         }
     }
 }

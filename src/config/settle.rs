@@ -131,7 +131,10 @@ fn settle_source(
         place.mistake("max_ahead", text);
     } else if burst_window > max_ahead && place.of("max_ahead").is_some() {
         let (found, max_ahead) = (Plain(burst_window), Plain(max_ahead));
-        place.mistake("burst_window", format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""));
+        place.mistake(
+            "burst_window",
+            format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""),
+        );
     }
     true
 }

@@ -76,7 +76,9 @@ impl Settings {
                  would hide them"
             ));
         }
-        if self.tls.certificate.is_some() && !self.listen.iter().chain(&self.admin.listen).any(Address::is_tls) {
+        if self.tls.certificate.is_some()
+            && !self.listen.iter().chain(&self.admin.listen).any(Address::is_tls)
+        {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));

@@ -64,7 +64,8 @@ fn docs_snowbank_toml_is_the_reference() {
 
 #[test]
 fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
-    let packaged = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/snowbank.toml"));
+    let packaged =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/snowbank.toml"));
     let expected: Vec<Address> = vec!["127.0.0.1:9660".parse().unwrap()];
     let settings = settings(&packaged.unwrap());
     assert_eq!(settings.admin.listen, expected);
@@ -76,7 +77,9 @@ fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
 #[test]
 fn every_setting_has_a_variable_and_every_option_a_setting() {
     let variables: Vec<_> = daemon::rows().map(|row| row.variable()).collect();
-    for expected in ["SNOWBANK_LISTEN", "SNOWBANK_WORKER_IDS", "SNOWBANK_LIMITS_MAX_CONNECTIONS", "SNOWBANK_ADMIN_LISTEN"] {
+    for expected in
+        ["SNOWBANK_LISTEN", "SNOWBANK_WORKER_IDS", "SNOWBANK_LIMITS_MAX_CONNECTIONS", "SNOWBANK_ADMIN_LISTEN"]
+    {
         assert!(variables.iter().any(|variable| variable == expected), "{expected}: {variables:?}");
     }
     let distinct: std::collections::BTreeSet<_> = variables.iter().collect();
