@@ -11,9 +11,9 @@ use super::secrets::FileRef;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use crate::address::Address;
 use crate::clock::StepRule;
 use crate::shard::Order;
+use snowbank_client::address::Address;
 
 /// The most shards of a daemon: more cores than any machine that it is meant for, and few enough that the number of a
 /// shard fits a byte.
@@ -117,7 +117,7 @@ settings! {
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
-        /// make the same ID ([`twins`](crate::layout::twins)).
+        /// make the same ID ([`twins`](snowbank_client::layout::twins)).
         sources: Vec<SourceSettings>,
         /// Where each setting was given, for errors that only show when it is used (a port that is taken).
         origins: Origins,

@@ -56,8 +56,8 @@ pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::Grouped;
 
-pub use crate::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-use crate::layout::UnixMicros;
+pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+use snowbank_client::layout::UnixMicros;
 
 /// Reads a configuration: a file's path (for messages) and text, if there is one, and the options and environment
 /// variables that override it.

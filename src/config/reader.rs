@@ -14,7 +14,7 @@ use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::state_dir::StateDirChoice;
 use super::value::Value;
-use crate::address::Address;
+use snowbank_client::address::Address;
 
 /// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
 const LIKENESS_MIN: f64 = 0.6;

@@ -10,8 +10,8 @@ use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::SourceSettings;
 use super::units::Plain;
-use crate::address::{Address, UNIX_PATH_BYTES_MAX};
-use crate::layout::{Life, Numbering, UnixMicros, twins};
+use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, twins};
 
 /// Completes and checks the settings that were read.
 ///

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
-use crate::layout::{Layout, WorkerSet};
 use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor on each shard.
 pub const SOURCES_MAX: usize = 64;

@@ -12,10 +12,10 @@ use super::log::{LogFormat, LogLevel};
 use super::secrets::FileRef;
 use super::source::WorkerIds;
 use super::state_dir::StateDirChoice;
-use crate::address::Address;
-use crate::layout::Layout;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::address::Address;
+use snowbank_client::layout::Layout;
 
 /// Reads `10ms`, `1s`, `5m`, `1h`, `1m 30s` or `0`; `None` for anything else.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {

@@ -14,8 +14,8 @@ use super::findings::excerpt;
 use super::secrets::FileRef;
 use super::setting::Reading;
 use super::units::{self, Grouped, Plain};
-use crate::address::{Address, AddressError};
-use crate::layout::{Layout, LayoutTable, WorkerSet};
+use snowbank_client::address::{Address, AddressError};
+use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
 
 /// One mistake in a value, and its place, if that is more exact than the place of the value.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::layout::Layout;
 use crate::shard::Order;
+use snowbank_client::layout::Layout;
 
 /// Overrides by their keys, texts and origins.
 fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {

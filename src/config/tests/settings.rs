@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::*;
-use crate::layout::{Layout, WorkerSet};
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The reference with its settings, which are commented out, made to count.
 fn uncommented_reference() -> String {

@@ -1,0 +1,156 @@
+//! A connected pair of streams to a daemon.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+
+use super::options::TlsChoice;
+use crate::address::Address;
+
+/// Both directions of a connection, whatever carries it.
+pub(super) struct Streams {
+    pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(super) writer: Writer,
+}
+
+/// The way out. One that encrypts keeps what it takes until it is flushed.
+pub(super) struct Writer {
+    inner: Box<dyn AsyncWrite + Send + Unpin>,
+    encrypts: bool,
+    /// Whether it may hold some of what it took.
+    holds: bool,
+}
+
+impl Streams {
+    fn plain(
+        reader: impl AsyncRead + Send + Unpin + 'static,
+        writer: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> Self {
+        let writer = Writer { inner: Box::new(writer), encrypts: false, holds: false };
+        Streams { reader: Box::new(reader), writer }
+    }
+}
+
+impl Writer {
+    /// Whether [`push`](Self::push) has something to do, with this output.
+    pub(super) fn has_work(&self, output: &BytesMut) -> bool {
+        self.holds || !output.is_empty()
+    }
+
+    /// Writes some of the output, or flushes where none is left. Dropped before it is done, it has lost nothing.
+    pub(super) async fn push(&mut self, output: &mut BytesMut) -> io::Result<()> {
+        if output.is_empty() {
+            self.inner.flush().await?;
+            self.holds = false;
+        } else {
+            self.inner.write_buf(output).await?;
+            self.holds = self.encrypts;
+        }
+        Ok(())
+    }
+
+    /// Writes all of it.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_all(bytes).await?;
+        self.inner.flush().await
+    }
+}
+
+/// Resolves and connects, trying each address of the name; no longer than `limit` over all, the TLS handshake included.
+pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    let patiently = connect_patiently(endpoint, tls, limit);
+    timeout(limit, patiently).await.unwrap_or_else(|_| Err(timed_out(limit)))
+}
+
+async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    match endpoint {
+        Address::Tcp { host, port } => {
+            let (reader, writer) = connect_tcp(host, *port, limit).await?.into_split();
+            Ok(Streams::plain(reader, writer))
+        }
+        Address::Tls { host, port } => connect_tls(host, *port, tls, limit).await,
+        #[cfg(unix)]
+        Address::Unix(path) => {
+            let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
+            Ok(Streams::plain(reader, writer))
+        }
+        #[cfg(not(unix))]
+        Address::Unix(_) => Err(io::Error::new(io::ErrorKind::Unsupported, "no Unix sockets on this system")),
+    }
+}
+
+#[cfg(feature = "tls")]
+async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    let files = tls.clone();
+    // The disk may be slow, and others share this thread.
+    let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
+    let connector = connector.map_err(io::Error::other)?;
+    let stream = connect_tcp(host, port, limit).await?;
+    let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
+    let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
+    Ok(Streams { reader: Box::new(reader), writer })
+}
+
+#[cfg(not(feature = "tls"))]
+async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Duration) -> io::Result<Streams> {
+    Err(io::Error::new(
+        io::ErrorKind::Unsupported,
+        "built without TLS: enable the cargo feature `tls` of snowbank-client",
+    ))
+}
+
+async fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+    let began = Instant::now();
+    let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+    connect_any(&addresses, began + limit).await
+}
+
+/// Connects to the first address that accepts. Each gets an equal share of the time that is left, so that one that
+/// swallows packets does not use up the others' turn.
+async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for (index, address) in addresses.iter().enumerate() {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                // Without it the kernel may hold a small request back until an earlier one is acknowledged.
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = error,
+            Err(_) => last = timed_out(share),
+        }
+    }
+    Err(last)
+}
+
+fn timed_out(limit: Duration) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {limit:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, BufWriter, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_writer_holds_back_is_flushed() {
+        let (near, mut far) = duplex(1_024);
+        let inner = Box::new(BufWriter::new(near));
+        let mut writer = Writer { inner, encrypts: true, holds: false };
+        let mut output = BytesMut::from(&b"request"[..]);
+        while writer.has_work(&output) {
+            writer.push(&mut output).await.expect("room");
+        }
+        let mut arrived = [0; 7];
+        far.read_exact(&mut arrived).await.expect("there already");
+        assert_eq!(&arrived, b"request");
+    }
+}

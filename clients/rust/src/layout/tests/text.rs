@@ -1,0 +1,168 @@
+//! Text and TOML form.
+
+use super::*;
+
+#[test]
+fn the_canonical_form_writes_everything() {
+    let spec = "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657";
+    assert_eq!(layout("twitter").to_string(), spec);
+    for (written, canonical) in [
+        ("time:41,sequence:12", "time:41,sequence:12;tick=1ms;epoch=0"),
+        ("time:30,sequence:=1000;tick=1000ms", "time:30,sequence:=1000;tick=1s;epoch=0"),
+        (
+            " time : 30 , sequence:1d ; epoch = 2010-11-04T01:42:54.657Z ",
+            "time:30,sequence:1d;tick=1ms;epoch=1288834974657",
+        ),
+        ("time:30,sequence:1;epoch=1926-11-22;tick=60s", "time:30,sequence:1;tick=60s;epoch=-1360454400000"),
+        (
+            "time:30,region:2:constant(1),sequence:4,table:3d:random",
+            "time:30,region:2:constant(1),sequence:4,table:3d:random;tick=1ms;epoch=0",
+        ),
+    ] {
+        assert_eq!(layout(written).to_string(), canonical);
+    }
+}
+
+#[test]
+fn epochs_reach_from_the_year_0_to_9999() {
+    assert_eq!(layout("time:30,sequence:1;epoch=0000-01-01").epoch_unix_ms(), -62_167_219_200_000);
+    let at_the_end = layout("time:30,sequence:1;epoch=253402207200000");
+    assert_eq!((at_the_end.first(), at_the_end.last()), (at_the_end.first(), at_the_end.first()));
+}
+
+proptest! {
+    #[test]
+    fn every_layout_reads_back(layout in a_layout()) {
+        prop_assert_eq!(layout.to_string().parse::<Layout>(), Ok(layout.clone()));
+        let table = LayoutTable::from(&layout);
+        prop_assert_eq!(table.build(), Ok(layout.clone()));
+        let json = serde_json::to_string(&table).unwrap();
+        let form: LayoutForm = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(form.build(), Ok(layout));
+    }
+
+    #[test]
+    fn no_text_panics(text in "[a-z0-9:,;=()d .TZ+-]{0,60}") {
+        let _ = Layout::resolve(&text);
+        let _ = text.parse::<UnixMicros>();
+        let _ = text.parse::<WorkerSet>();
+    }
+
+    #[test]
+    fn no_mutilated_layout_panics(
+        layout in a_layout(), at in any::<prop::sample::Index>(), with in "[a-z0-9:,;=()-]{0,4}",
+    ) {
+        let mut text = layout.to_string();
+        let at = at.index(text.len());
+        text.replace_range(at..=at, &with);
+        if let Ok(layout) = Layout::resolve(&text) {
+            prop_assert_eq!(layout.to_string().parse(), Ok(layout));
+        }
+    }
+
+    #[test]
+    fn no_size_panics(
+        sizes in vec(prop_oneof![
+            any::<u32>().prop_map(FieldSize::Bits), (0..70_u32).prop_map(FieldSize::Bits),
+            (0..25_u32).prop_map(FieldSize::Digits), any::<u64>().prop_map(FieldSize::Count),
+        ], 2..12),
+        tick_ms in any::<u64>(),
+        epoch_unix_ms in any::<i64>(),
+    ) {
+        let names = ["time", "sequence", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+        let fields: Vec<FieldSpec> = names.iter().zip(sizes).map(|(name, size)| {
+            FieldSpec { name: (*name).to_owned(), size, role: FieldSpec::role_of(name) }
+        }).collect();
+        let allowed = Layout::new(fields.clone(), 1 + tick_ms % 86_400_000, epoch_unix_ms % 1_000_000_000_000);
+        if let Err(refused) = &allowed {
+            prop_assert!(!refused.to_string().contains('\n'));
+        }
+        let _ = Layout::new(fields, tick_ms, epoch_unix_ms);
+    }
+}
+
+mod toml_form {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize, Debug)]
+    struct Config {
+        layout: LayoutForm,
+    }
+
+    #[track_caller]
+    fn builds(text: &str, spec: &str) {
+        let config: Config = ::toml::from_str(text).unwrap();
+        assert_eq!(config.layout.build(), Ok(layout(spec)));
+    }
+
+    /// The reason without the lines that point into the file.
+    fn refusal(text: &str) -> String {
+        match ::toml::from_str::<Config>(text) {
+            Ok(config) => config.layout.build().unwrap_err().to_string(),
+            Err(error) => error.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_string_or_a_table() {
+        builds("layout = 'twitter'", "twitter");
+        builds("layout = 'time:41,worker:10,sequence:12'", "time:41,worker:10,sequence:12");
+        builds(
+            "layout = { fields = [{ name = 'time', bits = 39 }, { name = 'region', bits = 2, constant = 1 },\n\
+             { name = 'x', count = 100 }, { name = 'sequence', bits = 4 },\n\
+             { name = 'table', digits = 3, random = true }], tick = '10ms', epoch = 1288834974657 }",
+            "time:39,region:2:constant(1),x:=100,sequence:4,table:3d:random;tick=10ms;epoch=1288834974657",
+        );
+        builds(
+            "[layout]\nepoch = '2010-11-04T01:42:54.657Z'\n[[layout.fields]]\nname = 'time'\nbits = 41\n\
+             [[layout.fields]]\nname = 'sequence'\nbits = 22",
+            "time:41,sequence:22;epoch=1288834974657",
+        );
+        builds(
+            "layout = { fields = [{ name = 'time', digits = 12 }, { name = 'sequence', bits = 4 }], epoch = -5 }",
+            "time:12d,sequence:4;epoch=-5",
+        );
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let fields = "fields = [{ name = 'time', bits = 41 }, { name = 'sequence', bits = 12 }]";
+        let worker = |worker: &str| {
+            format!(
+                "layout = {{ fields = [{{ name = 'time', bits = 41 }}, {{ name = 'worker', {worker} }}] }}"
+            )
+        };
+        for (text, reason) in [
+            ("layout = 5".to_owned(), "expected a preset's name"),
+            ("layout = { tick = '1ms' }".to_owned(), "missing field `fields`"),
+            (
+                format!("layout = {{ {fields}, tik = '1ms' }}"),
+                "unknown field `tik`, expected one of `fields`",
+            ),
+            (format!("layout = {{ {fields}, tick = 1 }}"), "expected a string"),
+            (format!("layout = {{ {fields}, tick = '1m' }}"), "a tick of \"1m\" is not allowed"),
+            (
+                format!("layout = {{ {fields}, epoch = 1.5 }}"),
+                "expected Unix milliseconds, or RFC 3339 in quotes",
+            ),
+            (format!("layout = {{ {fields}, epoch = 2026-01-01T00:00:00Z }}"), "RFC 3339 in quotes"),
+            (format!("layout = {{ {fields}, epoch = 'soon' }}"), "epoch: \"soon\" is not a time"),
+            (worker("bits = 5, wight = 1"), "unknown field `wight`"),
+            (worker("random = true"), "field \"worker\" has no size"),
+            (worker("bits = 5, digits = 1"), "field \"worker\" has bits and digits; give it exactly one"),
+            (worker("bits = -5"), "expected u32"),
+            (
+                format!("layout = {{ {} }}", fields.replace("12", "64")),
+                "\"64\" is not a size for \"sequence\"",
+            ),
+            (worker("bits = 5, random = true, constant = 1"), "both constant and random"),
+            (worker("bits = 5"), "no sequence field"),
+        ] {
+            let refusal = refusal(&text);
+            assert!(refusal.contains(reason), "{text}\n  {refusal}\n  {reason}");
+            assert!(!refusal.contains('\n'), "{refusal}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What went wrong on a TLS connection, in words that say what to do.
+
+use rustls::{AlertDescription, CertificateError, Error, OtherError};
+
+/// Which side speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Client,
+    Server,
+}
+
+/// What a client should know of an I/O error, if TLS is behind it: what was found, and what to do. In one line.
+pub fn explain(error: &std::io::Error) -> Option<String> {
+    of(error).map(|error| describe(error, Side::Client))
+}
+
+/// The TLS error behind an I/O error.
+pub fn of(error: &std::io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+pub fn describe(error: &Error, side: Side) -> String {
+    let text = match (error, side) {
+        (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Server) => {
+            "the peer does not speak TLS: its address needs tls: in front, or this listener none".to_owned()
+        }
+        (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Client) => {
+            "it answered with something that is not TLS: if it is a plain listener, leave out tls:".to_owned()
+        }
+        (Error::NoCertificatesPresented, Side::Server) => {
+            "the peer sent no client certificate, and tls.client_ca asks for one: give it one (--client-cert, \
+             --client-key)"
+                .to_owned()
+        }
+        (Error::InvalidCertificate(reason), side) => certificate(reason, side),
+        (Error::AlertReceived(alert), side) => refused(*alert, side),
+        (Error::PeerIncompatible(reason), _) => {
+            format!("no version of TLS or cipher that both sides have ({reason:?})")
+        }
+        (error, _) => error.to_string(),
+    };
+    text.replace(char::is_control, " ")
+}
+
+/// Faults for which rustls has no name: what was found, what is allowed, what to do.
+pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
+    let CertificateError::Other(OtherError(reason)) = reason else { return None };
+    match reason.downcast_ref()? {
+        webpki::Error::CaUsedAsEndEntity => Some(
+            "is an authority's own (CA:TRUE), allowed: one that an authority signed (CA:FALSE); sign one with it, and \
+             show that",
+        ),
+        webpki::Error::UnsupportedCertVersion => Some(
+            "is of an old version of X.509, allowed: version 3; make it with extensions (`openssl x509 -extfile`), a \
+             subjectAltName among them",
+        ),
+        _ => None,
+    }
+}
+
+/// What is wrong with the other side's certificate.
+fn certificate(reason: &CertificateError, side: Side) -> String {
+    let (whose, stranger) = match side {
+        Side::Client => (
+            "its certificate",
+            "is not of an authority in the CA certificates given (--ca), or without them in the system's: give the \
+             certificate of the authority that signed it (--ca)",
+        ),
+        Side::Server => (
+            "the peer's client certificate",
+            "is not of an authority in tls.client_ca: give the peer one that is, or add its authority there",
+        ),
+    };
+    if let Some(found) = unnamed(reason) {
+        return format!("{whose} {found}");
+    }
+    match reason {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            format!("{whose} has expired: renew it, or set this machine's clock")
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            format!("{whose} is not valid yet: is this machine's clock behind?")
+        }
+        CertificateError::UnknownIssuer => {
+            format!("{whose} {stranger}")
+        }
+        CertificateError::NotValidForNameContext { presented, .. } if presented.is_empty() => {
+            format!(
+                "{whose} names no host: make one with a subjectAltName (DNS: or IP:) of the address that is used"
+            )
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!("{whose} is for another name: {reason}; use that name, or give it (--server-name)")
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            let use_of = if side == Side::Client { "serverAuth" } else { "clientAuth" };
+            format!(
+                "{whose} was not made for this use: {reason}; make one with the extended key usage {use_of}, or none"
+            )
+        }
+        other => format!("{whose} cannot be believed: {other}"),
+    }
+}
+
+/// What the other side says is wrong with us.
+fn refused(alert: AlertDescription, side: Side) -> String {
+    let (who, ours, options) = match side {
+        Side::Client => ("it", "this client's certificate", " (--client-cert, --client-key)"),
+        Side::Server => ("the peer", "this daemon's certificate", ""),
+    };
+    match (alert, side) {
+        (AlertDescription::CertificateRequired, _) => {
+            format!("{who} asks for a client certificate: give one{options}")
+        }
+        (AlertDescription::HandshakeFailure, Side::Client) => format!(
+            "{who} refused the handshake: no version or cipher in common, or a client certificate is asked for{options}"
+        ),
+        (AlertDescription::CertificateExpired, _) => format!("{who} says that {ours} has expired: renew it"),
+        (AlertDescription::UnknownCA, Side::Client) => {
+            format!(
+                "{who} does not know the authority of {ours}: show one of an authority in its tls.client_ca{options}"
+            )
+        }
+        (AlertDescription::UnknownCA, Side::Server) => {
+            format!("{who} does not know the authority of {ours}: give it the CA (--ca)")
+        }
+        (
+            AlertDescription::BadCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked,
+            _,
+        ) => format!(
+            "{who} does not believe {ours} ({alert:?}): its name, its authority or its use is not what is expected; its own \
+             message says which"
+        ),
+        (AlertDescription::ProtocolVersion, _) => format!("{who} has no version of TLS that is allowed here"),
+        _ => format!("{who} refused the connection ({alert:?})"),
+    }
+}

@@ -1,0 +1,78 @@
+//! A forked child gets none of its parent's IDs. In a binary of its own: the child must find no other test's threads.
+
+mod fake_daemon;
+
+use std::time::Duration;
+
+use fake_daemon::FakeDaemon;
+use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions};
+
+const PARENTS_IDS: u64 = 1_000_000;
+
+/// What the child found, as its exit code.
+const FINE: i32 = 40;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+fn client(daemon: &FakeDaemon) -> Client {
+    Client::new(ClientOptions::new([daemon.name()]).expect("an address")).expect("a client")
+}
+
+/// The child's checks: the number of the first that fails, or [`FINE`].
+fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
+    if ids.try_next() != Err(Error::Forked) {
+        return 1;
+    }
+    let anew = runtime();
+    if anew.block_on(ids.next()) != Err(Error::Forked) {
+        return 2;
+    }
+    if anew.block_on(client.batch(1).into_future()) != Err(Error::Forked) {
+        return 3;
+    }
+    let outcome: Result<u64, Error> = anew.block_on(async {
+        let client = self::client(daemon);
+        let mut ids = client.ids(IdsOptions::default())?;
+        ids.next().await
+    });
+    // Above all that the daemon has handed to the parent.
+    if !outcome.is_ok_and(|id| id >= PARENTS_IDS + 16) {
+        return 4;
+    }
+    if ids.try_next() != Err(Error::Forked) {
+        return 5;
+    }
+    FINE
+}
+
+#[allow(unsafe_code)]
+#[test]
+fn a_forked_child_gets_none_of_its_parents_ids() {
+    let daemon = FakeDaemon::honest(PARENTS_IDS);
+    let parents = runtime();
+    let client = parents.block_on(async { client(&daemon) });
+    let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
+    let mut ids = client.ids(options).expect("IDs");
+    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS));
+
+    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can hold (the C library
+    // keeps its own usable over a fork), touches nothing of the parent's runtime, and ends by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let found =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| in_child(&client, &mut ids, &daemon)));
+        // SAFETY: it does not return and runs no destructors, so nothing of the parent's is touched.
+        unsafe { libc::_exit(found.unwrap_or(99)) };
+    }
+    assert!(child > 0, "no fork");
+    let mut status = 0;
+    // SAFETY: `status` lives until the call returns.
+    let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(waited, child);
+    assert!(libc::WIFEXITED(status), "the child ended by a signal: {status}");
+    assert_eq!(libc::WEXITSTATUS(status), FINE, "the number of the child's check that failed");
+
+    assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS + 1), "the parent goes on undisturbed");
+}

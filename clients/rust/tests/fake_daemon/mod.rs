@@ -1,0 +1,177 @@
+//! A daemon that does what its script says, however wrong: blocking, one thread for each connection.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
+
+/// The least that a client needs to know.
+pub(crate) const INFO: &str =
+    r#"{"protocol":1,"max_count":1000000,"sources":[{"index":0,"name":"default"}]}"#;
+
+/// A request that was read, with what it borrowed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Next(Next),
+    Info,
+    Ping,
+    Auth(Vec<u8>),
+}
+
+/// A listening script.
+pub(crate) struct FakeDaemon {
+    pub(crate) address: SocketAddr,
+    connections: Arc<AtomicUsize>,
+}
+
+impl FakeDaemon {
+    /// Runs `script` for each connection, with its number from 0.
+    pub(crate) fn start(script: impl Fn(usize, &mut Peer) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::on(listener, script)
+    }
+
+    pub(crate) fn on(
+        listener: TcpListener,
+        script: impl Fn(usize, &mut Peer) + Send + Sync + 'static,
+    ) -> Self {
+        let address = listener.local_addr().expect("an address");
+        let connections = Arc::new(AtomicUsize::new(0));
+        let (counter, script) = (Arc::clone(&connections), Arc::new(script));
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.expect("a connection");
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+                stream.set_nodelay(true).expect("no delay");
+                let number = counter.fetch_add(1, Ordering::SeqCst);
+                let script = Arc::clone(&script);
+                std::thread::spawn(move || script(number, &mut Peer { stream, input: Vec::new() }));
+            }
+        });
+        Self { address, connections }
+    }
+
+    /// One that hands out increasing IDs from `first`, as many as asked.
+    pub(crate) fn honest(first: u64) -> Self {
+        let next_id = Arc::new(std::sync::Mutex::new(first));
+        Self::start(move |_, peer| {
+            peer.greet();
+            while let Some((asked, tag)) = peer.read() {
+                let mut next_id = next_id.lock().expect("no panic");
+                peer.answer(&asked, tag, &mut next_id);
+            }
+        })
+    }
+
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+/// One client's connection, seen from the daemon.
+pub(crate) struct Peer {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+impl Peer {
+    /// The next request; `None` once the client has closed.
+    pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
+        loop {
+            if let Parsed::Frame { content, tag, consumed } = request::parse(&self.input) {
+                let asked = match content.expect("the client sends sound requests") {
+                    Request::Next(next) => Asked::Next(next),
+                    Request::Info => Asked::Info,
+                    Request::Ping(_) => Asked::Ping,
+                    Request::Auth(token) => Asked::Auth(token.to_vec()),
+                };
+                self.input.drain(..consumed);
+                return Some((asked, tag));
+            }
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk) {
+                Ok(size) if size > 0 => self.input.extend_from_slice(&chunk[..size]),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The next request, which asks for IDs.
+    pub(crate) fn read_next(&mut self) -> (Next, u16) {
+        match self.read() {
+            Some((Asked::Next(next), tag)) => (next, tag),
+            other => panic!("a request for IDs is due, not {other:?}"),
+        }
+    }
+
+    /// Answers the client's greeting.
+    pub(crate) fn greet(&mut self) {
+        self.greet_with(INFO);
+    }
+
+    pub(crate) fn greet_with(&mut self, info: &str) {
+        match self.read() {
+            Some((Asked::Info, tag)) => self.send(|out| reply::encode_info(out, tag, info.as_bytes())),
+            other => panic!("a greeting is due, not {other:?}"),
+        };
+    }
+
+    /// Sends what `encode` appends; false if the client has closed.
+    pub(crate) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let mut out = Vec::new();
+        encode(&mut out);
+        self.stream.write_all(&out).is_ok()
+    }
+
+    pub(crate) fn send_runs(&mut self, tag: u16, runs: &[Run], more: bool) -> bool {
+        self.send(|out| reply::encode_runs_frame(out, tag, runs, more).expect("sound runs"))
+    }
+
+    /// One run with a stride of 1.
+    pub(crate) fn send_run(&mut self, tag: u16, first: u64, count: u32) -> bool {
+        self.send_runs(tag, &[Run { first, count, stride: 1 }], false)
+    }
+
+    pub(crate) fn refuse(
+        &mut self,
+        tag: u16,
+        code: ErrorCode,
+        retry_after: Option<Duration>,
+        message: &str,
+    ) -> bool {
+        self.send(|out| reply::encode_error(out, tag, code, retry_after, message))
+    }
+
+    /// Answers as a daemon does whose next ID is `next_id`.
+    pub(crate) fn answer(&mut self, asked: &Asked, tag: u16, next_id: &mut u64) {
+        match asked {
+            Asked::Next(next) => {
+                self.send_run(tag, *next_id, next.count);
+                *next_id += u64::from(next.count);
+            }
+            Asked::Info => {
+                self.send(|out| reply::encode_info(out, tag, INFO.as_bytes()));
+            }
+            Asked::Ping => {
+                self.send(|out| reply::encode_pong(out, tag, &[]));
+            }
+            Asked::Auth(_) => {
+                self.send(|out| reply::encode_ok(out, tag));
+            }
+        }
+    }
+
+    /// Waits until the client closes, answering nothing.
+    pub(crate) fn wait_for_close(&mut self) {
+        while self.read().is_some() {}
+    }
+}

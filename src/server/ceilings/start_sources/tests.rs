@@ -1,0 +1,131 @@
+use std::num::NonZeroUsize;
+
+use super::*;
+use crate::clock::BootMicros;
+use crate::config::{self, Overrides};
+use crate::source::Bound;
+use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
+
+/// A third of a second into a tick of one second.
+const NOW: Now =
+    Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(500_000_000), jumped: false };
+
+fn source(toml: &str) -> (SourceSettings, Numbering) {
+    with_layout(&format!("layout = \"time:32,worker:10,sequence:12;tick=1s\"\n{toml}"))
+}
+
+fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
+    let file = Some((Path::new("snowbank.toml"), toml));
+    let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, NOW.wall);
+    let source = settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).sources.remove(0);
+    let numbering =
+        Numbering::new(source.layout.clone(), source.worker_ids.set.clone()).expect("worker 0 exists");
+    (source, numbering)
+}
+
+#[test]
+fn a_first_start_lies_above_the_current_tick() {
+    let (_, numbering) = source("");
+    let tick = numbering.tick_at(NOW.wall);
+    assert_eq!(first_start(&numbering, NOW), numbering.first_of(Tick(tick.0 + 1)));
+}
+
+/// A source's life from a start until it is killed at once: claims one ID, and gives where the next life starts.
+fn life(
+    source: &SourceSettings,
+    numbering: &Numbering,
+    start: Position,
+    now: Now,
+) -> Result<Position, Bound> {
+    let mut kept = keep(source, numbering.clone(), start, true, now);
+    let ceiling = kept.first_ceiling(now);
+    kept.grant(ceiling);
+    let window = kept.source().window(now);
+    let claimed = kept.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
+    assert_eq!(claimed.is_some(), kept.source().stands_for(now).is_zero(), "it says so in both ways");
+    claimed.map(|_| ceiling).ok_or(window.bound)
+}
+
+/// Whatever the tick, and wherever in it: after a first start, and over one that was no longer ahead of the clock, each killed
+/// twice at one moment.
+#[test]
+fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
+    let of_presets = PRESETS.iter().map(|preset| Layout::resolve(preset.name).expect("a layout").tick_ms());
+    let longer = [100, 1_500, 2_500, 5_000, 20_000, 60_000, 600_000, 86_400_000];
+    for tick_ms in of_presets.chain(longer) {
+        let layout = format!("time:36,worker:5,sequence:10;tick={tick_ms}ms;epoch=2026-01-01");
+        let (source, numbering) = with_layout(&format!("layout = {layout:?}"));
+        let tick_us = numbering.layout().tick_ms() as i64 * 1_000;
+        let tick = numbering.tick_at(NOW.wall);
+        for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
+            let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
+            let now = Now { wall, ..NOW };
+            for start in [first_start(&numbering, now), numbering.first_of(tick)] {
+                let mut start = start;
+                for lives in 1..=3 {
+                    let next = life(&source, &numbering, start, now);
+                    start = next.unwrap_or_else(|bound| {
+                        panic!("{layout}, {into_us} us into a tick, life {lives}: {bound:?}")
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
+    let (source, numbering) = source("max_ahead = \"10s\"");
+    // A third of a second into a tick: ten ticks on begins what the ID clock can reach, and the next in two thirds.
+    let (reached, beyond) =
+        [10, 11].map(|ahead| numbering.first_of(Tick(numbering.tick_at(NOW.wall).0 + ahead))).into();
+    assert!(life(&source, &numbering, reached, NOW).is_ok());
+    let wait = Duration::from_millis(667);
+    assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
+    assert_eq!(keep(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
+    assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
+}
+
+#[test]
+fn an_offset_of_another_boot_is_not_remembered() {
+    let (_, numbering) = source("");
+    let place = |boot: &str| Place { machine: None, boot: Some(boot.to_owned()) };
+    let record = |boot, ceiling, wall_minus_boot_us| {
+        let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &place(boot));
+        Record { wall_minus_boot_us, ..record }
+    };
+    let found = |records| Found {
+        directory: None,
+        adopt: false,
+        records,
+        owner: Owner::new(),
+        here: place("this boot"),
+        notes: Vec::new(),
+    };
+    let remembered = found(vec![
+        record("this boot", 1_000_000, 1),
+        record("this boot", 2_000_000, 2),
+        record("an earlier boot", 3_000_000, 3),
+    ]);
+    assert_eq!(remembered.remembered(), Remembered::Offset(2), "what was believed last");
+    assert_eq!(found(vec![]).remembered(), Remembered::Nothing);
+}
+
+#[test]
+fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
+    let (_, numbering) = source("");
+    let place = |boot: &str| Place { machine: None, boot: Some(boot.to_owned()) };
+    let record =
+        |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &place("an earlier boot"));
+    let at = |seconds| numbering.first_of(Tick(seconds));
+    let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
+    let found = Found {
+        directory: None,
+        adopt: false,
+        records,
+        owner: Owner::new(),
+        here: place("this boot"),
+        notes: Vec::new(),
+    };
+    assert_eq!(found.remembered(), Remembered::Granted(numbering.start_of(Tick(3_000))));
+}

@@ -1,0 +1,129 @@
+//! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
+
+use crate::front::{Ask, FrameLimit};
+use crate::source::Span;
+use snowbank_client::layout::{Numbering, Position, Run, append_run};
+
+/// IDs granted and not yet encoded. Kept as positions, which stay few where runs are short: a million IDs of scattered
+/// worker IDs are as many runs, and mostly one span.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    pub(super) ask: Ask,
+    /// What is left, in order; the first is cut as it is encoded.
+    spans: std::collections::VecDeque<Span>,
+}
+
+impl Backlog {
+    /// All IDs of `runs`, which are of this numbering.
+    pub(super) fn new(ask: Ask, numbering: &Numbering, runs: &[Run]) -> Self {
+        let mut spans: Vec<Span> = Vec::new();
+        for run in runs {
+            let mut left = *run;
+            while left.count > 0 {
+                let Some(from) = numbering.position_of(left.first) else {
+                    unreachable!("granted IDs have positions");
+                };
+                // Positions that are not granted may lie within a run, where the IDs before and after them happen to be
+                // as far apart as the run's: see how far it has all of them.
+                let dense = numbering.run_at(from, left.count.into());
+                let count = if dense.stride == left.stride { dense.count } else { 1 };
+                left.count -= count;
+                left.first = left.first.saturating_add(u64::from(count) * left.stride);
+                match spans.last_mut() {
+                    Some(last) if last.end() == from => last.count += u64::from(count),
+                    _ => spans.push(Span { from, count: count.into() }),
+                }
+            }
+        }
+        Backlog { ask, spans: spans.into() }
+    }
+
+    /// Moves the next frame's IDs to `runs`. True if more are left after it.
+    pub(super) fn next_frame(
+        &mut self,
+        numbering: &Numbering,
+        limit: FrameLimit,
+        runs: &mut Vec<Run>,
+    ) -> bool {
+        runs.clear();
+        let mut ids_left = limit.ids;
+        while let Some(span) = self.spans.front_mut() {
+            if ids_left == 0 || runs.len() == limit.runs {
+                break;
+            }
+            let run = numbering.run_at(span.from, span.count.min(ids_left));
+            append_run(runs, run);
+            ids_left -= u64::from(run.count).min(ids_left);
+            *span = Span {
+                from: Position(span.from.0 + u64::from(run.count)),
+                count: span.count - u64::from(run.count),
+            };
+            if span.count == 0 {
+                self.spans.pop_front();
+            }
+        }
+        !self.spans.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::Form;
+    use snowbank_client::layout::{Layout, WorkerSet};
+
+    #[test]
+    fn frames_give_back_what_went_in() {
+        let layout = Layout::resolve("clearing").expect("a preset");
+        let workers: WorkerSet = "0,2,3,9".parse().expect("worker IDs");
+        let numbering = Numbering::new(layout, workers).expect("they exist");
+        let mut runs = Vec::new();
+        for span in [Span { from: Position(4_711), count: 1_000 }, Span { from: Position(9_000), count: 77 }]
+        {
+            let mut left = span;
+            while left.count > 0 {
+                let run = numbering.run_at(left.from, left.count);
+                left = Span {
+                    from: Position(left.from.0 + u64::from(run.count)),
+                    count: left.count - u64::from(run.count),
+                };
+                append_run(&mut runs, run);
+            }
+        }
+        let expected: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
+        let form = Form { tag: 0, explicit: false };
+        let ask = Ask { source: 0, count: 1_077, wait: None, partial: false, form };
+        for limit in [FrameLimit { runs: 10, ids: u64::MAX }, FrameLimit { runs: usize::MAX, ids: 100 }] {
+            let mut backlog = Backlog::new(ask, &numbering, &runs);
+            let (mut frame, mut found, mut frames) = (Vec::new(), Vec::new(), 0);
+            loop {
+                let more = backlog.next_frame(&numbering, limit, &mut frame);
+                assert!(limit.fits(&frame) && !frame.is_empty());
+                found.extend(frame.iter().flat_map(Run::ids));
+                frames += 1;
+                if !more {
+                    break;
+                }
+            }
+            assert_eq!(found, expected);
+            assert!(frames > 10);
+        }
+    }
+
+    #[test]
+    fn a_run_over_a_position_that_was_not_granted_gives_back_its_own_ids() {
+        let layout = Layout::resolve("clearing-batch").expect("a preset");
+        let workers: WorkerSet = "0,25,50".parse().expect("worker IDs");
+        let numbering = Numbering::new(layout, workers).expect("they exist");
+        // Worker 50, then worker 0, then not worker 25 but 50 again: from each to the next it is 50.
+        let mut runs = vec![numbering.run_at(Position(2), 2)];
+        append_run(&mut runs, numbering.run_at(Position(5), 1));
+        assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);
+        let form = Form { tag: 0, explicit: true };
+        let ask = Ask { source: 0, count: 3, wait: None, partial: false, form };
+        let mut backlog = Backlog::new(ask, &numbering, &runs);
+        let mut frame = Vec::new();
+        assert!(!backlog.next_frame(&numbering, FrameLimit { runs: 10, ids: 100 }, &mut frame));
+        assert_eq!(frame.iter().flat_map(Run::ids).collect::<Vec<_>>(), [50, 100, 150]);
+    }
+}

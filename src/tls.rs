@@ -1,0 +1,212 @@
+//! TLS of the listeners: a server's certificate and key from files, and handshakes.
+//!
+//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves all TLS
+//! listeners of a daemon. Its certificate can be replaced while they listen.
+//!
+//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed session
+//! would outlive the certificate that it was made with.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{ServerConfig, version};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use snowbank_client::tls::fault::{self, Side};
+use snowbank_client::tls::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::provider;
+
+/// An accepted connection after its handshake.
+pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
+
+/// The time before its end from which a certificate causes a warning.
+const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// The files of a server: its certificate and key, and the authorities that it trusts.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerFiles<'a> {
+    /// The server's certificate, then those that lead to the authority's, in PEM.
+    pub certificate: &'a Path,
+    /// The certificate's private key, in PEM.
+    pub key: &'a Path,
+    /// The authorities that must have signed a client's certificate, in PEM. `None`: clients need none.
+    pub client_ca: Option<&'a Path>,
+}
+
+/// The contents of [`ServerFiles`], read and checked against each other.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    config: Arc<ServerConfig>,
+    handshake_timeout: Duration,
+    validity: Validity,
+    is_authority: bool,
+    /// A hash of all contents. A reload compares it, to log whether anything changed.
+    digest: u64,
+}
+
+impl Identity {
+    /// Reads the files. `now` decides whether the certificate has expired.
+    ///
+    /// # Errors
+    /// Returns the first fault, in one line.
+    pub fn read(
+        files: ServerFiles<'_>,
+        handshake_timeout: Duration,
+        now: Timestamp,
+    ) -> Result<Self, FileFault> {
+        let chain = files::read_chain(files.certificate)?;
+        let fault = |found: String| FileFault::new(What::Certificate, files.certificate, found);
+        let validity = chain
+            .first()
+            .and_then(files::validity)
+            .ok_or_else(|| fault("cannot be used: it is no X.509 certificate".into()))?;
+        let is_authority = chain.first().is_some_and(files::is_authority);
+        let key = files::read_key(files.key)?;
+        if validity.not_after < now {
+            return Err(fault(format!(
+                "found one that expired {}, allowed: one that clients believe; renew it (now is {})",
+                seconds(validity.not_after),
+                seconds(now)
+            )));
+        }
+        let mut digest = DefaultHasher::new();
+        chain.iter().for_each(|certificate| certificate.hash(&mut digest));
+        key.secret_der().hash(&mut digest);
+        let provider = provider();
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&version::TLS13])
+            .map_err(|error| fault(error.to_string()))?;
+        let builder = match files.client_ca {
+            None => builder.with_no_client_auth(),
+            Some(path) => {
+                let roots = Arc::new(files::read_authorities(path)?);
+                for root in &roots.roots {
+                    (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
+                let verifier =
+                    verifier.map_err(|error| FileFault::new(What::Authorities, path, error.to_string()))?;
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        let (config, digest) = (Arc::new(config), digest.finish());
+        Ok(Identity { config, handshake_timeout, validity, is_authority, digest })
+    }
+
+    /// Returns the last instant at which clients trust the certificate.
+    pub fn not_after(&self) -> Timestamp {
+        self.validity.not_after
+    }
+
+    /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.
+    pub fn warning(&self, now: Timestamp) -> Option<String> {
+        if self.is_authority {
+            return Some(String::from(
+                "the TLS certificate is an authority's own (CA:TRUE), which clients of this project and many others \
+                 refuse: sign one for this daemon with it, and give clients this one as --ca",
+            ));
+        }
+        let Validity { not_before, not_after } = self.validity;
+        if now < not_before {
+            return Some(format!(
+                "the TLS certificate is valid from {} on, and clients refuse it until then; is this machine's clock \
+                 behind?",
+                seconds(not_before)
+            ));
+        }
+        let left = not_after.duration_since(now);
+        if left.is_negative() {
+            return Some(format!(
+                "the TLS certificate expired {}: clients refuse it; renew it",
+                seconds(not_after)
+            ));
+        }
+        (left < ENDS_SOON).then(|| {
+            format!(
+                "the TLS certificate expires {}, in {} days; clients refuse it then: renew it",
+                seconds(not_after),
+                left.as_hours() / 24
+            )
+        })
+    }
+}
+
+fn seconds(instant: Timestamp) -> Timestamp {
+    Timestamp::from_second(instant.as_second()).unwrap_or(instant)
+}
+
+/// A handle that turns accepted streams into TLS streams. Clones share one [`Identity`].
+#[derive(Clone, Debug)]
+pub struct Acceptor(Arc<RwLock<Identity>>);
+
+impl Acceptor {
+    /// Creates an acceptor with this certificate.
+    pub fn new(identity: Identity) -> Self {
+        Acceptor(Arc::new(RwLock::new(identity)))
+    }
+
+    /// Uses another certificate and other authorities for new connections. Open connections stay as they are.
+    ///
+    /// Returns whether anything differs from before.
+    pub fn replace(&self, identity: Identity) -> bool {
+        let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *current, identity);
+        before.digest != current.digest
+    }
+
+    /// Returns the identity that new connections use.
+    pub fn identity(&self) -> Identity {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Shakes hands, within the handshake timeout.
+    ///
+    /// # Errors
+    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if the handshake
+    /// took too long.
+    pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (Closed, Option<IO>)>
+    where
+        IO: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Identity { config, handshake_timeout, .. } = self.identity();
+        let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
+        match tokio::time::timeout(handshake_timeout, handshake).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err((error, stream))) => Err((Closed::of(&error), Some(stream))),
+            Err(_) => Err((Closed::TooSlow(handshake_timeout), None)),
+        }
+    }
+}
+
+/// The reason why a handshake failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Closed {
+    /// The peer closed the connection without a fault, as health checks do.
+    #[error("the peer left before the handshake was over")]
+    Left,
+    /// It took too long.
+    #[error("the handshake was not over within {0:?}")]
+    TooSlow(Duration),
+    /// One side rejected the other. The text says why, and what to do.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Closed {
+    fn of(error: &io::Error) -> Self {
+        match fault::of(error) {
+            Some(error) => Closed::Refused(fault::describe(error, Side::Server)),
+            None => Closed::Left,
+        }
+    }
+}
