@@ -77,7 +77,7 @@ settings! {
         /// sent after a reply was received gets larger IDs, on any connection.
         ///
         /// Relaxed by default, because shards then hand out IDs without touching shared memory. The order holds for the
-        /// whole daemon, and clients can ask for it.
+        /// whole daemon, and INFO tells it to clients.
         order: Order = r#""relaxed""# in Top, Restart("IDs already handed out are in the old order"),
             |value| value.choice(&[Order::Relaxed, Order::Strict].map(|order| (order.name(), order)));
 
@@ -117,9 +117,9 @@ settings! {
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
-        /// make the same ID ([`twins`](snowbank_client::layout::twins)).
+        /// make the same ID.
         sources: Vec<SourceSettings>,
-        /// Where each setting was given, for errors that only show when it is used (a port that is taken).
+        /// The place where each setting was given, for errors that only show when it is used (a port that is taken).
         origins: Origins,
     }
 }
@@ -144,31 +144,31 @@ settings! {
         /// A backlog of more than ten seconds is better refused than queued.
         max_wait: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
-        /// How long a peer may leave something half done: a request that has begun to arrive, a TLS handshake, replies
-        /// that it does not take. Then the daemon closes the connection.
+        /// The longest that a peer may leave something half done: a request that has begun to arrive, a TLS handshake,
+        /// replies that it does not take. Then the daemon closes the connection.
         ///
         /// A request has at most 1 KiB and a handshake three round trips. Ten seconds outlast a garbage collector's pause
         /// and the retries of lost packets, so only a dead or hostile peer needs longer.
         stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
 
-        /// How long a connection may be silent between requests; then the daemon closes it.
+        /// The longest that a connection may be silent between requests; then the daemon closes it.
         ///
         /// Off by default: an idle connection costs under 1 KiB, and reopening it costs its client a round trip at the
         /// worst moment.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
-        /// How long a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
+        /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
         /// container runtimes give before they kill.
         drain_timeout: Duration = r#""5s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
     }
 }
 
 settings! {
-    /// When the daemon believes its machine's wall clock. A machine has one, so this holds for every source.
+    /// The rules for believing the machine's wall clock. A machine has one, so they hold for every source.
     pub struct ClockSettings at (clock) {
-        /// How long a forward step of the wall clock by more than a minute must last before the daemon believes it; "0":
-        /// it believes every step at once. Until then time goes on at its own pace.
+        /// The time that a forward step of the wall clock by more than a minute must last before the daemon believes it;
+        /// "0": the daemon believes steps at once. Until then time goes on at its own pace.
         ///
         /// A wrong time server is mostly corrected or outvoted within a minute.
         step_hold: Duration = r#""60s""# in Table("clock"), Restart("it judges a step that is held"),
@@ -177,7 +177,7 @@ settings! {
 }
 
 settings! {
-    /// What clients must show before they get IDs.
+    /// The tokens of clients.
     pub struct AuthSettings at (auth) {
         /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs.
         /// Empty lines and lines that start with # do not count. A relative path starts at this file's directory;
@@ -226,7 +226,7 @@ settings! {
 }
 
 settings! {
-    /// How the daemon logs.
+    /// The form and the level of log messages.
     #[derive(Copy)]
     pub struct LogSettings at (log) {
         /// The form of log messages: "text" writes lines to standard error, with colours on a terminal; "json" a JSON

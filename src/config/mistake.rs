@@ -67,7 +67,7 @@ pub struct Mistake {
     pub origin: Origin,
     /// The full key of the setting, as in [`Origins`]; empty where a mistake belongs to none.
     pub key: String,
-    /// What was found, what is allowed, what to do; one line.
+    /// The line that says what was found, what is allowed and what to do.
     pub text: String,
 }
 

@@ -16,7 +16,7 @@ use super::state_dir::StateDirChoice;
 use super::value::Value;
 use snowbank_client::address::Address;
 
-/// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
+/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.
 const LIKENESS_MIN: f64 = 0.6;
 
 /// The settings so far; a setting that was refused has its default. There is at least one source.

@@ -13,7 +13,7 @@ use snowbank_client::layout::{Layout, WorkerSet};
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor on each shard.
 pub const SOURCES_MAX: usize = 64;
 
-/// How far ahead of the wall clock the ceiling is durable. The ceiling is raised once a second while in use, so two syncs
+/// The distance of the durable ceiling ahead of the wall clock. The ceiling is raised once a second while in use, so two syncs
 /// may fail or be slow before a request has to wait for one. A crash skips at most as much and the rest of a tick.
 const HORIZON: Duration = Duration::from_secs(3);
 
@@ -49,7 +49,7 @@ settings! {
         /// never both be worker 0 by default.
         worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids().map(WorkerIds::of);
 
-        /// How old an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
+        /// The oldest that an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
         /// out of order by at most as much. "0": only the current tick. At most max_ahead.
         ///
         /// Ten milliseconds hold 40,000 IDs of the twitter layout, and clocks of different machines are further apart
@@ -58,7 +58,7 @@ settings! {
         burst_window: Duration = r#""10ms""# in Source, Restart(CLAIMS),
             |value| value.duration(Duration::ZERO..=DURATION_MAX);
 
-        /// How far IDs may be ahead of the wall clock, after it stepped back or after a crash. Beyond it the daemon refuses
+        /// The furthest that IDs may be ahead of the wall clock, after it stepped back or after a crash. Beyond it the daemon refuses
         /// requests and names the time to wait. At least four ticks of the layout (the default grows with them).
         ///
         /// Time servers step a clock that they keep by less than ten seconds, and the time in an ID is still useful.
@@ -69,7 +69,7 @@ settings! {
         on_step_back: OnStepBack = r#""ride""# in Source, Restart(CLAIMS),
             |value| value.choice(&[OnStepBack::Ride, OnStepBack::Wait].map(|choice| (choice.name(), choice)));
 
-        /// Where the sequence starts after an idle tick: "spread" at a random place, "zero" at 0. Spread by default:
+        /// The start of the sequence after an idle tick: "spread" at a random place, "zero" at 0. Spread by default:
         /// from 0, IDs at low load are all even, and tables sharded by them fill unevenly.
         sequence_start: SequenceStart = r#""spread""# in Source, Restart(CLAIMS),
             |value| value.choice(&[SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice)));
@@ -81,7 +81,7 @@ settings! {
 pub struct WorkerIds {
     /// The worker IDs.
     pub set: WorkerSet,
-    /// Whether they were given, rather than worker 0 by default.
+    /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a daemon with these settings does, in words: what `check` answers and `serve` says when it starts.
+//! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::settle::{apart, label};
 use super::units::Grouped;
@@ -6,7 +6,7 @@ use super::{Address, Settings, SourceSettings};
 use snowbank_client::layout::{Life, UnixMicros, collision};
 
 impl SourceSettings {
-    /// IDs per second of all its worker IDs together, rounded down; saturates.
+    /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
     pub fn ids_per_second(&self) -> u64 {
         let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.set.len() as u128;
         u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
@@ -14,8 +14,8 @@ impl SourceSettings {
 }
 
 impl Settings {
-    /// What the daemon does: a line on its listeners, and one for each source. That on its state is
-    /// [`StatePlace`](super::StatePlace)'s.
+    /// Describes the daemon: a line on its listeners, and one for each source. [`StatePlace`](super::StatePlace) describes
+    /// the state.
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
@@ -54,7 +54,7 @@ impl Settings {
         lines
     }
 
-    /// What is allowed and yet worth a second look, a line for each.
+    /// Returns a line for each setting that is allowed but probably a mistake.
     pub fn warnings(&self, now: UnixMicros) -> Vec<String> {
         let mut warnings: Vec<String> =
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
@@ -64,15 +64,15 @@ impl Settings {
             && let Some(address) = self.listen.iter().find(lets_anybody_in)
         {
             warnings.push(format!(
-                "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
-                 reaches it can draw IDs"
+                "{address} can be reached from other machines and asks for no token (auth.token_file): everyone \
+                 who reaches it can draw IDs"
             ));
         }
         if self.auth.token_file.is_some()
             && let Some(address) = self.listen.iter().find(|address| !address.is_local() && !address.is_tls())
         {
             warnings.push(format!(
-                "tokens cross the network to {address} as they are: whoever sees the traffic has them; tls:{address} \
+                "tokens cross the network to {address} as they are: everyone who sees the traffic has them; tls:{address} \
                  would hide them"
             ));
         }
@@ -85,8 +85,8 @@ impl Settings {
         }
         if let Some(address) = self.admin.listen.iter().find(lets_anybody_in) {
             warnings.push(format!(
-                "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
-                 daemon does, though no IDs"
+                "the admin address {address} can be reached from other machines: everyone who reaches it can read what \
+                 the daemon does, though no IDs"
             ));
         }
         let usual = Settings::default().lock_dir;
@@ -102,7 +102,8 @@ impl Settings {
         warnings
     }
 
-    /// Pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart: nearer ones are refused.
+    /// Warns of pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart.
+    /// If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
         let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))

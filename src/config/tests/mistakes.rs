@@ -1,4 +1,4 @@
-//! What is refused, where, and in which words.
+//! Mistakes: their places and their texts.
 
 use proptest::prelude::*;
 

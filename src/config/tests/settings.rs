@@ -1,4 +1,4 @@
-//! What is read, the defaults, and the reference that says them.
+//! Reading settings, their defaults, and the reference that lists them.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -87,7 +87,7 @@ fn every_setting_has_a_variable_and_every_option_a_setting() {
     assert_eq!(unknown_variables(variables), [] as [&str; 0]);
 }
 
-/// Compares a file of the repository with what the code says it is; writes it first if told so.
+/// Compares a file of the repository with what the code says it is; writes it first if `SNOWBANK_WRITE_REFERENCE` is set.
 fn expect_file(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
@@ -296,8 +296,8 @@ fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
         [
             "the layout of source \"default\" ends 2027-09-07, in 235 days: plan for another (a later epoch, or more \
              time)",
-            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): whoever \
-             reaches it can draw IDs",
+            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): everyone \
+             who reaches it can draw IDs",
         ]
     );
 }
