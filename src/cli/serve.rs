@@ -155,7 +155,9 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
 pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warn = |name| {
-        format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
+        format!(
+            "the environment variable {name} is unknown; a setting has SNOWBANK_, its section and its key, in capitals"
+        )
     };
     config::unknown_variables(names).into_iter().map(warn)
 }
