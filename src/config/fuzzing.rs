@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use snowbank_client::layout::{UnixMicros, twins};
+use snowbank_client::layout::{UnixMicros, concurrent_collision};
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
@@ -70,7 +70,7 @@ fn check_settings(settings: &Settings) {
             assert_ne!(source.name, other.name);
             let ids = (&source.layout, &source.worker_ids.set);
             assert_eq!(
-                twins(ids, (&other.layout, &other.worker_ids.set)),
+                concurrent_collision(ids, (&other.layout, &other.worker_ids.set)),
                 None,
                 "two sources of the same IDs"
             );

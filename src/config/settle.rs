@@ -11,7 +11,7 @@ use super::reader::Reader;
 use super::source::SourceSettings;
 use super::units::Plain;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Life, Numbering, UnixMicros, twins};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, concurrent_collision};
 
 /// Completes and checks the settings that were read.
 ///
@@ -206,7 +206,9 @@ fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings)
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
             let ids = (&earlier.layout, &earlier.worker_ids.set);
-            let Some(workers) = twins(ids, (&source.layout, &source.worker_ids.set)) else { continue };
+            let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids.set)) else {
+                continue;
+            };
             let text = overlap((earlier_index, earlier), (index, source), workers);
             let place = Place { index, findings };
             if let Some((key, origin)) = place.full("worker_ids") {
