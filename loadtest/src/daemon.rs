@@ -147,7 +147,7 @@ fn spawn(
     }
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
-    command.env("SNOWBANK_LOG", "error");
+    command.env("SNOWBANK_LOG_LEVEL", "error");
     // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the daemon ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
     // Ctrl-C must not reach the daemon: it has to answer until the run is over.
