@@ -150,28 +150,19 @@ impl DiskStore {
 }
 
 impl CeilingStore for DiskStore {
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError> {
-        // How far a running source may be ahead was decided when it started.
-        let max_ahead = Duration::ZERO;
-        let running = self.kept.iter().map(|kept| Claimant {
-            name: &kept.record.name,
-            numbering: &kept.numbering,
-            max_ahead,
-        });
-        let running: Vec<_> = running.collect();
-        Ok(plan_beside(&running, &self.retired, newcomers, wall)?.starts)
-    }
-
     /// Makes the file anew, as a start does. If that fails before the new file has the name, the old one is used on: a
     /// full disk has room to raise what is in it, and perhaps none for another.
-    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    fn add(
+        &mut self,
+        first_index: usize,
+        newcomers: &[Newcomer<'_>],
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StoreError> {
         if self.is_recovering() {
             self.read_back()?;
         }
+        let given_up = self.kept.drain(first_index.min(self.kept.len())..);
+        self.retired.extend(given_up.map(|kept| kept.record));
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.place);
