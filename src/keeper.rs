@@ -376,7 +376,8 @@ impl Keeper {
         let writer = &mut self.writers[index];
         let sources = || self.sources.iter().zip(&writer.durable).enumerate();
         // A failure is not tried again before its pause is over, whatever is needed.
-        let is_needed = writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
+        let is_needed =
+            writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
         if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
             return None;
         }
@@ -443,17 +444,25 @@ impl Keeper {
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
         let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
         let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };
-        if lowest > source.grant().ceiling() && self.lost.is_none() {
-            mark(index, id_bound(source.numbering(), lowest));
+        // A sealed source is trimmed: nothing above its cursor may be marked.
+        let is_sealed = source.cursor().is_none();
+        if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
+            mark(index, self.id_bound(index, lowest));
             source.grant().raise_if(oldest, lowest);
         }
     }
 
     /// Ends all claims, and returns the first positions that were never claimed, by their sources' index. Ceilings may be
-    /// trimmed to them unless the locks are lost. A write that is under way grants nothing any more.
-    pub fn seal(self) -> Vec<(usize, Position)> {
-        let sealed = self.sources[..self.running].iter().enumerate();
+    /// trimmed to them unless the locks are lost.
+    pub fn seal(&mut self) -> Vec<(usize, Position)> {
+        self.give_up_joining();
+        let sealed = self.sources.iter().enumerate();
         sealed.filter_map(|(index, managed)| Some((index, managed.source.seal()?))).collect()
+    }
+
+    /// Returns the lowest ID of a source at or above a position.
+    pub fn id_bound(&self, index: usize, position: Position) -> u64 {
+        id_bound(self.sources[index].source.numbering(), position)
     }
 }
 

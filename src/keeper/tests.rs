@@ -32,7 +32,8 @@ impl World {
 
     fn look(&mut self, reading: Reading) -> Looked {
         let looked = self.keeper.look(reading);
-        let of_first = |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
+        let of_first =
+            |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
         self.handed_out.extend(looked.writes.iter().filter_map(of_first));
         looked
     }

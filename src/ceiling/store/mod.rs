@@ -16,8 +16,6 @@ mod moved;
 mod plan;
 mod record;
 
-use std::time::Duration;
-
 pub use directory::{StateDir, StateLock, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
@@ -28,7 +26,7 @@ pub(super) use self::file::{FileId, file_id, give_to_owner_of};
 use self::file::{NamedFile, StateFile};
 use super::identity::{Owner, Place};
 use super::{CeilingStore, Newcomer, StoreError, TakenOver};
-use crate::layout::{Numbering, Position, UnixMicros};
+use crate::layout::{Numbering, Position};
 
 /// The record of another machine, if there is one among these. Where a machine does not know itself, nobody can tell.
 pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {

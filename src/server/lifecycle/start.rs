@@ -18,13 +18,11 @@ use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
-use crate::keeper::Keeper;
 use crate::layout::Numbering;
 use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
-use crate::server::ceilings::keeper_thread::{self, JoinRequest};
-use crate::server::ceilings::lookout;
-use crate::server::ceilings::start_sources::{self, Found, Granted, State};
-use crate::server::health::heartbeat::{Excused, Heartbeat};
+use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
+use crate::server::ceilings::start_sources::{Found, Granted, State};
+use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
 use crate::server::health::vitals::Vitals;
 use crate::server::net::accept::{self, INBOX_SOCKETS, Inbox, Registered};
@@ -79,7 +77,7 @@ pub struct Server {
     admin: Vec<Listener>,
     common: Arc<Common>,
     shards: Vec<(Shard, Runtime)>,
-    keeper: Keeper,
+    ceilings: Ceilings,
     join_requests: std_mpsc::Receiver<JoinRequest>,
     adopted: std_mpsc::Sender<u64>,
     ears: Ears,
@@ -110,18 +108,22 @@ impl Server {
         let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, state_lock, owner, notes } =
-            found.grant(&settings.sources, &numberings, locks, now, &wall)?;
+        let Granted { ceilings, owner, notes } =
+            found.grant(&settings.sources, &numberings, locks, reading, &wall)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
-            kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
+            ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let instance = instance();
         let opened = open(settings, inherited, &instance, &supplies, now)
             .and_then(|opened| check_certificate(opened.2.iter().flatten(), tls.as_ref()).map(|()| opened));
-        let (info_json, shards, [listeners, admin]) = opened.inspect_err(|_| {
-            // Nothing was handed out, so the next start need not go on above what was granted. If this fails, it does.
-            let _ = start_sources::give_back(&kept, &starts, store.as_mut());
-        })?;
+        let (info_json, shards, [listeners, admin]) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                // Nothing was handed out. If this fails, the next start goes on above what was granted.
+                let _ = ceilings.seal_and_trim();
+                return Err(error);
+            }
+        };
 
         let wake_ups = Arc::new(WakeUps {
             shards: shards.iter().map(|_| Notify::new()).collect(),
@@ -144,8 +146,6 @@ impl Server {
             wake_ups: Arc::clone(&wake_ups),
         };
         let heartbeat = Arc::new(Heartbeat::new(shards.len()));
-        let store = Box::new(Excused::new(store, Arc::clone(&heartbeat)));
-        let keeper = Keeper::new(kept, store, state_lock, Arc::clone(&wall), reading);
         let all_drained = Barrier::new(shards.len());
         let metrics = Arc::new(Metrics::new(shards.len(), reloader.instance.clone(), reading));
         let order = settings.order;
@@ -153,7 +153,7 @@ impl Server {
         let common =
             Arc::new(Common { live_config, wall, order, wake_ups, metrics, tls, heartbeat, all_drained });
         Ok((
-            Server { listeners, admin, common, shards, keeper, join_requests, adopted, ears, notes },
+            Server { listeners, admin, common, shards, ceilings, join_requests, adopted, ears, notes },
             reloader,
         ))
     }
@@ -185,26 +185,28 @@ impl Server {
     /// # Errors
     /// When a thread or a reactor cannot be had.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, mut keeper, join_requests, adopted, ears, notes: _ } =
+        let Server { listeners, admin, common, shards, ceilings, join_requests, adopted, ears, notes: _ } =
             self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let registered = {
             let _reactor = runtime.enter();
             register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
         };
-        // Nothing was handed out. If this fails, the next start goes on above what was granted.
-        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
-        lookout::watch(&common, keeper.ownership())?;
+        let [listeners, admin] = match registered {
+            Ok(registered) => registered,
+            Err(error) => {
+                // Nothing was handed out. If this fails, the next start goes on above what was granted.
+                let _ = ceilings.seal_and_trim();
+                return Err(error);
+            }
+        };
         let stopping = Arc::new(AtomicBool::new(false));
         let (send_end, keeper_ended) = std_mpsc::channel();
         let keep = {
             let (common, stopping) = (Arc::clone(&common), Arc::clone(&stopping));
             move || {
-                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &join_requests);
-                let trimmed = keeper.seal_and_trim();
-                // Its locks are free when this is told.
-                drop(keeper);
-                let _ = send_end.send(trimmed);
+                // All locks are free when this is received.
+                let _ = send_end.send(ceilings.run(&common, &stopping, &join_requests));
             }
         };
         let keeper = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
