@@ -22,8 +22,8 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::clock::Now;
-use crate::layout::{Numbering, Position, UnixMicros};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]

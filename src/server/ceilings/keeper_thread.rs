@@ -14,11 +14,11 @@ use crate::ceiling::store::{Record, id_bound};
 use crate::ceiling::{CeilingStore, StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::keeper::{Keeper, Looked, ManagedSource, Outcome, PERIOD, Write};
-use crate::layout::Position;
 use crate::server::health::metrics::Metrics;
 use crate::server::health::rate_limited_log;
 use crate::server::shard_thread::worker::Common;
 use crate::source::Source;
+use snowbank_client::layout::Position;
 
 /// The storage thread alone.
 const WRITERS: usize = 1;

@@ -10,9 +10,9 @@ use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, Marked, Owner, Plac
 use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
-use crate::layout::{Numbering, Position, Tick};
 use crate::server::StartError;
 use crate::source::{Rules, Source};
+use snowbank_client::layout::{Numbering, Position, Tick};
 
 /// How the daemon uses what outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]

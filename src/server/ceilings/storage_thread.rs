@@ -14,8 +14,8 @@ use std::{io, iter};
 
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
-use crate::layout::Position;
 use crate::source::Source;
+use snowbank_client::layout::Position;
 
 /// A write, a look and the trim of a stop: there is never more than one of each.
 const JOBS_MAX: usize = 3;

@@ -18,8 +18,6 @@ use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
-use crate::layout::Numbering;
-use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::heartbeat::Heartbeat;
@@ -33,6 +31,8 @@ use crate::server::restored::{self, Ears};
 use crate::server::shard_thread::worker::{self, Common, WakeUps, Worker};
 use crate::shard::{Order, Shard};
 use crate::tls;
+use snowbank_client::layout::Numbering;
+use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

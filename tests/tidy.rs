@@ -1,0 +1,447 @@
+//! Tidy: rules for the wording and the names in comments, documents and messages.
+//!
+//! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what to write.
+//! `cargo test --test tidy -- --nocapture` also counts the offences in each entry of `NOT_YET`.
+//! `TIDY=src/server cargo test --test tidy -- --nocapture` lists the offences below one path, `NOT_YET` or not.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+/// The paths that are not clean yet. Their offences are counted, and fail nothing. Delete an entry once it is clean.
+/// The comments between entries let two branches delete neighbours without a conflict.
+const NOT_YET: &[&str] = &[
+    // The library
+    "clients",
+    // The core
+    "src/clock",
+    // -
+    "src/keeper",
+    // -
+    "src/shard",
+    // -
+    "src/source",
+    // Storage
+    "src/ceiling",
+    // The daemon
+    "src/admin",
+    // -
+    "src/cli",
+    // -
+    "src/config",
+    // -
+    "src/front",
+    // -
+    "src/fuzzing.rs",
+    // -
+    "src/lib.rs",
+    // -
+    "src/server",
+    // -
+    "src/service",
+    // Everything else
+    "loadtest",
+    // -
+    "benches",
+    // -
+    "tests",
+    // -
+    "packaging",
+    // -
+    "docs",
+    // -
+    "README.md",
+    // -
+    "CHANGELOG.md",
+    // -
+    "CONTRIBUTING.md",
+    // -
+    "Cargo.toml",
+];
+
+/// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.
+const BANNED: &[(&str, &str)] = &[
+    ("all the same", "anyway, still"),
+    ("amiss", "wrong"),
+    ("anew", "again"),
+    ("are said", "are logged, are reported"),
+    ("are to be", "must be"),
+    ("are told", "are sent, receive, are notified"),
+    ("as which", "turn the sentence round: subject first"),
+    ("at leisure", "when idle"),
+    ("bells", "wake-ups"),
+    ("complaint", "rejection"),
+    ("complaints", "rejections"),
+    ("errand", "a JoinRequest, or the request by its name"),
+    ("for it has", "because it has"),
+    ("for it is", "because it is"),
+    ("for it may", "because it may"),
+    ("for it was", "because it was"),
+    ("for nobody", "unused, without a reader"),
+    ("for they", "because they"),
+    ("go by", "follow, use"),
+    ("goes by", "follows, uses"),
+    ("has to be said", "must be set, must be given"),
+    ("in force", "live"),
+    ("is said", "is logged, is reported"),
+    ("is to be", "must be"),
+    ("is told", "is sent, receives, is notified"),
+    ("likewise", "also"),
+    ("lookout", "lock monitor, or what it has become"),
+    ("riding", "catching up, catch-up"),
+    ("seldom", "rarely; rate-limited, of a log"),
+    ("to be had", "available"),
+    ("told so", "name the option, or who decides"),
+    ("twins", "colliding sources"),
+    ("unless told", "by default, unless configured"),
+    ("vitals", "heartbeat"),
+    ("was said", "was logged, was reported"),
+    ("was to be", "must be, should have been"),
+    ("was told", "was sent, received"),
+    ("were told", "were sent, received"),
+    ("what is said", "the message, the log line: name it"),
+    ("whoever", "the thread, client or operator that"),
+    ("whomever", "the thread, client or operator that"),
+];
+
+/// First words of a doc summary that make it an indirect question.
+const QUESTIONS: &[&str] = &["How", "If", "Of which", "What", "Where", "Whether", "Who", "Whose"];
+
+/// A line of Markdown is no wider, tables, code and lines without a space apart.
+const MARKDOWN_WIDTH: usize = 100;
+
+/// The average length of a page's sentences, in words.
+const SENTENCE_WORDS: usize = 20;
+
+/// Folders at the root by which a path in prose is recognised.
+const TOP_FOLDERS: &[&str] =
+    &["benches", "clients", "docs", "fuzz", "loadtest", "packaging", "src", "systemd", "tests"];
+
+/// Folders that are built, drawn by chance, or not text.
+const SKIPPED: &[&str] = &[".git", "target", "fuzz/artifacts", "fuzz/corpus", "fuzz/coverage"];
+
+/// A text file of the repository, with its path from the root.
+struct File {
+    path: String,
+    text: String,
+}
+
+/// All paths, and the names that a document may mention.
+#[derive(Default)]
+struct Repository {
+    paths: Vec<String>,
+    files: Vec<File>,
+    /// Names of functions, modules, files and folders.
+    names: HashSet<String>,
+}
+
+struct Offence<'a> {
+    file: &'a File,
+    line: usize,
+    found: String,
+    mend: String,
+}
+
+#[test]
+fn words_and_names_are_tidy() {
+    let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
+    let offences: Vec<_> = repository.files.iter().flat_map(|file| repository.check(file)).collect();
+    let below = |path: &str, entry: &str| {
+        path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    };
+    for entry in NOT_YET {
+        let count = offences.iter().filter(|offence| below(&offence.file.path, entry)).count();
+        println!("{count:5} offences in {entry}, not clean yet");
+    }
+    let chosen = std::env::var("TIDY").unwrap_or_default();
+    let wanted = |path: &str| {
+        !NOT_YET.iter().any(|entry| below(path, entry)) || (!chosen.is_empty() && below(path, &chosen))
+    };
+    let wanted: Vec<_> = offences.iter().filter(|offence| wanted(&offence.file.path)).collect();
+    for Offence { file, line, found, mend } in &wanted {
+        println!("{}:{line}: {found}; {mend}", file.path);
+    }
+    assert!(wanted.is_empty(), "{} offences, listed above", wanted.len());
+}
+
+impl Repository {
+    fn read(root: &Path) -> Repository {
+        let mut repository = Repository::default();
+        repository.walk(root, "");
+        assert!(repository.files.len() > 100, "the search finds too few files: {}", repository.files.len());
+        for file in repository.files.iter().filter(|file| file.path.ends_with(".rs")) {
+            for part in file.text.split("fn ").skip(1).chain(file.text.split("mod ").skip(1)) {
+                let end = part.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(part.len());
+                repository.names.insert(part[..end].to_owned());
+            }
+        }
+        for path in &repository.paths {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            repository.names.insert(name.split('.').next().unwrap_or(name).to_owned());
+        }
+        repository
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str) {
+        let entries = std::fs::read_dir(folder).expect("the folder can be read");
+        for entry in entries.map(|entry| entry.expect("the entry can be read")) {
+            let name = entry.file_name().into_string().expect("names are UTF-8");
+            let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            self.paths.push(path.clone());
+            if SKIPPED.contains(&path.as_str()) || name == "target" {
+                continue;
+            }
+            if entry.file_type().expect("the type can be read").is_dir() {
+                self.walk(&entry.path(), &path);
+                continue;
+            }
+            // This file has the words that it bans.
+            let wanted = [".rs", ".md", ".toml", ".sh"].iter().any(|end| name.ends_with(end));
+            if (wanted && path != "tests/tidy.rs") || !name.contains('.') {
+                let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+                if wanted || text.starts_with("#!") {
+                    self.files.push(File { path, text });
+                }
+            }
+        }
+    }
+
+    fn check<'a>(&self, file: &'a File) -> Vec<Offence<'a>> {
+        let mut offences = Vec::new();
+        let mut report = |line, found, mend| offences.push(Offence { file, line, found, mend });
+        banned_words(&file.text, &mut report);
+        let markdown = file.path.ends_with(".md");
+        if markdown {
+            width(&file.text, &mut report);
+            sentence_length(&file.text, &mut report);
+            self.links(file, &mut report);
+        }
+        if file.path.ends_with(".rs") {
+            summaries(&file.text, &mut report);
+        }
+        for (line, prose) in prose(file) {
+            for path in paths(prose).filter(|path| !self.has(path)) {
+                report(line, format!("there is no {path}"), "name a file that exists".into());
+            }
+            for name in names(prose).filter(|_| markdown).filter(|name| !self.knows(name)) {
+                report(line, format!("there is no {name}"), "name a function that exists".into());
+            }
+        }
+        offences
+    }
+
+    /// Returns whether a file or folder is or ends with `path`.
+    fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.paths.iter().any(|known| {
+            known.strip_suffix(path).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+        })
+    }
+
+    /// Returns whether a function or module is named so; `*` stands for any letters.
+    fn knows(&self, name: &str) -> bool {
+        match name.split_once('*') {
+            None => self.names.contains(name),
+            Some((begin, end)) => self.names.iter().any(|known| {
+                known.starts_with(begin)
+                    && end.trim_matches('*').split('*').all(|part| known[begin.len()..].contains(part))
+            }),
+        }
+    }
+
+    /// Checks that links within the repository lead to a file and a heading.
+    fn links(&self, file: &File, report: &mut impl FnMut(usize, String, String)) {
+        for (line, text) in unfenced(&file.text) {
+            for target in text.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0)) {
+                if target.contains("://") {
+                    continue;
+                }
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                let path = resolve(&file.path, path);
+                let page = self.files.iter().find(|known| known.path == path);
+                let found = match (heading.is_empty(), page) {
+                    (true, _) => self.paths.contains(&path),
+                    (false, page) => page.is_some_and(|page| anchors(&page.text).any(|is| is == heading)),
+                };
+                if !found {
+                    report(line, format!("the link {target} leads nowhere"), "mend it".into());
+                }
+            }
+        }
+    }
+}
+
+/// Finds `BANNED`, also over the ends of lines.
+fn banned_words(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let words = text.lines().enumerate().flat_map(|(line, text)| {
+        let words = text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric));
+        words.map(move |word| (line + 1, word.trim_start_matches(|c: char| !c.is_alphanumeric())))
+    });
+    let words: Vec<_> = words.collect();
+    for (at, (line, first)) in words.iter().enumerate() {
+        for (phrase, instead) in BANNED.iter().filter(|(phrase, _)| begins(first, phrase)) {
+            if begins_with_phrase(&words[at..], phrase) {
+                report(*line, format!("\"{phrase}\""), format!("write: {instead}"));
+            }
+        }
+    }
+}
+
+/// Returns whether the words begin with the phrase, without a full stop or comma inside it.
+fn begins_with_phrase(words: &[(usize, &str)], phrase: &str) -> bool {
+    let parts: Vec<&str> = phrase.split(' ').collect();
+    let Some(words) = words.get(..parts.len()) else { return false };
+    let (last, inner) = parts.split_last().expect("a phrase has a word");
+    let inner = words.iter().zip(inner).all(|((_, word), part)| word.eq_ignore_ascii_case(part));
+    inner && head(words[parts.len() - 1].1).eq_ignore_ascii_case(last)
+}
+
+/// Compares the first two letters, to be fast.
+fn begins(word: &str, phrase: &str) -> bool {
+    let (word, phrase) = (word.as_bytes(), phrase.as_bytes());
+    word.len() >= 2 && word[..2].eq_ignore_ascii_case(&phrase[..2])
+}
+
+/// A word without the punctuation that follows it.
+fn head(word: &str) -> &str {
+    let end = word.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-').unwrap_or(word.len());
+    // `complaints::new` and `bells()` are names, not words.
+    if word[end..].starts_with(['(', ':', '.']) && word[end + 1..].contains(char::is_alphanumeric) {
+        return word;
+    }
+    &word[..end]
+}
+
+/// Checks the first line of each doc comment.
+fn summaries(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let mut within = false;
+    for (line, text) in text.lines().enumerate() {
+        let doc = text.trim_start().strip_prefix("///").or_else(|| text.trim_start().strip_prefix("//!"));
+        let begins = !std::mem::replace(&mut within, doc.is_some());
+        let Some(summary) = doc.filter(|_| begins).map(str::trim_start) else { continue };
+        if let Some(question) = QUESTIONS.iter().find(|question| {
+            summary.strip_prefix(**question).is_some_and(|rest| rest.starts_with([' ', ',', '\'']))
+        }) {
+            let mend = "begin with a verb (\"Returns whether\") or a noun (\"The locks that\")";
+            report(line + 1, format!("the summary begins with \"{question}\""), mend.into());
+        }
+    }
+}
+
+/// Lines outside of code blocks, with their numbers.
+fn unfenced(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(line, text)| {
+        let fence = text.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((line + 1, text))
+    })
+}
+
+fn width(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    for (line, text) in unfenced(text) {
+        let unbroken = text.trim_start_matches(['-', '*', ' ', '>']).split_whitespace().count() <= 1;
+        let columns = text.chars().count();
+        if columns > MARKDOWN_WIDTH && !text.starts_with('|') && !unbroken {
+            report(line, format!("{columns} columns"), format!("{MARKDOWN_WIDTH} at most"));
+        }
+    }
+}
+
+/// Checks the average over a page's sentences, tables and code apart.
+fn sentence_length(text: &str, report: &mut impl FnMut(usize, String, String)) {
+    let (mut words, mut sentences, mut open) = (0, 0, false);
+    for (_, text) in unfenced(text) {
+        let item = ["- ", "* "].iter().any(|mark| text.trim_start().starts_with(mark));
+        if (text.trim().is_empty() || item || text.starts_with(['#', '|'])) && open {
+            sentences += 1;
+            open = false;
+        }
+        if text.starts_with(['#', '|', '<']) {
+            continue;
+        }
+        for word in text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)) {
+            words += 1;
+            let bare = word.trim_end_matches(['"', '\'', ')', '*', '`', ']', '_']);
+            open = !bare.ends_with(['.', '?', '!']);
+            sentences += usize::from(!open);
+        }
+    }
+    sentences += usize::from(open);
+    if words > SENTENCE_WORDS * sentences {
+        let found = format!("{words} words in {sentences} sentences");
+        report(1, found, format!("{SENTENCE_WORDS} words in a sentence at most, on average"));
+    }
+}
+
+/// Comments, and Markdown outside of code blocks.
+fn prose(file: &File) -> Vec<(usize, &str)> {
+    let comment = |marker: &'static str| {
+        let lines = file.text.lines().enumerate();
+        lines.filter_map(move |(line, text)| {
+            let at = text.find(marker)?;
+            let free = at == 0 || text[..at].ends_with(' ');
+            free.then_some((line + 1, &text[at..]))
+        })
+    };
+    match file.path.rsplit('.').next() {
+        Some("md") => unfenced(&file.text).collect(),
+        Some("rs") => comment("//").collect(),
+        _ => comment("#").collect(),
+    }
+}
+
+/// Words that are a path of this repository: `server/start.rs`, `tests/long`, `src/source`.
+fn paths(prose: &str) -> impl Iterator<Item = &str> {
+    let words = prose.split(|c: char| !c.is_ascii_alphanumeric() && !"_./-*".contains(c));
+    words.map(|word| word.trim_end_matches('.')).filter(|word| {
+        let built = SKIPPED.iter().chain(&["fuzz/target"]).any(|folder| word.starts_with(folder));
+        let foreign = built || word.starts_with(['/', '.', '-']) || word.contains('*');
+        let top =
+            word.split_once('/').is_some_and(|(top, rest)| TOP_FOLDERS.contains(&top) && !rest.is_empty());
+        let source = word.strip_suffix(".rs").or_else(|| word.strip_suffix(".md"));
+        !foreign && (top || source.is_some_and(|name| !name.is_empty()))
+    })
+}
+
+/// Words in backticks that look like a function: `Source::claim_some`, `steps_back_*`.
+fn names(prose: &str) -> impl Iterator<Item = &str> {
+    prose.split('`').skip(1).step_by(2).filter_map(|word| {
+        let name = word.rsplit("::").next().unwrap_or(word);
+        let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_*".contains(c);
+        let metric = name.starts_with("snowbank_") || name.starts_with("process_");
+        let long = name.matches('_').count() >= 3;
+        let foreign = word.starts_with("std::") || word.starts_with("tokio::");
+        let plain = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '*') && name.chars().all(lower);
+        (plain && !metric && !foreign && (long || word.contains("::"))).then_some(name)
+    })
+}
+
+/// A link's path from the root.
+fn resolve(from: &str, link: &str) -> String {
+    if link.is_empty() {
+        return from.to_owned();
+    }
+    let mut path: Vec<&str> = from.split('/').collect();
+    path.pop();
+    for part in link.trim_end_matches('/').split('/') {
+        match part {
+            ".." => drop(path.pop()),
+            "." => {}
+            part => path.push(part),
+        }
+    }
+    path.join("/")
+}
+
+/// The anchors of a page's headings.
+fn anchors(text: &str) -> impl Iterator<Item = String> {
+    let headings = unfenced(text).filter(|(_, line)| line.starts_with('#'));
+    headings.map(|(_, line)| {
+        let kept = line.trim_start_matches('#').trim().chars().filter_map(|c| match c {
+            ' ' => Some('-'),
+            c if c.is_alphanumeric() || "-_".contains(c) => Some(c.to_ascii_lowercase()),
+            _ => None,
+        });
+        kept.collect()
+    })
+}
