@@ -197,6 +197,27 @@ struct Daemon {
     waiting: Vec<Option<Waiting>>,
     /// A wake-up whose thread was paused after it had read the clock.
     paused: Option<(usize, Now)>,
+    renewal: Renewal,
+}
+
+/// The ceilings that must be durable after a grant was taken away, before anything is handed out.
+struct Renewal {
+    generation: u64,
+    /// By writer, the number of the last write that was handed out: so far, and before the grant was taken away.
+    last: Vec<u64>,
+    last_before: Vec<u64>,
+    /// By writer, whether a write that was handed out later is durable.
+    is_done: Vec<bool>,
+}
+
+impl Renewal {
+    fn note(&mut self, generation: u64) {
+        if generation != self.generation {
+            self.generation = generation;
+            self.last_before.clone_from(&self.last);
+            self.is_done.fill(false);
+        }
+    }
 }
 
 struct Waiting {
@@ -317,6 +338,12 @@ impl World {
             last_of_all: 0,
             waiting: (0..SHARDS).map(|_| None).collect(),
             paused: None,
+            renewal: Renewal {
+                generation: 0,
+                last: vec![0; self.writers],
+                last_before: vec![0; self.writers],
+                is_done: vec![true; self.writers],
+            },
         });
     }
 
@@ -464,10 +491,11 @@ impl World {
             95 => self.kill(),
             96 => self.stop(),
             98 => self.back_up_or_restore(),
-            97 => match self.rng.u8(..4) {
+            97 => match self.rng.u8(..6) {
                 0 => self.reboot(),
                 1 => self.take_over(),
                 2 => self.stop(),
+                3..5 => self.restore(),
                 _ => self.kill(),
             },
             _ => {
@@ -486,7 +514,9 @@ impl World {
             return;
         };
         let looked = daemon.keeper.look(reading);
+        daemon.renewal.note(daemon.source.grant().generation());
         for write in looked.writes {
+            daemon.renewal.last[write.writer] = write.number;
             let mut others = self.storage.under_way.iter().filter(|other| !other.is_given_up);
             let is_free = others.all(|other| other.write.writer != write.writer);
             assert!(is_free, "seed {}: two writes of one writer at once", self.seed);
@@ -503,6 +533,8 @@ impl World {
         };
         let now = daemon.wall.believe(reading);
         for outcome in outcomes {
+            let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
+            daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
             let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
             daemon.keeper.written(outcome, now, mark);
         }
@@ -571,6 +603,14 @@ impl World {
                     daemon.keeper.written(outcome, now, |_, _| panic!("marked what another daemon has"));
                 }
             }
+        }
+    }
+
+    /// The kernel announces that the machine was restored from a snapshot: the grant is taken away, whatever is under way.
+    fn restore(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.source.grant().revoke();
+            daemon.renewal.note(daemon.source.grant().generation());
         }
     }
 
@@ -706,6 +746,8 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
+        let is_renewed = daemon.renewal.is_done.iter().all(|done| *done);
+        assert!(is_renewed, "seed {seed}: handed out under ceilings from before the grant was taken away");
         // A sibling's block may have been claimed by a reading that is newer by as much as readings are torn.
         let latest = latest_us + MAX_AHEAD.as_micros() as i64 + 2 * MS;
         for run in runs {
