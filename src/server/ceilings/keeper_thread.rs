@@ -8,17 +8,17 @@ use std::{io, thread};
 
 use tokio::time::Instant;
 
-use super::start_sources::{self, Joined, Joining, Planned};
+use super::start_sources::{self, Durable, Joined, Joining, Planned};
 use super::storage_thread::{Done, Storage};
 use crate::ceiling::store::{Record, id_bound};
-use crate::ceiling::{CeilingStore, StoreError, TakenOver, WorkerLocks};
+use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::keeper::{Keeper, Looked, ManagedSource, Outcome, PERIOD, Write};
+use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::rate_limited_log;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
+use crate::server::shared::start_error::StartError;
 use crate::source::Source;
-use snowbank_client::layout::Position;
 
 /// The storage thread alone.
 const WRITERS: usize = 1;
@@ -99,28 +99,41 @@ pub(crate) struct Ceilings {
 }
 
 impl Ceilings {
-    /// Takes over sources, with the locks of their worker IDs, whose first ceilings are durable, and grants those.
+    /// Grants first ceilings that are durable, and starts the storage thread.
     ///
     /// # Errors
-    /// The system has no thread left for storage.
-    pub(super) fn new(
-        mut sources: Vec<ManagedSource>,
-        locks: Vec<WorkerLocks>,
-        first_ceilings: &[(usize, Position)],
-        stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
+    /// The system has no thread left.
+    pub(crate) fn grant(
+        durable: Durable,
         wall: &Arc<Wall>,
         started: Reading,
-    ) -> io::Result<Ceilings> {
+    ) -> Result<Ceilings, StartError> {
+        let Durable { mut sources, locks, first_ceilings, stored } = durable;
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
-        for (managed, &(index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
+        for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
             worker_ids.note_granted(index, id_bound(managed.source().numbering(), ceiling));
             managed.grant(ceiling);
         }
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
-        let storage = store.map(Storage::start).transpose()?;
+        let storage = store
+            .map(Storage::start)
+            .transpose()
+            .map_err(|error| StartError::for_now(format_args!("cannot start the storage thread: {error}")))?;
         let keeper = Keeper::new(sources, WRITERS, Arc::clone(wall), started);
         Ok(Ceilings { keeper, worker_ids, storage, retired, pending: None, stored_at: started.boot })
+    }
+
+    /// Returns the ceilings with the result of the next step of a start. If it failed, they are trimmed: no ID was handed
+    /// out, and the next start goes on above them only if that fails too.
+    pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
+        match step {
+            Ok(done) => Ok((done, self)),
+            Err(error) => {
+                let _ = self.seal_and_trim();
+                Err(error)
+            }
+        }
     }
 
     /// The sources, by their index.

@@ -4,13 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keeper_thread::Ceilings;
-use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir};
+use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, Marked, Owner, Place, WorkerLocks};
-use crate::clock::{Now, Reading, Remembered, Wall};
+use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
-use crate::server::StartError;
+use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick};
 
@@ -34,13 +33,30 @@ pub(crate) struct Found {
     notes: Vec<String>,
 }
 
-/// Sources under their first ceilings.
+/// The result of a start over what is stored.
 pub(crate) struct Granted {
-    pub(crate) ceilings: Ceilings,
+    pub(crate) durable: Durable,
     /// The owner of what is stored; `None`: nothing outlasts the process.
     pub(crate) owner: Option<Owner>,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<String>,
+}
+
+/// Sources whose first ceilings are durable and may be granted.
+pub(crate) struct Durable {
+    pub(super) sources: Vec<ManagedSource>,
+    pub(super) locks: Vec<WorkerLocks>,
+    pub(super) first_ceilings: Vec<(usize, Position)>,
+    /// The store, and the records in it beside those of the sources; `None`: nothing is kept.
+    pub(super) stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
+}
+
+/// Where every source starts.
+struct Starts {
+    positions: Vec<Position>,
+    /// The records beside those of the sources.
+    retired: Vec<Record>,
+    notes: Vec<String>,
 }
 
 impl Found {
@@ -87,57 +103,67 @@ impl Found {
             .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
     }
 
-    /// Starts every source under its first ceiling, all of which are durable when this returns.
+    /// Makes the first ceiling of every source durable.
     pub(crate) fn grant(
         self,
         settings: &[SourceSettings],
         numberings: &[Numbering],
         mut locks: Vec<WorkerLocks>,
-        started: Reading,
-        wall: &Arc<Wall>,
+        now: Now,
+        wall: &Wall,
     ) -> Result<Granted, StartError> {
-        let now = wall.believe(started);
-        let claimants: Vec<_> =
-            settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let mut plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
-        let mut notes = self.notes.clone();
-        if self.directory.is_some() {
-            let fresh = plan.starts.iter().zip(settings).filter(|(start, _)| start.is_none());
-            notes.extend(fresh.map(|(_, source)| not_covered(source)));
-        }
+        let Starts { positions, retired, notes } = self.plan(settings, numberings, &locks, now)?;
         let is_kept = self.directory.is_some();
-        let first = |(claim, start): (usize, Option<Position>)| {
-            start.unwrap_or_else(|| first_start(&settings[claim], &numberings[claim], now))
-        };
-        let mut starts: Vec<(usize, Position)> =
-            plan.starts.into_iter().enumerate().map(first).enumerate().collect();
-        for (claimant, ((_, start), locks)) in claimants.iter().zip(starts.iter_mut().zip(&locks)) {
-            notes.extend(self.start_above_marks(claimant, start, locks, now)?);
-        }
-        plan.retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
-        let sources: Vec<ManagedSource> = starts
-            .iter()
-            .map(|&(index, start)| manage(&settings[index], numberings[index].clone(), start, is_kept, now))
+        let sources = settings.iter().zip(numberings).zip(&positions);
+        let sources: Vec<ManagedSource> = sources
+            .map(|((settings, numbering), &start)| manage(settings, numbering.clone(), start, is_kept, now))
             .collect();
-        let ceilings: Vec<(usize, Position)> =
+        let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
         let stored = match self.directory {
             None => None,
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
-                let starts = claimants.iter().zip(&starts);
-                let starts = starts.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
-                let mut store =
-                    DiskStore::new(directory, starts, plan.retired.clone(), &self.owner, &self.here);
-                store.raise(&ceilings, wall.carried_us()).map_err(|error| {
+                let starts = settings.iter().zip(numberings).zip(&positions);
+                let starts =
+                    starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
+                let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
+                store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     StartError::for_now(format_args!("cannot make the first ceilings durable: {error}"))
                 })?;
-                Some((Box::new(store) as Box<dyn CeilingStore>, plan.retired))
+                Some((Box::new(store) as Box<dyn CeilingStore>, retired))
             }
         };
-        let ceilings = Ceilings::new(sources, locks, &ceilings, stored, wall, started)
-            .map_err(|error| StartError::for_now(format_args!("cannot start the storage thread: {error}")))?;
-        Ok(Granted { ceilings, owner: is_kept.then_some(self.owner), notes })
+        let durable = Durable { sources, locks, first_ceilings, stored };
+        Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
+    }
+
+    /// Decides where every source starts.
+    fn plan(
+        &self,
+        settings: &[SourceSettings],
+        numberings: &[Numbering],
+        locks: &[WorkerLocks],
+        now: Now,
+    ) -> Result<Starts, StartError> {
+        let claimants: Vec<_> =
+            settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
+        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
+        let Plan { starts, mut retired } = plan;
+        let mut notes = self.notes.clone();
+        if self.directory.is_some() {
+            let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
+            notes.extend(fresh.map(|(_, source)| not_covered(source)));
+        }
+        let first = |(claim, start): (usize, Option<Position>)| {
+            start.unwrap_or_else(|| first_start(&settings[claim], &numberings[claim], now))
+        };
+        let mut positions: Vec<Position> = starts.into_iter().enumerate().map(first).collect();
+        for ((claimant, start), locks) in claimants.iter().zip(&mut positions).zip(locks) {
+            notes.extend(self.start_above_marks(claimant, start, locks, now)?);
+        }
+        retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
+        Ok(Starts { positions, retired, notes })
     }
 
     /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.
