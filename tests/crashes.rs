@@ -315,21 +315,22 @@ fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good()
     let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
     poll("a sync that stalls", || (syncs() > 0).then_some(()));
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
-    // Another daemon on the state, which does not see the worker ID's lock.
-    let other = machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
+    // Another daemon on the state, which does not see the worker ID's lock. When the write that hangs goes on, this one finds
+    // that somebody writes to its state, and may stop as well.
+    let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
+    let mut other = others_start();
     let mut others_wire = other.connect();
     poll("a refusal", || {
         let [mine, others] = [&mut wire, &mut others_wire].map(|wire| wire.next(Ask::of(100)));
-        runs.extend(others.runs());
-        let is_served = mine.id_count().is_some();
-        if is_served {
-            runs.extend(mine.runs());
-        }
-        (!is_served).then_some(())
+        let is_refused = mine.id_count().is_none();
+        let served = [mine, others].into_iter().filter(|reply| reply.id_count().is_some());
+        runs.extend(served.flat_map(|reply| reply.runs()));
+        is_refused.then_some(())
     });
     disk.works();
     std::thread::sleep(Duration::from_millis(4_500));
-    runs.extend(others_wire.next(Ask::of(100)).runs());
+    other.kill();
+    runs.extend(others_start().connect().next(Ask::of(100)).runs());
     assert_distinct(runs);
     daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
     let said = daemon.said();
