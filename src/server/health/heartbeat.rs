@@ -1,0 +1,226 @@
+//! Whether every thread makes progress: each is asked, and answers when its turn comes. No thread has a timer for it.
+//!
+//! ```text
+//!  feeder (main thread) ──asks──▶ shard-0, shard-1, …   each has a task that answers between its other tasks
+//!          │   ▲                  keeper                answers with its next look, for which it is woken
+//!          │   └──────answers──────┘
+//!          └─▶ all have answered: the service manager's watchdog is fed
+//! ```
+//!
+//! A thread that is blocked, spins or is gone never answers, and the round never ends. The keeper excepted while it waits for
+//! storage: a slow disk is no fault of the daemon, which serves up to its ceilings and then refuses, and a start anew would
+//! wait for the same disk.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+
+use tokio::sync::Notify;
+
+use crate::ceiling::store::{Claimant, PlanError};
+use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
+use crate::layout::{Position, UnixMicros};
+use crate::server::shard_thread::worker::WakeUps;
+
+/// Asks all threads, and collects their answers.
+#[derive(Debug)]
+pub(crate) struct Heartbeat {
+    /// The number of the last round, which threads answer with.
+    round: AtomicU64,
+    shards: Vec<Beat>,
+    /// The last round that the keeper has answered.
+    keeper_answered: AtomicU64,
+    keeper_waits_for_storage: AtomicBool,
+    /// Looks whether all is still ours while the keeper waits for storage.
+    lookout: OnceLock<Thread>,
+    /// Rung by whoever answers.
+    some_answer: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Beat {
+    asked: Notify,
+    /// The last round that was answered.
+    answered: AtomicU64,
+}
+
+impl Heartbeat {
+    pub(crate) fn new(shards: usize) -> Self {
+        Heartbeat {
+            round: AtomicU64::new(0),
+            shards: (0..shards).map(|_| Beat::default()).collect(),
+            keeper_answered: AtomicU64::new(0),
+            keeper_waits_for_storage: AtomicBool::new(false),
+            lookout: OnceLock::new(),
+            some_answer: Notify::new(),
+        }
+    }
+
+    /// Asks every thread, and completes when all have answered. Several may ask at once.
+    pub(crate) async fn all_beat(&self, wake_ups: &WakeUps) {
+        let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
+        self.shards.iter().for_each(|beat| beat.asked.notify_one());
+        wake_ups.wake_keeper();
+        loop {
+            // From here on no answer is missed.
+            let mut answer = pin!(self.some_answer.notified());
+            answer.as_mut().enable();
+            if self.has_ended(round) {
+                return;
+            }
+            answer.await;
+        }
+    }
+
+    fn has_ended(&self, round: u64) -> bool {
+        let has_answered = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= round;
+        self.shards.iter().all(|beat| has_answered(&beat.answered))
+            && (has_answered(&self.keeper_answered) || self.keeper_waits_for_storage())
+    }
+
+    /// A shard's answers, for as long as its thread runs this between its other tasks.
+    pub(crate) async fn beat(&self, shard: usize) {
+        let Some(beat) = self.shards.get(shard) else { return };
+        loop {
+            beat.asked.notified().await;
+            self.answer(&beat.answered, self.round.load(Ordering::Acquire));
+        }
+    }
+
+    /// The last round: what a look of the keeper that begins now answers.
+    pub(crate) fn round(&self) -> u64 {
+        self.round.load(Ordering::Acquire)
+    }
+
+    /// The keeper has looked since this round was asked for.
+    pub(crate) fn keeper_looked(&self, round: u64) {
+        self.answer(&self.keeper_answered, round);
+    }
+
+    fn answer(&self, answered: &AtomicU64, round: u64) {
+        answered.store(round, Ordering::Release);
+        self.some_answer.notify_waiters();
+    }
+
+    /// Has this thread woken when the keeper goes to wait for storage.
+    pub(crate) fn set_lookout(&self, thread: &Thread) {
+        let _ = self.lookout.set(thread.clone());
+    }
+
+    pub(crate) fn keeper_waits_for_storage(&self) -> bool {
+        self.keeper_waits_for_storage.load(Ordering::Acquire)
+    }
+
+    /// As [`at_storage`](Heartbeat::at_storage), for what waits until something is durable.
+    fn at_sync<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.at_storage(|| {
+            if let Some(lookout) = self.lookout.get() {
+                lookout.unpark();
+            }
+            call()
+        })
+    }
+
+    /// Calls storage on the keeper's thread, which need not answer meanwhile.
+    fn at_storage<T>(&self, call: impl FnOnce() -> T) -> T {
+        self.keeper_waits_for_storage.store(true, Ordering::Release);
+        self.some_answer.notify_waiters();
+        let result = call();
+        self.keeper_waits_for_storage.store(false, Ordering::Release);
+        result
+    }
+}
+
+/// The keeper's store, which excuses the keeper's thread while it waits for it.
+pub(crate) struct Excused {
+    store: Box<dyn CeilingStore>,
+    heartbeat: Arc<Heartbeat>,
+}
+
+impl Excused {
+    pub(crate) fn new(store: Box<dyn CeilingStore>, heartbeat: Arc<Heartbeat>) -> Self {
+        Excused { store, heartbeat }
+    }
+}
+
+impl CeilingStore for Excused {
+    fn starts(
+        &self,
+        newcomers: &[Claimant<'_>],
+        wall: UnixMicros,
+    ) -> Result<Vec<Option<Position>>, PlanError> {
+        self.store.starts(newcomers, wall)
+    }
+
+    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.heartbeat.at_sync(|| self.store.add(newcomers, wall_minus_boot_us))
+    }
+
+    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.heartbeat.at_sync(|| self.store.raise(raises, wall_minus_boot_us))
+    }
+
+    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+        self.heartbeat.at_sync(|| self.store.trim(trims))
+    }
+
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        self.heartbeat.at_storage(|| self.store.still_ours())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::OnceLock;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Polls once, without a runtime: whatever would have to wait is still waiting.
+    fn ends(future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
+    }
+
+    fn silent(shards: usize) -> WakeUps {
+        WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
+    }
+
+    #[test]
+    fn a_round_ends_when_the_last_thread_has_answered() {
+        let (heartbeat, wake_ups) = (Heartbeat::new(2), silent(2));
+        let (mut first, mut second) = (pin!(heartbeat.beat(0)), pin!(heartbeat.beat(1)));
+        assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "nobody was asked");
+        for _ in 0..3 {
+            let mut round = pin!(heartbeat.all_beat(&wake_ups));
+            assert!(!ends(round.as_mut()), "nobody has answered");
+            heartbeat.keeper_looked(heartbeat.round());
+            assert!(!ends(first.as_mut()));
+            assert!(!ends(round.as_mut()), "one shard has not answered");
+            assert!(!ends(second.as_mut()));
+            assert!(ends(round.as_mut()));
+        }
+    }
+
+    #[test]
+    fn a_look_that_began_before_the_round_is_no_answer_to_it() {
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let before = heartbeat.round();
+        let mut round = pin!(heartbeat.all_beat(&wake_ups));
+        assert!(!ends(round.as_mut()));
+        heartbeat.keeper_looked(before);
+        assert!(!ends(round.as_mut()));
+        heartbeat.keeper_looked(heartbeat.round());
+        assert!(ends(round.as_mut()));
+    }
+
+    #[test]
+    fn a_keeper_that_waits_for_storage_is_excused() {
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let mut round = pin!(heartbeat.all_beat(&wake_ups));
+        assert!(!ends(round.as_mut()));
+        heartbeat.at_storage(|| assert!(ends(round.as_mut())));
+        let mut next = pin!(heartbeat.all_beat(&wake_ups));
+        assert!(!ends(next.as_mut()), "it has come back and looks no more");
+    }
+}

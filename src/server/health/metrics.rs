@@ -1,0 +1,316 @@
+//! What is counted: plain counters, each written by one thread alone and summed by whoever asks.
+//!
+//! A shard's counters lie in memory of its own. Its thread adds with a load and a store, which cost what a plain addition
+//! costs; nothing is contended, and a reader on another thread sees numbers that are a moment old.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crossbeam::utils::CachePadded;
+
+use crate::admin::{BOUNDS_US, Latency};
+use crate::clock::{self, BootMicros, Reading};
+use crate::config::SOURCES_MAX;
+use crate::protocol::ErrorCode;
+use crate::server::ceilings::last_seen::LastSeen;
+
+/// A number that only grows, written by one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds. Only the thread that owns the counter may.
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+    }
+
+    /// The number as of a moment ago.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// One counter for each code of an error.
+#[derive(Debug, Default)]
+pub(crate) struct Errors([Counter; ErrorCode::ALL.len()]);
+
+impl Errors {
+    /// Counts an ERROR that was encoded.
+    pub(crate) fn add(&self, code: ErrorCode) {
+        self.0[code as usize - 1].add(1);
+    }
+
+    pub(crate) fn get(&self, code: ErrorCode) -> u64 {
+        self.0[code as usize - 1].get()
+    }
+}
+
+/// What one shard counts for one source.
+#[derive(Debug, Default)]
+pub(crate) struct SourceCounters {
+    /// Requests for its IDs that were answered: with IDs, or with its refusal.
+    pub(crate) requests: Counter,
+    /// IDs in those answers.
+    pub(crate) ids: Counter,
+    /// Answers that were `exhausted`.
+    pub(crate) exhausted: Counter,
+    /// Requests that had to wait, and those of them whose wait is over.
+    pub(crate) waits: Counter,
+    pub(crate) waits_over: Counter,
+}
+
+/// What one shard counts.
+#[derive(Debug)]
+pub(crate) struct ShardCounters {
+    /// By index; as many as a daemon can have.
+    pub(crate) sources: [SourceCounters; SOURCES_MAX],
+    pub(crate) errors: Errors,
+    /// PING, INFO and AUTH, answered without an error.
+    pub(crate) other_requests: Counter,
+    pub(crate) received_bytes: Counter,
+    pub(crate) sent_bytes: Counter,
+    pub(crate) latency: LatencyCounters,
+}
+
+impl ShardCounters {
+    fn new() -> Self {
+        ShardCounters {
+            sources: std::array::from_fn(|_| SourceCounters::default()),
+            errors: Errors::default(),
+            other_requests: Counter::default(),
+            received_bytes: Counter::default(),
+            sent_bytes: Counter::default(),
+            latency: LatencyCounters::default(),
+        }
+    }
+}
+
+/// A shard's histogram of how long requests took, from their bytes read to their reply on its way.
+#[derive(Debug, Default)]
+pub(crate) struct LatencyCounters {
+    counts: [Counter; BOUNDS_US.len() + 1],
+    sum_us: Counter,
+}
+
+impl LatencyCounters {
+    /// Counts `requests` that took `took_us` each.
+    #[inline]
+    pub(crate) fn record(&self, took_us: u64, requests: u64) {
+        self.record_in(bucket_of(took_us), took_us, requests);
+    }
+
+    #[inline]
+    fn record_in(&self, bucket: usize, took_us: u64, requests: u64) {
+        self.counts[bucket].add(requests);
+        self.sum_us.add(took_us.saturating_mul(requests));
+    }
+
+    /// Adds these counts to a sum over shards.
+    pub(crate) fn add_to(&self, sum: &mut Latency) {
+        for (sum, count) in sum.counts.iter_mut().zip(&self.counts) {
+            *sum += count.get();
+        }
+        sum.sum_us += self.sum_us.get();
+    }
+}
+
+fn bucket_of(took_us: u64) -> usize {
+    BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
+}
+
+/// Of a busy shard's turns, one in so many is timed, by a second reading of the clock; it stands for those up to the next.
+/// A reading costs a hundredth of a turn, so that a sixty-fourth of it is nothing.
+const TIMED_TURNS: u32 = 64;
+/// A shard that has timed nothing for this long times its next turn, so that at leisure nearly all are timed; then every
+/// second one, every fourth, and so on, because the first turn after a pause is slower than those it would stand for.
+const LEISURE_US: i64 = 10_000;
+
+/// How a shard times its requests: by samples, each of which stands for the requests of the turns that follow it.
+#[derive(Debug)]
+pub(crate) struct Timing {
+    /// Requests answered in this turn.
+    served: u64,
+    /// Turns until the next one that is timed, and how many there were from the last to it.
+    untimed_turns: u32,
+    stride: u32,
+    timed_at: BootMicros,
+    took_us: u64,
+    bucket: usize,
+}
+
+impl Timing {
+    pub(crate) fn new() -> Self {
+        let timed_at = BootMicros(i64::MIN);
+        Timing { served: 0, untimed_turns: 0, stride: 1, timed_at, took_us: 0, bucket: 0 }
+    }
+
+    /// A request was answered in this turn.
+    #[inline]
+    pub(crate) fn note_served(&mut self) {
+        self.served += 1;
+    }
+
+    /// Ends a turn that began with a reading at `began` and whose replies are on their way.
+    #[inline]
+    pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, began: BootMicros) {
+        let served = std::mem::take(&mut self.served);
+        if served == 0 {
+            return;
+        }
+        if self.untimed_turns == 0 || self.is_at_leisure(began) {
+            self.time(began, clock::os::boot());
+        } else {
+            self.untimed_turns -= 1;
+        }
+        counters.record_in(self.bucket, self.took_us, served);
+    }
+
+    /// Ends a turn whose requests had been read `read_at`, and lay until the turn began: that is how long they took.
+    pub(crate) fn end_late_turn(
+        &mut self,
+        counters: &LatencyCounters,
+        read_at: BootMicros,
+        began: BootMicros,
+    ) {
+        let served = std::mem::take(&mut self.served);
+        if served > 0 {
+            counters.record(clock::micros(began.since(read_at)).unsigned_abs(), served);
+        }
+    }
+
+    #[inline]
+    fn is_at_leisure(&self, began: BootMicros) -> bool {
+        began.0.saturating_sub(self.timed_at.0) > LEISURE_US
+    }
+
+    #[cold]
+    fn time(&mut self, began: BootMicros, ended: BootMicros) {
+        self.stride = if self.is_at_leisure(began) { 1 } else { (self.stride * 2).min(TIMED_TURNS) };
+        self.untimed_turns = self.stride - 1;
+        self.timed_at = began;
+        self.took_us = clock::micros(ended.since(began)).unsigned_abs();
+        self.bucket = bucket_of(self.took_us);
+    }
+}
+
+/// What the acceptors count, all of the main thread.
+#[derive(Debug, Default)]
+pub(crate) struct Doors {
+    /// Connections handed to a shard.
+    pub(crate) accepted: Counter,
+    /// Connections told `too_busy`.
+    pub(crate) refused: Counter,
+}
+
+/// Everything that is counted, and what else the daemon's status is made of.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
+    /// Each shard's open connections.
+    pub(crate) open: Box<[Arc<AtomicUsize>]>,
+    pub(crate) doors: Doors,
+    keeper: Mutex<LastSeen>,
+    /// Set when the stop begins.
+    pub(crate) draining: AtomicBool,
+    pub(crate) instance: String,
+    pub(crate) started: Reading,
+}
+
+impl Metrics {
+    pub(crate) fn new(shards: usize, instance: String, started: Reading) -> Self {
+        Metrics {
+            shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
+            open: (0..shards).map(|_| Arc::default()).collect(),
+            doors: Doors::default(),
+            keeper: Mutex::new(LastSeen::new(started)),
+            draining: AtomicBool::new(false),
+            instance,
+            started,
+        }
+    }
+
+    /// What the keeper's thread last saw. Not for a request's path: it is a lock, though one held for moments.
+    pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
+        self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latency_of(counters: &LatencyCounters) -> Latency {
+        let mut sum = Latency::default();
+        counters.add_to(&mut sum);
+        sum
+    }
+
+    #[test]
+    fn a_bucket_holds_what_took_at_most_its_bound() {
+        for (index, &bound_us) in BOUNDS_US.iter().enumerate() {
+            assert_eq!(bucket_of(bound_us), index);
+            assert_eq!(bucket_of(bound_us + 1), index + 1);
+        }
+        assert_eq!(bucket_of(0), 0);
+        assert_eq!(bucket_of(u64::MAX), BOUNDS_US.len());
+    }
+
+    #[test]
+    fn every_request_is_counted_and_one_busy_turn_in_64_is_timed() {
+        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        let (mut timed, mut last) = (0, BootMicros(i64::MIN));
+        for turn in 0..6_400 {
+            for _ in 0..3 {
+                timing.note_served();
+            }
+            timing.end_turn(&counters, BootMicros(turn));
+            timed += i32::from(timing.timed_at != last);
+            last = timing.timed_at;
+        }
+        let latency = latency_of(&counters);
+        assert_eq!(latency.counts.iter().sum::<u64>(), 3 * 6_400);
+        assert!((100..110).contains(&timed), "{timed}");
+    }
+
+    #[test]
+    fn at_leisure_every_turn_is_timed() {
+        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        for turn in 1..100 {
+            let began = BootMicros(turn * (LEISURE_US + 1));
+            timing.note_served();
+            timing.end_turn(&counters, began);
+            assert_eq!(timing.timed_at, began);
+        }
+    }
+
+    #[test]
+    fn a_turn_without_a_request_is_not_timed() {
+        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        timing.end_turn(&counters, BootMicros(1));
+        timing.end_late_turn(&counters, BootMicros(1), BootMicros(2));
+        assert_eq!(latency_of(&counters).counts.iter().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn what_lay_unread_took_as_long_as_it_lay() {
+        let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
+        timing.note_served();
+        timing.note_served();
+        timing.end_late_turn(&counters, BootMicros(1_000), BootMicros(4_000));
+        let latency = latency_of(&counters);
+        assert_eq!(latency.sum_us, 6_000);
+        assert_eq!(latency.counts[bucket_of(3_000)], 2);
+    }
+
+    #[test]
+    fn errors_are_counted_by_code() {
+        let errors = Errors::default();
+        for (times, code) in ErrorCode::ALL.into_iter().enumerate() {
+            (0..times).for_each(|_| errors.add(code));
+        }
+        for (times, code) in ErrorCode::ALL.into_iter().enumerate() {
+            assert_eq!(errors.get(code), times as u64, "{code}");
+        }
+    }
+}

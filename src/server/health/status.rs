@@ -1,0 +1,151 @@
+//! The daemon's status, gathered from counters, sources, the keeper's view and the acceptors. On the main thread or any
+//! other: it only reads, and nothing waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::metrics::{Metrics, SourceCounters};
+use crate::admin::{
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status,
+};
+use crate::clock::{self, Now, Observed};
+use crate::config::Limits;
+use crate::protocol::ErrorCode;
+use crate::server::shard_thread::worker::Common;
+use crate::source::Source;
+use crate::tls::Identity;
+
+const YEAR: Duration = Duration::from_secs(31_557_600);
+
+impl Common {
+    /// What the daemon is doing now.
+    pub(crate) fn status(&self) -> Status {
+        let metrics = &self.metrics;
+        // Held for moments only: a reload takes the lock to put another in its place.
+        let live_config = Arc::clone(&self.live_config.borrow());
+        let limits = &live_config.limits;
+        let now = self.wall.believe(clock::os::read());
+        let mut latency = Latency::default();
+        metrics.shards.iter().for_each(|shard| shard.latency.add_to(&mut latency));
+        let sum = |of: fn(&super::metrics::ShardCounters) -> u64| {
+            metrics.shards.iter().map(|shard| of(shard)).sum()
+        };
+        let sources = live_config.supplies.iter().enumerate();
+        let sources = sources.map(|(index, supply)| self.status_of(index, &supply.source, limits, now));
+        let started = metrics.started;
+        let mut status = Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: metrics.instance.clone(),
+            started_unix_s: started.wall.0 as f64 / 1e6,
+            uptime_s: now.boot.since(started.boot).as_secs_f64(),
+            ready: false,
+            checks: Vec::new(),
+            draining: metrics.draining.load(Ordering::Relaxed),
+            shards: metrics.shards.len(),
+            order: self.order.name().to_owned(),
+            clock: clock_status(metrics),
+            ceilings: ceilings_status(metrics, now),
+            certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
+            sources: sources.collect(),
+            connections: Connections {
+                open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
+                max: limits.max_connections as u64,
+                accepted: metrics.doors.accepted.get(),
+                refused: metrics.doors.refused.get(),
+            },
+            errors: ErrorCode::ALL
+                .into_iter()
+                .map(|code| (code.name().to_owned(), self.errors_of(code)))
+                .collect(),
+            other_requests: sum(|shard| shard.other_requests.get()),
+            received_bytes: sum(|shard| shard.received_bytes.get()),
+            sent_bytes: sum(|shard| shard.sent_bytes.get()),
+            latency,
+        };
+        status.check();
+        status
+    }
+
+    fn errors_of(&self, code: ErrorCode) -> u64 {
+        let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
+        // Acceptors tell nothing but this.
+        let of_doors = if code == ErrorCode::TooBusy { self.metrics.doors.refused.get() } else { 0 };
+        of_shards + of_doors
+    }
+
+    fn status_of(&self, index: usize, source: &Source, limits: &Limits, now: Now) -> SourceStatus {
+        let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
+            self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
+        };
+        let numbering = source.numbering();
+        let layout = numbering.layout();
+        let ids_per_second = layout.ids_per_second().saturating_mul(numbering.workers().len() as u64);
+        let id_time = source.id_time(now);
+        let ahead = Duration::from_micros(id_time.0.saturating_sub(now.wall.0).max(0).unsigned_abs());
+        let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
+        let waiting_ids = source.line().admitted_ids();
+        let line = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
+        // A wait may end between the two sums.
+        let waits_over = sum(|counters| counters.waits_over.get());
+        let waits = sum(|counters| counters.waits.get());
+        SourceStatus {
+            name: source.name().to_owned(),
+            layout: layout.to_string(),
+            worker_ids: numbering.workers().to_string(),
+            ids_per_second,
+            ids: sum(|counters| counters.ids.get()),
+            requests: sum(|counters| counters.requests.get()),
+            exhausted: sum(|counters| counters.exhausted.get()),
+            waits,
+            waiting_requests: waits.saturating_sub(waits_over),
+            waiting_ids,
+            line_s: if ahead.is_zero() { line } else { 2.0 * line },
+            default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
+            headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
+            ceiling_wanted: source.grant().is_wanted(),
+            ahead_s: ahead.as_secs_f64(),
+            max_ahead_s: source.rules().max_ahead.as_secs_f64(),
+            stands_s: source.stands_for(now).as_secs_f64(),
+            layout_ends: layout.end().date(),
+            layout_years_left: layout.end().0.saturating_sub(now.wall.0).max(0) as f64
+                / 1e6
+                / YEAR.as_secs_f64(),
+        }
+    }
+}
+
+fn clock_status(metrics: &Metrics) -> ClockStatus {
+    let view = metrics.keeper();
+    let (state, by) = match view.clock {
+        Observed::Steady | Observed::Believed(_) => (ClockState::Steady, Duration::ZERO),
+        Observed::Behind(by) => (ClockState::Behind, by),
+        Observed::Held(by) => (ClockState::Held, by),
+    };
+    ClockStatus {
+        state,
+        by_s: by.as_secs_f64(),
+        steps_back: view.steps_back,
+        steps_forward: view.steps_forward,
+    }
+}
+
+fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
+    let view = metrics.keeper();
+    CeilingsStatus {
+        raises: view.raises,
+        failures: view.failures,
+        raising_s: view.raising.as_secs_f64(),
+        last_raise_ago_s: view.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
+        under_way_s: view.looking_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
+        failing: view.failing.clone(),
+        lost: view.lost.clone(),
+    }
+}
+
+fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {
+    let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
+}

@@ -1,0 +1,78 @@
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread;
+
+use super::*;
+use crate::ceiling::Grant;
+use crate::clock::{BootMicros, Now};
+use crate::config::{self, Overrides};
+use crate::layout::{Numbering, Position, UnixMicros};
+use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+
+const NOW: Now =
+    Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000), jumped: false };
+
+fn settings(lock_dir: &Path, names: &[&str]) -> Settings {
+    let source =
+        |(worker, name): (usize, &&str)| format!("[[sources]]\nname = {name:?}\nworker_ids = {worker}\n");
+    let sources: String = names.iter().enumerate().map(source).collect();
+    let text = format!("lock_dir = {:?}\n{sources}", lock_dir.display());
+    let file = Some((Path::new("snowbank.toml"), text.as_str()));
+    let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, NOW.wall);
+    settings.unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn granted(name: &str, numbering: Numbering) -> Arc<Source> {
+    let rules = Rules {
+        burst_window: Duration::from_millis(10),
+        max_ahead: Duration::from_secs(10),
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Zero,
+    };
+    let grant = Grant::new(numbering.end());
+    Arc::new(Source::new(name.to_owned(), numbering, rules, grant, Position(0), NOW))
+}
+
+/// A reload that adds a source, to a daemon without shards. `meanwhile` happens once that has its first ceiling.
+fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
+    let locks = tempfile::tempdir().expect("a directory");
+    let before = settings(locks.path(), &["first"]);
+    let first = granted("first", number(&before.sources[0]).expect("it exists"));
+    let facts = Facts { info_json: Vec::new(), max_count: 1, sources: 1, tokens: None };
+    let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
+    let (live_config, watched) = watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies }));
+    let (send_requests, join_requests) = mpsc::sync_channel::<JoinRequest>(1);
+    let mut reloader = Reloader {
+        settings: before,
+        owner: None,
+        instance: String::from("test"),
+        tls: None,
+        live_config,
+        adopted: mpsc::channel().1,
+        join_requests: send_requests,
+        wake_ups: Arc::new(WakeUps { shards: Vec::new(), keeper: OnceLock::new() }),
+    };
+    thread::scope(|threads| {
+        let keepers_view = watched.clone();
+        threads.spawn(move || {
+            let JoinRequest { joining, reply, .. } = join_requests.recv().expect("one is sent");
+            let join = |new: Joining| granted(&new.settings.name, new.numbering);
+            let sources = joining.into_iter().map(join).collect();
+            meanwhile(&keepers_view.borrow());
+            reply.send(Ok(Joined { sources, notes: Vec::new() })).expect("it is waited for");
+        });
+        let secrets = Secrets { tokens: None, tls: None, warnings: Vec::new() };
+        reloader
+            .reload(settings(locks.path(), &["first", "second"]), secrets)
+            .expect("a source may be added");
+    });
+    Arc::clone(&watched.borrow().supplies[1].source)
+}
+
+#[test]
+fn what_a_restored_machine_loses_a_source_that_is_joining_loses_too() {
+    assert_ne!(add(|_| {}).grant().ceiling(), Position(0));
+    let restored = add(|live_config| live_config.source(0).grant().revoke());
+    assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable anew");
+}

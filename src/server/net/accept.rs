@@ -1,0 +1,189 @@
+//! The acceptor: takes connections and hands each to the shard with the fewest.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use socket2::{Domain, Socket};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::listen::{Listener, SocketFile};
+use crate::config::Address;
+use crate::protocol::{ErrorCode, reply};
+use crate::server::health::metrics::Doors;
+use crate::server::health::rate_limited_log::RateLimited;
+use crate::server::shard_thread::worker::Common;
+use crate::tls;
+
+/// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
+pub(crate) const INBOX_SOCKETS: usize = 256;
+
+/// How long the acceptor rests when the system has no descriptor or memory left: long enough not to spin, short enough
+/// that a client's connect does not time out.
+pub(crate) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the acceptor knows of one shard.
+#[derive(Clone, Debug)]
+pub(crate) struct Inbox {
+    pub(crate) sockets: mpsc::Sender<Admitted>,
+    /// Connections handed over and not yet closed.
+    pub(crate) connections: Arc<AtomicUsize>,
+}
+
+/// A connection that counts as open for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) socket: Socket,
+    /// What it has to shake hands with first.
+    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) place: Place,
+}
+
+/// One of a shard's open connections.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A listener on the reactor of the thread that registers it.
+pub(crate) struct Registered {
+    pub(crate) acceptor: Acceptor,
+    pub(crate) address: Address,
+    /// Of the system's resources that it holds, for as long as it listens.
+    _file: Option<SocketFile>,
+}
+
+impl Registered {
+    /// Registers a listener with the reactor that is entered.
+    ///
+    /// # Errors
+    /// In one line: the system does not let this one.
+    pub(crate) fn new(listener: Listener) -> io::Result<Registered> {
+        let Listener { socket, address, _file } = listener;
+        let acceptor = Acceptor::register(socket).map_err(|error| {
+            let advice = "allow more open files and memory, or set fewer listeners";
+            io::Error::new(error.kind(), format!("cannot accept connections at {address}: {error}; {advice}"))
+        })?;
+        Ok(Registered { acceptor, address, _file })
+    }
+}
+
+/// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
+/// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
+/// is accepted has to speak that.
+pub(crate) async fn accept(
+    listener: Registered,
+    tls: Option<tls::Acceptor>,
+    inboxes: Arc<[Inbox]>,
+    common: Arc<Common>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Registered { acceptor, address, _file } = listener;
+    let (mut failures, mut turned_away) = (RateLimited::default(), RateLimited::default());
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            accepted = acceptor.accept() => accepted,
+        };
+        match accepted {
+            Ok(socket) => {
+                let max_connections = common.live_config.borrow().limits.max_connections;
+                if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.doors, max_connections).await
+                    && let Some(count) = turned_away.count(Instant::now())
+                {
+                    tracing::warn!(
+                        %address, count, max_connections,
+                        "connections were turned away: all that max_connections allows are open; raise it, or see who \
+                         holds them"
+                    );
+                }
+            }
+            Err(error) if is_of_the_peer(&error) => {}
+            Err(error) => {
+                if let Some(count) = failures.count(Instant::now()) {
+                    tracing::warn!(%address, %error, count, "cannot accept connections; trying again until it works");
+                }
+                tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// A listener on the acceptor's reactor.
+pub(crate) enum Acceptor {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    pub(crate) fn register(socket: Socket) -> io::Result<Acceptor> {
+        if socket.domain()? == Domain::UNIX {
+            UnixListener::from_std(socket.into()).map(Acceptor::Unix)
+        } else {
+            TcpListener::from_std(socket.into()).map(Acceptor::Tcp)
+        }
+    }
+
+    /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
+    pub(crate) async fn accept(&self) -> io::Result<Socket> {
+        match self {
+            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+        }
+    }
+}
+
+/// The peer gave up before it was accepted.
+pub(crate) fn is_of_the_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// False: turned away, for there are as many connections as may be.
+async fn admit(
+    socket: Socket,
+    tls: Option<&tls::Acceptor>,
+    inboxes: &[Inbox],
+    doors: &Doors,
+    max_connections: usize,
+) -> bool {
+    let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
+    if open >= max_connections {
+        doors.refused.add(1);
+        // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
+        if tls.is_none() {
+            turn_away(&socket, max_connections);
+        }
+        return false;
+    }
+    let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
+        return true;
+    };
+    doors.accepted.add(1);
+    inbox.connections.fetch_add(1, Ordering::Relaxed);
+    let place = Place(Arc::clone(&inbox.connections));
+    // Fails only when the daemon stops: a shard's thread ends with the daemon.
+    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), place }).await;
+    true
+}
+
+/// Tells one connection too many so, and closes it.
+fn turn_away(socket: &Socket, max_connections: usize) {
+    let mut out = Vec::new();
+    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
+    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+    // A fresh socket's buffer has room for one line. If it is gone already there is nobody to tell.
+    let _ = socket.send(&out);
+    let _ = socket.shutdown(std::net::Shutdown::Write);
+    // What the client has sent already is read, or closing would reset the connection under the reply.
+    let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];
+    let _ = socket.recv(&mut unread);
+}

@@ -1,0 +1,78 @@
+//! The admin listener: accepts on the main thread's reactor, away from the shards, and hands each connection to
+//! [`admin`](crate::admin).
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::accept::{OUT_OF_RESOURCES_PAUSE, Registered, is_of_the_peer};
+use super::handshake;
+use super::socket_stream::SocketStream;
+use crate::admin::{Site, Stay, Via};
+use crate::config::Address;
+use crate::server::health::rate_limited_log::RateLimited;
+use crate::tls;
+
+/// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
+/// one is closed, which its deadlines see to.
+pub const ADMIN_CONNECTIONS_MAX: usize = 64;
+
+/// How many of them may stay until they ask again. The others give their places back soon, so that the next who comes, a
+/// scrape or a probe of a supervisor, never waits long for one.
+const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
+
+/// Serves on one listener, over TLS if it is to be spoken there, until the future is dropped, and its connections with it.
+pub(crate) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
+    let Registered { acceptor, address, .. } = &listener;
+    // Over TLS the certificate's name is what a browser compares: no other site's name can lead here.
+    let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
+    let via = if is_loopback { Via::Loopback } else { Via::Other };
+    let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
+    let mut connections = JoinSet::new();
+    let mut failures = RateLimited::new();
+    loop {
+        // Never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            return;
+        };
+        while connections.try_join_next().is_some() {}
+        match acceptor.accept().await.and_then(SocketStream::register) {
+            Ok(stream) => {
+                let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
+                let stay = if is_crowded { Stay::Short } else { Stay::Long };
+                connections.spawn(serve_one(stream, tls.clone(), Arc::clone(&site), via, stay, place));
+            }
+            Err(error) if is_of_the_peer(&error) => {}
+            Err(error) => {
+                if let Some(count) = failures.count(Instant::now()) {
+                    tracing::warn!(%address, %error, count, "cannot accept admin connections; trying again until it works");
+                }
+                tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve_one(
+    stream: SocketStream,
+    tls: Option<tls::Acceptor>,
+    site: Arc<Site>,
+    via: Via,
+    stay: Stay,
+    _place: OwnedSemaphorePermit,
+) {
+    let stream = match (stream, tls) {
+        (SocketStream::Tcp(socket), Some(acceptor)) => {
+            // The handshake has a deadline of its own, which may be long.
+            match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(failed)) => return failed.see_out().await,
+                Err(_) => return,
+            }
+        }
+        (stream, _) => stream,
+    };
+    site.serve(stream, via, stay).await;
+}

@@ -1,0 +1,189 @@
+//! Sockets that a service manager opened and hands over (socket activation): clients can connect to them before the daemon
+//! runs and while it starts anew, and are served when it is there.
+//!
+//! The protocol is that of sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the protocol that is spoken on it,
+//! with `-tls` after it where that is spoken over TLS: `native-tls`.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use listenfd::ListenFd;
+use socket2::{SockRef, Socket};
+
+use super::listen::Listener;
+use crate::config::Address;
+use crate::server::StartError;
+
+/// The most sockets that are taken: far above any that is meant, and proof that the number is one.
+const SOCKETS_MAX: usize = 256;
+
+/// What follows a protocol's name where it is spoken over TLS.
+const OVER_TLS: &str = "-tls";
+
+/// What is spoken on a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Snowbank's own.
+    Native,
+    /// HTTP, for the operator.
+    Admin,
+}
+
+impl Protocol {
+    /// Each protocol, by the name of its sockets. The first one also takes those whose name is none of these: systemd's
+    /// own default is the name of the socket's unit.
+    const ALL: [(&'static str, Protocol); 2] = [("native", Protocol::Native), ("admin", Protocol::Admin)];
+
+    fn of(name: &str) -> Protocol {
+        let known = Self::ALL.iter().find(|(known, _)| *known == name);
+        known.unwrap_or(&Self::ALL[0]).1
+    }
+}
+
+/// Sockets that listen already.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    sockets: Vec<(Protocol, Listener)>,
+}
+
+impl Inherited {
+    /// Takes what the environment says was handed over to this process. To be called once, before there are threads.
+    ///
+    /// # Errors
+    /// In one line: a socket that is none, or of a kind that nothing here can serve.
+    pub fn take() -> Result<Inherited, StartError> {
+        let variable = |name| std::env::var(name).unwrap_or_default();
+        let Some(count) = count(&variable("LISTEN_FDS"), &variable("LISTEN_PID"), std::process::id())? else {
+            return Ok(Inherited::default());
+        };
+        let names = variable("LISTEN_FDNAMES");
+        let mut handed_over = ListenFd::from_env();
+        let take = |(index, name): (usize, &str)| {
+            let (protocol, over_tls) = match name.strip_suffix(OVER_TLS) {
+                Some(protocol) => (protocol, true),
+                None => (name, false),
+            };
+            let listener = take_listener(&mut handed_over, index, over_tls)
+                .map_err(|refusal| StartError::from(refusal.said_of(index, name)))?;
+            Ok((Protocol::of(protocol), listener))
+        };
+        let names = names.split(':').chain(std::iter::repeat(""));
+        let sockets = (0..count).zip(names).map(take).collect::<Result<_, StartError>>()?;
+        Ok(Inherited { sockets })
+    }
+
+    /// Where the sockets of a protocol listen.
+    pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
+        let of_it = self.sockets.iter().filter(|(of, _)| *of == protocol);
+        of_it.map(|(_, listener)| listener.address.clone()).collect()
+    }
+
+    /// Takes the sockets of a protocol out.
+    pub(crate) fn listeners(&mut self, protocol: Protocol) -> Vec<Listener> {
+        self.sockets.extract_if(.., |(of, _)| *of == protocol).map(|(_, listener)| listener).collect()
+    }
+}
+
+/// How many sockets were handed over to the process of this number; `None`: none, or to another process (a parent's
+/// environment outlives what it speaks of).
+fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartError> {
+    if sockets.is_empty() || to.parse() != Ok(process) {
+        return Ok(None);
+    }
+    match sockets.parse() {
+        Ok(0) => Ok(None),
+        Ok(count @ 1..=SOCKETS_MAX) => Ok(Some(count)),
+        _ => Err(StartError::from(format!(
+            "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
+        ))),
+    }
+}
+
+/// Why a socket is refused, and what would be right.
+#[derive(Debug)]
+struct Refusal(&'static str);
+
+impl Refusal {
+    fn said_of(&self, index: usize, name: &str) -> String {
+        let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
+        format!(
+            "cannot serve on the inherited descriptor {}{named}: {self}; check the socket's unit",
+            // Descriptors are handed over from this one on.
+            3 + index
+        )
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, Refusal> {
+    const NO_STREAM: &str =
+        "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
+    // Each checks the kind and leaves the descriptor where it was if it is another.
+    let socket: Socket = if let Ok(Some(tcp)) = handed_over.take_tcp_listener(index) {
+        tcp.into()
+    } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {
+        unix.into()
+    } else {
+        return Err(Refusal(NO_STREAM));
+    };
+    if !SockRef::from(&socket).is_listener().unwrap_or(false) {
+        return Err(Refusal("found a socket that does not listen, allowed: one that does (Accept=no)"));
+    }
+    let mut address = address_of(&socket).ok_or(Refusal("found a socket without an address"))?;
+    if matches!(address, Address::Tcp { .. }) {
+        // As for sockets of our own; what the unit says of it is not relied on. 40 ms per call without it.
+        socket.set_tcp_nodelay(true).map_err(|_| Refusal(NO_STREAM))?;
+    }
+    if over_tls {
+        address = match address {
+            Address::Tcp { host, port } => Address::Tls { host, port },
+            _ => return Err(Refusal("found a Unix socket, allowed: a TCP socket, for only that speaks TLS")),
+        };
+    }
+    socket.set_nonblocking(true).map_err(|_| Refusal("the socket cannot be made non-blocking"))?;
+    // Its file is the service manager's, and stays.
+    Ok(Listener { socket, address, _file: None })
+}
+
+fn address_of(socket: &Socket) -> Option<Address> {
+    let bound = socket.local_addr().ok()?;
+    if let Some(tcp) = bound.as_socket() {
+        return Some(Address::Tcp { host: tcp.ip().to_string(), port: tcp.port() });
+    }
+    let abstract_name = bound.as_abstract_namespace().map(|name| {
+        // As systemd and ss(8) write it.
+        PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
+    });
+    bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_those_of_this_process_alone() {
+        assert_eq!(count("2", "7", 7), Ok(Some(2)));
+        for (sockets, to) in [("", "7"), ("2", ""), ("2", "8"), ("2", "seven"), ("0", "7"), ("", "")] {
+            assert_eq!(count(sockets, to, 7), Ok(None), "LISTEN_FDS={sockets:?} LISTEN_PID={to:?}");
+        }
+        for sockets in ["-1", "two", "257", "4294967295", "99999999999999999999"] {
+            let refusal = count(sockets, "7", 7).unwrap_err().to_string();
+            assert!(refusal.contains(sockets) && refusal.contains("256"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_protocol_s_is_native() {
+        for name in ["native", "", "unknown", "snowbank.socket"] {
+            assert_eq!(Protocol::of(name), Protocol::Native);
+        }
+        assert_eq!(Protocol::of("admin"), Protocol::Admin);
+    }
+}

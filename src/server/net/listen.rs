@@ -1,0 +1,191 @@
+//! Opens the sockets that the daemon listens on.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::{fmt, io};
+
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use crate::config::Address;
+use crate::server::StartError;
+
+/// Connections that the kernel keeps for the acceptor. It clamps this to its own limit (`net.core.somaxconn`), which is
+/// the setting that an operator has.
+const BACKLOG: i32 = 4_096;
+
+/// A socket that listens.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) socket: Socket,
+    /// Where, with the port that the system chose.
+    pub(crate) address: Address,
+    /// Removed when the listener goes.
+    pub(crate) _file: Option<SocketFile>,
+}
+
+/// Opens all sockets of an address: a host name may stand for several.
+///
+/// # Errors
+/// In one line, with the address.
+pub(crate) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
+    match address {
+        Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
+        Address::Tcp { host, port } | Address::Tls { host, port } => open_tcp(address, host, *port),
+    }
+}
+
+fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, StartError> {
+    let resolved: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| {
+            StartError::for_now(format_args!(
+                "cannot resolve {address}: {error}; give an address of this machine"
+            ))
+        })?
+        .collect();
+    let mut listeners = Vec::new();
+    let mut unavailable = None;
+    for at in resolved {
+        match bind_tcp(at, address.is_tls()) {
+            Ok(listener) if !listeners.iter().any(|other: &Listener| other.address == listener.address) => {
+                listeners.push(listener);
+            }
+            Ok(_) => {}
+            // `localhost` stands for ::1 as well, also on a machine without IPv6.
+            Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
+            Err(error) => return Err(cannot_listen(&at, &error)),
+        }
+    }
+    match unavailable {
+        Some(reason) if listeners.is_empty() => Err(reason),
+        None if listeners.is_empty() => {
+            Err(StartError::for_now(format_args!("cannot resolve {address}: the name has no address")))
+        }
+        _ => Ok(listeners),
+    }
+}
+
+fn is_unavailable(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::AddrNotAvailable | io::ErrorKind::Unsupported)
+        || error.raw_os_error() == Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error())
+}
+
+fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
+    let mend = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "another program has this port; choose another port, or stop that program"
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
+        _ => "choose another address",
+    };
+    refused(error, format_args!("cannot listen on {at}: {error}; {mend}"))
+}
+
+/// Where the system does not allow it, it will not at the next try either; a port may be free then, an address there.
+fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
+    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    match error.kind() {
+        NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem => {
+            StartError::from(reason.to_string())
+        }
+        _ => StartError::for_now(reason),
+    }
+}
+
+fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
+    let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
+    if at.is_ipv6() {
+        // "[::]" is IPv6 alone; who wants both gives both. The other way, one of two listeners could not bind.
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    // Inherited by each accepted connection, and so set before the first byte: 40 ms per call without it.
+    socket.set_tcp_nodelay(true)?;
+    socket.bind(&at.into())?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(at);
+    let (host, port) = (bound.ip().to_string(), bound.port());
+    let address = if is_tls { Address::Tls { host, port } } else { Address::Tcp { host, port } };
+    Ok(Listener { socket, address, _file: None })
+}
+
+fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
+    remove_stale(path)?;
+    let bind = || -> io::Result<Socket> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.bind(&SockAddr::unix(path)?)?;
+        // Nobody can connect before `listen`, so the mode holds from the first connection on.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
+    };
+    let socket = bind().map_err(|error| {
+        let shown = path.display();
+        refused(
+            &error,
+            format_args!("cannot listen on unix:{shown}: {error}; its directory must exist and be writable"),
+        )
+    })?;
+    let file = SocketFile { path: path.to_owned(), identity: identity(path) };
+    Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
+}
+
+/// Removes a socket file that nobody listens on any more.
+fn remove_stale(path: &Path) -> Result<(), StartError> {
+    let Ok(metadata) = std::fs::symlink_metadata(path) else {
+        return Ok(());
+    };
+    let shown = path.display();
+    if !metadata.file_type().is_socket() {
+        return Err(StartError::from(format!(
+            "cannot listen on unix:{shown}: a file that is no socket is there; choose another path"
+        )));
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).map_err(|error| {
+                let reason = format_args!(
+                    "cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}"
+                );
+                refused(&error, reason)
+            })
+        }
+        Ok(_) => {
+            let reason = format_args!(
+                "cannot listen on unix:{shown}: another program listens there; choose another path"
+            );
+            Err(StartError::for_now(reason))
+        }
+        Err(error) => {
+            let reason =
+                format_args!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
+            Err(refused(&error, reason))
+        }
+    }
+}
+
+/// Device and inode: whether a path still leads to the file that was made.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// A socket's file, removed with it unless another program has put its own in the place.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    identity: Option<(u64, u64)>,
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if self.identity.is_some() && identity(&self.path) == self.identity {
+            // Nobody is left to tell; a stale file is replaced at the next start.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}

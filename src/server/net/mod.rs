@@ -1,0 +1,17 @@
+//! Sockets: from the address in the settings to bytes read and written.
+//!
+//! - `listen`: opens listeners. `inherited`: listeners that a service manager hands over.
+//! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`: accepts on the admin
+//!   listener.
+//! - `handshake`: the start of a TLS connection.
+//! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
+//! - `rejections`: rate-limited log lines about peers whose connections were closed for an error of theirs.
+
+pub(crate) mod accept;
+pub(crate) mod admin_accept;
+pub(crate) mod handshake;
+pub(crate) mod inherited;
+pub(crate) mod listen;
+pub(crate) mod rejections;
+pub(crate) mod socket_stream;
+mod tls_stream;
