@@ -15,9 +15,9 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
-use snowbank::layout::{Layout, Numbering, Run, UnixMicros, WorkerSet};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Numbering, Run, UnixMicros, WorkerSet};
 
 fn main() {
     divan::main();
@@ -318,8 +318,8 @@ mod layouts {
 /// The wire format; one frame in each iteration.
 mod protocol {
     use super::*;
-    use snowbank::protocol::reply::{self, Reply};
-    use snowbank::protocol::{Next, Parsed, Wait, request};
+    use snowbank_client::protocol::reply::{self, Reply};
+    use snowbank_client::protocol::{Next, Parsed, Wait, request};
 
     const NEXT: Next = Next { count: 1_000, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     const RUNS: [Run; 1] = [Run { first: 1_541_815_603_606_036_480, count: 1_000, stride: 1 }];

@@ -2,13 +2,15 @@
 //!
 //! Each body stands in its room, as `fuzzing.rs` beside the code that it tries. `fuzz/fuzz_targets` has a shim for each;
 //! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`; the test below feeds every kept input to the same
-//! bodies, so that `cargo test` replays it without any fuzzer.
+//! bodies, so that `cargo test` replays it without any fuzzer. `snowbank_client` has targets of its own.
+
+use std::collections::BTreeSet;
+
+use snowbank_client::layout::{FieldSize, FieldSpec, Layout, Numbering, PRESETS, Role, WorkerSet};
 
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
 pub use crate::front::fuzzing::request_frames;
-pub use crate::layout::fuzzing::layout_text;
-pub use crate::protocol::fuzzing::{info_json, reply_frames};
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
@@ -19,9 +21,6 @@ pub type Body = fn(&[u8]);
 pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
     ("id_frames", id_frames),
-    ("info_json", info_json),
-    ("layout_text", layout_text),
-    ("reply_frames", reply_frames),
     ("request_frames", request_frames),
     ("shards", shards),
     ("state_file", state_file),
@@ -84,6 +83,43 @@ impl<'a> Choices<'a> {
     }
 }
 
+/// Any layout that can be built, with any of its workers, or `None` if the choices do not make one.
+pub(crate) fn numbering(choices: &mut Choices<'_>) -> Option<Numbering> {
+    let layout = if choices.bool() {
+        layout_of_choices(choices)?
+    } else {
+        let preset = &PRESETS[choices.below(PRESETS.len() as u64) as usize];
+        preset.spec.parse().expect("presets are layouts")
+    };
+    let mut workers = BTreeSet::new();
+    for _ in 0..=choices.below(8) {
+        workers.insert(choices.below(layout.workers()));
+    }
+    let workers = WorkerSet::from_list(workers).expect("distinct worker IDs");
+    Some(Numbering::new(layout, workers).expect("worker IDs of the layout"))
+}
+
+fn layout_of_choices(choices: &mut Choices<'_>) -> Option<Layout> {
+    let time = if choices.bool() { FieldSize::Digits(13) } else { FieldSize::Bits(41) };
+    let mut fields = vec![FieldSpec { name: "time".to_owned(), size: time, role: Role::Time }];
+    for index in 0..choices.below(6) {
+        let size = match choices.byte() % 3 {
+            0 => FieldSize::Bits(1 + choices.below(16) as u32),
+            1 => FieldSize::Digits(1 + choices.below(4) as u32),
+            _ => FieldSize::Count(2 + choices.below(5_000)),
+        };
+        let (name, role) = match choices.byte() % 4 {
+            0 => ("sequence".to_owned(), Role::Sequence),
+            1 => (format!("random{index}"), Role::Random),
+            2 => (format!("constant{index}"), Role::Constant(choices.below(size.values()?))),
+            _ => (format!("node{index}"), Role::Node),
+        };
+        fields.push(FieldSpec { name, size, role });
+    }
+    let tick_ms = choices.pick(&[1, 10, 1_000]);
+    Layout::new(fields, tick_ms, choices.pick(&[0, 1_700_000_000_000, -134_540_000_000])).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -118,7 +154,11 @@ mod tests {
 
     #[test]
     fn every_target_has_its_shim() {
-        let shims = files(&fuzz("fuzz_targets"));
+        let is_ours = |shim: &PathBuf| {
+            fs::read_to_string(shim).expect("a readable shim").contains("snowbank::fuzzing::")
+        };
+        let mut shims = files(&fuzz("fuzz_targets"));
+        shims.retain(is_ours);
         let shims: Vec<_> = shims.iter().map(|shim| shim.file_stem().expect("a name")).collect();
         let targets: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
         assert_eq!(shims, targets);

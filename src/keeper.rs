@@ -13,8 +13,8 @@ use self::ownership::Owned;
 use crate::ceiling::store::{Claimant, PlanError, StateLock, id_bound};
 use crate::ceiling::{CeilingRule, CeilingStore, Newcomer, StoreError, TakenOver, WorkerLocks};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
-use crate::layout::{Position, Tick};
 use crate::source::Source;
+use snowbank_client::layout::{Position, Tick};
 
 /// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);

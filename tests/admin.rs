@@ -1,8 +1,6 @@
 //! The admin listener of the real daemon: that it counts exactly, says truly whether the daemon is ready, and that nobody
 //! who asks it holds anything up.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::io::{Read, Write};

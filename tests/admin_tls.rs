@@ -1,7 +1,5 @@
 //! The admin listener over TLS: who is let in, and what each mistake looks like to whoever made it.
 
-#![cfg(feature = "daemon")]
-
 mod secure;
 mod support;
 

@@ -6,10 +6,10 @@ use std::time::Duration;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::front::{Facts, Front, Granted, Native, Step};
-use snowbank::layout::{Layout, Numbering, UnixMicros, WorkerSet};
-use snowbank::protocol::{Next, Wait, request};
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+use snowbank_client::protocol::{Next, Wait, request};
 
 /// Requests in one wake-up.
 const DEEP: usize = 16;
@@ -48,7 +48,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
 /// What turns share.
 struct Scratch {
     front: Native,
-    runs: Vec<snowbank::layout::Run>,
+    runs: Vec<snowbank_client::layout::Run>,
     output: Vec<u8>,
 }
 

@@ -1,6 +1,4 @@
 //! `snowbank check`, as a person or a deployment script runs it.
-#![cfg(feature = "daemon")]
-
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -2,8 +2,6 @@
 //! all the while and keep every ID; afterwards each ID is held against what the clock showed when it was asked for and
 //! when it came, which is exact however busy the machine is.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::time::{Duration, Instant};

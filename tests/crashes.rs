@@ -1,7 +1,5 @@
 //! Daemons that are killed, stopped, suspended, or started over and over, and every ID that they handed out before it.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::path::Path;

@@ -1,7 +1,5 @@
 //! Tokens and where secrets come from: files, systemd's credentials, and never a word of them in a log.
 
-#![cfg(feature = "daemon")]
-
 mod secure;
 mod support;
 

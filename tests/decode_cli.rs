@@ -1,6 +1,4 @@
 //! `snowbank decode`, `range` and `layout`, as a user meets them: the real program, its output and exit codes.
-#![cfg(feature = "daemon")]
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 

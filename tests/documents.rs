@@ -23,7 +23,7 @@ fn every_file_that_the_documents_name_exists() {
         let text = std::fs::read_to_string(root.join(document)).expect("the document is there");
         for path in paths(&text) {
             seen += 1;
-            let rooms = ["", "src", "loadtest", "loadtest/src", "docs"];
+            let rooms = ["", "src", "clients/rust", "clients/rust/src", "loadtest", "loadtest/src", "docs"];
             assert!(
                 rooms.iter().any(|room| root.join(room).join(path).exists()),
                 "{document} names `{path}`, which is not there"

@@ -1,14 +1,12 @@
 //! The client against real daemons that stop, are killed, and come back.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use snowbank::client::{Client, ClientOptions, IdsOptions};
+use snowbank_client::{Client, ClientOptions, IdsOptions};
 use support::{Daemon, Setup};
 
 fn start(worker: &str, port: u16) -> Daemon {

@@ -1,7 +1,5 @@
 //! Overload: requests of a million, fifty connections that stream, and one that asks for single IDs, all at once.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,5 @@
 //! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::sync::Mutex;

@@ -1,8 +1,6 @@
 //! An idle daemon sleeps, and so does one whose requests wait. Counted are its threads' own goings to sleep, which a busy
 //! machine does not add to.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::thread;

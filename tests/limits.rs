@@ -3,8 +3,6 @@
 //! Not here: `clock_behind` and `no_ceiling` need a clock that steps and storage that fails, which the tests of clock
 //! steps and of restarts bring about.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::thread;

@@ -1,7 +1,5 @@
 //! Where a daemon listens: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at once.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::net::TcpListener;

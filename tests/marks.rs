@@ -1,8 +1,6 @@
 //! What the machine remembers of its worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
 //! written. The tests that fill a file system want root; without, they say so and pass, but not where `CI` is set.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::fs::{self, OpenOptions};

@@ -1,7 +1,5 @@
 //! Worker IDs that move to a machine which booted at another time, and what its daemon then makes of the clock.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::process::{Command, Output};

@@ -1,7 +1,5 @@
 //! Order: over the whole daemon with `order = "strict"`, on each connection without.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,6 @@
 //! The state on real file systems of their own: full ones and read-only ones. Wants root, to mount them; without, it says so
 //! and passes, but not where `CI` is set.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use support::file_system::FileSystem;

@@ -1,7 +1,5 @@
 //! SIGHUP: what can change does, what cannot is refused as a whole, and nobody who is served notices.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! `snowbank serve` as its user sees it: what it refuses to start with, what it says where, which setting wins, how it
 //! ends.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::fs::{self, File};

@@ -1,7 +1,5 @@
 //! End to end: a daemon, many connections, and what the guarantees say of every ID.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,7 +1,5 @@
 //! The daemon as a service: what it tells its service manager and when, sockets that it inherits, logs.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::io::{Read, Write};

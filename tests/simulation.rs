@@ -17,10 +17,10 @@ use snowbank::ceiling::{
 };
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
-use snowbank::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
 use snowbank::source::line::{Finished, Signals, Ticket, Wish};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use tempfile::TempDir;
 
 const MS: i64 = 1_000;

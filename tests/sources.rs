@@ -1,8 +1,6 @@
 //! What is handed out: several sources in one daemon, layouts of every kind, several worker IDs, and how IDs spread over
 //! sharded tables.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::thread;

@@ -1,7 +1,5 @@
 //! What is kept over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,7 +1,5 @@
 //! How a daemon ends that is told to: what has arrived is answered, what comes is refused, and not for ever.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use rustix::process::Signal;

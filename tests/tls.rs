@@ -1,7 +1,5 @@
 //! TLS on the daemon's listeners: who is let in, what goes over it, and what each mistake looks like to whoever made it.
 
-#![cfg(feature = "daemon")]
-
 mod secure;
 mod support;
 
@@ -615,7 +613,7 @@ fn openssl_speaks_with_the_daemon() {
 mod library {
     //! The client that applications link.
 
-    use snowbank::client::{Client, ClientOptions, TlsFiles};
+    use snowbank_client::{Client, ClientOptions, TlsFiles};
 
     use super::*;
 

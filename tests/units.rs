@@ -1,8 +1,6 @@
 //! The units under systemd/, as systemd reads them: without a complaint, hardened, and the template like the plain one; and the
 //! generator, which gives them the kernel's log on virtual machines.
 
-#![cfg(feature = "daemon")]
-
 mod support;
 
 use std::fs;

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::io;
 use std::time::Instant;
 
-use snowbank::client::{Client, ClientOptions, IdsOptions};
+use snowbank_client::{Client, ClientOptions, IdsOptions};
 
 use crate::process::Process;
 use crate::{Effort, median};
@@ -35,7 +35,7 @@ async fn measure(
     address: &str,
     stretches: usize,
     by_await: bool,
-) -> Result<Vec<f64>, snowbank::client::Error> {
+) -> Result<Vec<f64>, snowbank_client::Error> {
     let options = ClientOptions::new([address]).unwrap_or_else(|error| unreachable!("{error}"));
     let client = Client::new(options)?;
     let mut ids = client.ids(IdsOptions::default().max_batch(200_000))?;

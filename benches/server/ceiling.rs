@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use snowbank::protocol::Wait;
+use snowbank_client::protocol::Wait;
 
 use crate::Effort;
 use crate::load::{self, Load, Refill, Wire};

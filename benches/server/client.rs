@@ -3,8 +3,8 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use snowbank::protocol::reply::{self, Reply};
-use snowbank::protocol::{ErrorCode, Parsed, Wait};
+use snowbank_client::protocol::reply::{self, Reply};
+use snowbank_client::protocol::{ErrorCode, Parsed, Wait};
 
 use crate::load;
 

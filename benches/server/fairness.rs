@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use snowbank::protocol::Wait;
+use snowbank_client::protocol::Wait;
 
 use crate::Effort;
 use crate::ceiling::{IDS_PER_SECOND, asking};

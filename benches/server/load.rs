@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
-use snowbank::protocol::request::{self, Next, Wait};
+use snowbank_client::protocol::request::{self, Next, Wait};
 
 use crate::process::{self, Process};
 

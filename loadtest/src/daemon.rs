@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use snowbank::client::Endpoint;
+use snowbank_client::Endpoint;
 use tempfile::TempDir;
 
 /// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that another

@@ -15,7 +15,7 @@ mod warnings;
 use std::time::SystemTime;
 
 use serde::Serialize;
-use snowbank::layout::LayoutError;
+use snowbank_client::layout::LayoutError;
 
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;

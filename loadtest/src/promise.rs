@@ -2,9 +2,9 @@
 
 use std::sync::OnceLock;
 
-use snowbank::layout::{Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
-use snowbank::protocol::Info;
-use snowbank::protocol::info::{Order, Source, SourceKind};
+use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank_client::protocol::Info;
+use snowbank_client::protocol::info::{Order, Source, SourceKind};
 
 /// How far an ID's tick may lie behind the daemon's clock where INFO is silent.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;

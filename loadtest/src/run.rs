@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use snowbank::client::Endpoint;
+use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};

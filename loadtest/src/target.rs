@@ -8,10 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use snowbank::client::Endpoint;
-use snowbank::protocol::collect::{InfoCollector, Progress};
-use snowbank::protocol::reply::{self, ErrorReply, Reply};
-use snowbank::protocol::{ErrorCode, Info, Parsed, request};
+use snowbank_client::Endpoint;
+use snowbank_client::protocol::collect::{InfoCollector, Progress};
+use snowbank_client::protocol::reply::{self, ErrorReply, Reply};
+use snowbank_client::protocol::{ErrorCode, Info, Parsed, request};
 
 pub use access::{Access, NoToken, Token};
 

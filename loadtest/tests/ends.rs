@@ -173,14 +173,14 @@ fn a_token_comes_first_on_each_connection() {
             let goes_on = match asked {
                 Asked::Auth(token) if token == b"s3cret" => {
                     is_known = true;
-                    peer.send(|out| snowbank::protocol::reply::encode_ok(out, tag))
+                    peer.send(|out| snowbank_client::protocol::reply::encode_ok(out, tag))
                 }
                 Asked::Next(next) if is_known => peer.send_run(tag, ids.take(next.count), next.count),
                 Asked::Info if is_known => {
-                    peer.send(|out| snowbank::protocol::reply::encode_info(out, tag, INFO.as_bytes()))
+                    peer.send(|out| snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes()))
                 }
                 _ => {
-                    let code = snowbank::protocol::ErrorCode::Unauthorized;
+                    let code = snowbank_client::protocol::ErrorCode::Unauthorized;
                     peer.refuse(tag, code, None, "a token is needed");
                     false
                 }

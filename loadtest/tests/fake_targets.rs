@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use snowbank::protocol::{ErrorCode, Next};
+use snowbank_client::protocol::{ErrorCode, Next};
 use support::scripted::fake_daemon::{FakeDaemon, Peer};
 use support::scripted::{INFO, Ids, first_of_tick, sound_target, target};
 use support::{Ran, loadtest, until_judged};

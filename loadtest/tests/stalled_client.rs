@@ -55,7 +55,9 @@ fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'sta
                     !closes_when(number, began.elapsed())
                         && peer.send_run(tag, ids.take(next.count), next.count)
                 }
-                _ => peer.send(|out| snowbank::protocol::reply::encode_info(out, tag, INFO.as_bytes())),
+                _ => {
+                    peer.send(|out| snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes()))
+                }
             };
             if !goes_on {
                 return;

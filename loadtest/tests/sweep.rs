@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use snowbank::protocol::{ErrorCode, Next, reply};
+use snowbank_client::protocol::{ErrorCode, Next, reply};
 use support::scripted::fake_daemon::{Asked, FakeDaemon, INFO, Peer};
 use support::{Ran, has_daemon, loadtest, start};
 

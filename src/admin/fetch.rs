@@ -15,7 +15,7 @@ use tokio::net::{TcpStream, UnixStream};
 
 use super::status::Status;
 use crate::config::Address;
-use crate::tls::{self, ClientFiles};
+use snowbank_client::tls::{self, ClientFiles};
 
 /// Far above the status of a daemon with as many sources as can be, and proof that something else answers.
 const STATUS_BYTES_MAX: usize = 1 << 20;

@@ -22,7 +22,7 @@ use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::{FileId, Record, file_id, give_to_owner_of};
 use super::{Owner, TakenOver};
-use crate::layout::Numbering;
+use snowbank_client::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
 const DIRECTORY_MODE: u32 = 0o1777;
@@ -350,7 +350,7 @@ impl Hasher for Fnv1a {
 mod tests {
     use super::*;
     use crate::ceiling::Place;
-    use crate::layout::{Layout, WorkerSet};
+    use snowbank_client::layout::{Layout, WorkerSet};
 
     fn numbering() -> Numbering {
         Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap()
@@ -405,7 +405,7 @@ mod tests {
         let record = |name: &str, workers: &str, tick: u64| {
             let layout = Layout::resolve("twitter").unwrap();
             let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
-            let ceiling = numbering.first_of(crate::layout::Tick(tick));
+            let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
             Record::new(name, &numbering, ceiling, &owner, &Place::default())
         };
         let records = [record("old", "0-2", 500), record("new", "2-3", 900), record("older", "1,2", 100)];

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use super::store::{Record, position_from};
-use crate::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// How far the IDs of one worker ID in its ID space were granted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::ceiling::store::id_bound;
     use crate::ceiling::{Owner, Place};
-    use crate::layout::{Layout, Tick, WorkerSet};
+    use snowbank_client::layout::{Layout, Tick, WorkerSet};
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
     const THEIRS: &str = "fedcba9876543210fedcba9876543210";

@@ -23,8 +23,8 @@ use crossbeam::utils::CachePadded;
 
 use self::store::{Claimant, PlanError};
 use crate::clock::Now;
-use crate::layout::{Numbering, Position, UnixMicros};
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::lock::{HOLDER_BYTES, holder_in, unusable};
-use crate::layout::{Numbering, Space};
+use snowbank_client::layout::{Numbering, Space};
 
 /// Why worker IDs are not to be had beside what others hold.
 #[derive(Debug)]

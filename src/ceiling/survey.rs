@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::lock::{LockedFile, lock_paths, read_mark};
 use super::mark::Mark;
-use crate::layout::Numbering;
+use snowbank_client::layout::Numbering;
 
 /// What the lock file of a worker ID shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
     use crate::ceiling::{Owner, lock_workers};
-    use crate::layout::Layout;
+    use snowbank_client::layout::Layout;
 
     fn numbering() -> Numbering {
         Numbering::new(Layout::resolve("twitter").unwrap(), "0-1".parse().unwrap()).unwrap()

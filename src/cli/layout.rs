@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
+use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
@@ -208,7 +208,7 @@ mod picture {
     use std::io::{self, Write};
 
     use super::tick;
-    use crate::layout::{Field, FieldSize, Layout, Role};
+    use snowbank_client::layout::{Field, FieldSize, Layout, Role};
 
     /// What a picture may take of a terminal of 80 columns.
     const WIDTH: usize = 78;

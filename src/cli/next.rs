@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome};
-use crate::client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
 use crate::config::FileRef;
-use crate::protocol::ErrorCode;
+use snowbank_client::protocol::ErrorCode;
+use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
 
 /// How long a daemon may gather a part of what is asked before it sends what there is.
 const GATHERING: Duration = Duration::from_secs(1);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::next::{Daemon, converse, explain, ignore_closed_reader};
-use crate::client::Client;
+use snowbank_client::Client;
 
 /// The time between two pings.
 const INTERVAL: Duration = Duration::from_secs(1);

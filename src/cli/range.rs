@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
-use crate::layout::UnixMicros;
+use snowbank_client::layout::UnixMicros;
 
 /// Options of `snowbank range`.
 #[derive(Debug, clap::Args)]

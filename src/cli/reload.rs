@@ -12,9 +12,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::serve;
 use crate::clock;
 use crate::config::{self, Credentials, InheritedAddresses, Mistakes, Overrides, Secrets, Settings};
-use crate::layout::UnixMicros;
 use crate::server::{Reloaded, Reloader};
 use crate::service::{Logs, Notifier};
+use snowbank_client::layout::UnixMicros;
 
 /// What a daemon is configured by. At a reload it is read as at the start: options and variables stay above the file.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use super::reload::{self, Inputs};
 use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
-use crate::layout::UnixMicros;
 use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
+use snowbank_client::layout::UnixMicros;
 
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]

@@ -15,8 +15,8 @@ pub mod os;
 
 use std::time::Duration;
 
-use crate::layout::UnixMicros;
 use crate::sync::{AtomicI64, Ordering};
+use snowbank_client::layout::UnixMicros;
 
 /// Microseconds on a clock that counts from the machine's boot, never steps, and goes on while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

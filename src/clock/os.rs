@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::{BootMicros, Reading};
-use crate::layout::UnixMicros;
+use snowbank_client::layout::UnixMicros;
 
 /// A wall reading is good if the boot clock moved by at most this much around it. Longer means that the thread lost the
 /// processor, or the machine slept, between the two.

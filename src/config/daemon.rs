@@ -9,9 +9,9 @@ use super::secrets::FileRef;
 use super::setting::{Change, Draft, Section, Setting};
 use super::state_dir::StateDirChoice;
 use super::units::{self, duration, quoted};
-use crate::address::Address;
 use crate::shard::Order;
 use crate::tls::MinVersion;
+use snowbank_client::address::Address;
 
 /// The most shards a daemon can have: more cores than any machine it is meant for, and few enough that a shard's
 /// number fits a byte.

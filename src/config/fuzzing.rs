@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use crate::layout::{UnixMicros, twins};
+use snowbank_client::layout::{UnixMicros, twins};
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);

@@ -52,9 +52,9 @@ pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::Grouped;
 
-pub use crate::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
-use crate::layout::UnixMicros;
 use crate::shard::Order;
+pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
+use snowbank_client::layout::UnixMicros;
 
 /// Everything that the daemon is told, checked: each value is in its range, and they fit each other.
 ///
@@ -72,7 +72,7 @@ pub struct Settings {
     /// When the wall clock is believed.
     pub clock: ClockSettings,
     /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two can make the same
-    /// ID ([`twins`](crate::layout::twins)).
+    /// ID ([`twins`](snowbank_client::layout::twins)).
     pub sources: Vec<SourceSettings>,
     /// Where to keep what must outlast a restart.
     pub state_dir: StateDirChoice,

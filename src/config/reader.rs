@@ -13,7 +13,7 @@ use super::setting::{Draft, Section, Setting, full_key};
 use super::source::{SOURCE, SOURCES_MAX, SourceDraft};
 use super::state_dir::StateDirChoice;
 use super::value::Value;
-use crate::address::Address;
+use snowbank_client::address::Address;
 
 /// How alike an unknown key and a known one must be (1: equal) for the one to be taken for the other.
 const LIKENESS_MIN: f64 = 0.6;

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use super::daemon::TlsSettings;
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
-use crate::layout::UnixMicros;
-use crate::tls::{Identity, ServerFiles, What};
+use crate::tls::{Identity, ServerFiles};
+use snowbank_client::layout::UnixMicros;
+use snowbank_client::tls::What;
 
 /// A file that a setting names: its path, or systemd's credential of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::reader::Reader;
 use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
-use crate::address::{Address, UNIX_PATH_BYTES_MAX};
-use crate::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, twins};
+use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
+use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, twins};
 
 /// Completes and checks what was read.
 ///

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::setting::{Change, Draft, Section, Setting};
 use super::units::{duration, quoted};
-use crate::layout::{Layout, WorkerSet};
 use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each keeps its own cursor on each
 /// shard.

@@ -6,7 +6,7 @@ use super::daemon::LOCK_DIR;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
-use crate::layout::{Life, UnixMicros, collision};
+use snowbank_client::layout::{Life, UnixMicros, collision};
 
 impl SourceSettings {
     /// IDs per second of all its worker IDs together, rounded down; saturates.

@@ -11,8 +11,8 @@ use toml::de::{DeValue, ValueDeserializer};
 use super::findings::excerpt;
 use super::secrets::FileRef;
 use super::units::{self, Grouped, Plain};
-use crate::address::{Address, AddressError};
-use crate::layout::{Layout, LayoutTable, WorkerSet};
+use snowbank_client::address::{Address, AddressError};
+use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
 
 /// One thing that is wrong with a value, and where, if that is more exact than where the value stands.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use super::{Ask, Facts, Front, Native, Step};
 use crate::config::Tokens;
 use crate::fuzzing::Choices;
-use crate::protocol::reply::{self, Reply};
-use crate::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 use crate::source::line::Refusal;
+use snowbank_client::protocol::reply::{self, Reply};
+use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;

@@ -12,9 +12,9 @@ pub use native::Native;
 use std::time::Duration;
 
 use crate::config::Tokens;
-use crate::layout::Run;
-use crate::protocol::ErrorCode;
 use crate::source::line::Refusal;
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::ErrorCode;
 
 /// What front-ends tell clients about the daemon, and hold requests against.
 #[derive(Debug)]

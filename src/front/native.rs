@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Ask, Facts, Form, FrameLimit, Front, Granted, Step};
-use crate::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
-use crate::protocol::{ErrorCode, Next, Parsed, Request, request};
 use crate::source::line::Refusal;
+use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
+use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
 /// How many pipelined requests a look at their demand goes through. More than clients pipeline, and few enough that a
 /// look costs less than the claim it saves.

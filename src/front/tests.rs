@@ -1,5 +1,5 @@
 use super::*;
-use crate::layout::{Layout, Numbering, Position, WorkerSet};
+use snowbank_client::layout::{Layout, Numbering, Position, WorkerSet};
 
 #[test]
 fn random_fields_never_carry_into_the_sequence() {

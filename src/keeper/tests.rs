@@ -4,8 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::{Remembered, StepRule};
-use crate::layout::{Layout, Numbering, UnixMicros, WorkerSet};
 use crate::source::{OnStepBack, Rules, SequenceStart};
+use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
 const START: Reading =

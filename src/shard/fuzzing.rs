@@ -8,9 +8,9 @@ use super::{Lane, Order, Ring, Rings, Shard, Taken};
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::fuzzing::Choices;
-use crate::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use crate::source::line::{Finished, Signals, Ticket, Wish};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 
 /// 2027-01-15, a start of a tick.
 const START: Now =

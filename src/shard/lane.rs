@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
-use crate::layout::{Position, Run, append_run};
 use crate::source::line::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
+use snowbank_client::layout::{Position, Run, append_run};
 
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;

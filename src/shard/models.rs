@@ -10,9 +10,9 @@ use loom::thread;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
-use crate::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 use crate::source::line::{Signals, Wish};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 

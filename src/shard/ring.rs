@@ -2,9 +2,9 @@
 
 use crossbeam::utils::CachePadded;
 
-use crate::layout::{Numbering, Position, Run};
 use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
+use snowbank_client::layout::{Numbering, Position, Run};
 
 /// How many blocks a ring holds. What a shard claims ahead is cut to fit.
 pub const RING_BLOCKS: usize = 64;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
-use crate::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
+use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 
 mod waits;
 

@@ -23,9 +23,9 @@ use crossbeam::utils::CachePadded;
 
 use crate::ceiling::Grant;
 use crate::clock::{self, Now, Ride};
-use crate::layout::{Numbering, Position, UnixMicros};
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
 use line::{Line, Passage};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The cursor of a sealed source: above every position, so that each claim finds nothing left.
 const SEALED: u64 = u64::MAX;

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use super::line::{Refusal, Signals, Ticket, Wish};
 use super::*;
 use crate::clock::BootMicros;
-use crate::layout::Tick;
-use crate::layout::{Layout, WorkerSet};
+use snowbank_client::layout::Tick;
+use snowbank_client::layout::{Layout, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.

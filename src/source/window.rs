@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{OnStepBack, SEALED, Source};
 use crate::clock::{self, Now};
-use crate::layout::{Position, Tick, UnixMicros};
 use crate::sync::Ordering;
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// Shards read the clock at their own moments. A reading older than another shard's by less than this is taken as if it
 /// were as new; half of it is the most by which that can raise the ride.

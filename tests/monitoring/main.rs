@@ -1,8 +1,6 @@
 //! The scrape, the table of metrics in docs/monitoring.md, the alerts and the dashboard belong together: real parsers read
 //! them, and what one names the others have.
 
-#![cfg(feature = "daemon")]
-
 #[path = "../secure/mod.rs"]
 mod secure;
 #[path = "../support/mod.rs"]

@@ -25,15 +25,19 @@ struct Edit {
     new: String,
 }
 
-/// A test by its full name: `source::tests::…` of the library, or `tests/simulation.rs::…`.
+/// A test by its full name: `source::tests::…` of the daemon's library, `snowbank_client::layout::tests::…` of the client, or
+/// `tests/simulation.rs::…`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
+
+/// What begins the name of a unit test of the client.
+const CLIENT: &str = "snowbank_client::";
 
 /// How a test is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite<'a> {
-    /// A unit test.
-    Unit,
+    /// A unit test of that package.
+    Unit(&'a str),
     /// A model of every interleaving.
     Loom,
     /// A file in tests/.
@@ -122,26 +126,32 @@ impl TestName {
         match self.0.strip_prefix("tests/").and_then(|rest| rest.split_once(".rs::")) {
             Some((file, _)) => Suite::Integration(file),
             None if self.0.contains("::models::") => Suite::Loom,
-            None => Suite::Unit,
+            None if self.0.starts_with(CLIENT) => Suite::Unit("snowbank-client"),
+            None => Suite::Unit("snowbank"),
         }
     }
 
     /// Its name within its executable.
     pub(crate) fn in_executable(&self) -> &str {
-        self.0.split_once(".rs::").map_or(&self.0, |(_, name)| name)
+        let in_crate = self.0.strip_prefix(CLIENT).unwrap_or(&self.0);
+        in_crate.split_once(".rs::").map_or(in_crate, |(_, name)| name)
     }
 
     /// Whether the sources have such a test, as far as a look at its file tells.
     pub(crate) fn exists(&self, root: &Path) -> bool {
-        let (modules, function) = self.0.rsplit_once("::").unwrap_or(("", &self.0));
+        let (sources, in_crate) = match self.0.strip_prefix(CLIENT) {
+            Some(in_crate) => ("clients/rust/src", in_crate),
+            None => ("src", self.0.as_str()),
+        };
+        let (modules, function) = in_crate.rsplit_once("::").unwrap_or(("", in_crate));
         let module = modules.replace("::", "/");
         let parent = module.rsplit_once('/').map_or("", |(parent, _)| parent);
         let files = [
             module.clone(),
-            format!("src/{module}.rs"),
-            format!("src/{module}/mod.rs"),
-            format!("src/{parent}.rs"),
-            format!("src/{parent}/mod.rs"),
+            format!("{sources}/{module}.rs"),
+            format!("{sources}/{module}/mod.rs"),
+            format!("{sources}/{parent}.rs"),
+            format!("{sources}/{parent}/mod.rs"),
         ];
         let definition = format!("fn {function}(");
         files

@@ -105,7 +105,7 @@ impl Workshop {
             .env("CARGO_TARGET_DIR", &self.target)
             .env("CARGO_PROFILE_DEV_DEBUG", "0");
         match test.suite() {
-            Suite::Unit => command.arg("--lib"),
+            Suite::Unit(package) => command.args(["--package", package, "--lib"]),
             Suite::Integration(file) => command.args(["--test", file]),
             Suite::Loom => {
                 let target = self.target.with_file_name("target-loom");

@@ -15,7 +15,6 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
-#[cfg(feature = "daemon")]
 pub(crate) mod records;
 pub(crate) mod reply;
 pub(crate) mod wire;

@@ -1,6 +1,6 @@
 //! One connection's replies, frame by frame.
 
-use snowbank::layout::Run;
+use snowbank_client::layout::Run;
 
 use super::Violation;
 use crate::promise::{Promise, Span};
@@ -141,7 +141,7 @@ fn append(spans: &mut Vec<Span>, span: Span) {
 
 #[cfg(test)]
 mod tests {
-    use snowbank::protocol::Info;
+    use snowbank_client::protocol::Info;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use snowbank::client::Endpoint;
+use snowbank_client::Endpoint;
 
 use super::Failure;
 use super::approach::Approach;

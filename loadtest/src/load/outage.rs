@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rustix::event::epoll;
-use snowbank::protocol::ErrorCode;
+use snowbank_client::protocol::ErrorCode;
 
 use super::connection::Connection;
 use super::worker::Worker;

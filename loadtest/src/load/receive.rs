@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use snowbank::layout::Run;
-use snowbank::protocol::Parsed;
-use snowbank::protocol::reply::{self, Reply};
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::Parsed;
+use snowbank_client::protocol::reply::{self, Reply};
 
 use super::connection::InFlight;
 use super::wire::{self, Line};

@@ -1,6 +1,6 @@
 //! How a target is asked, and what its replies look like before anyone checks them.
 
-use snowbank::protocol::request::{self, Next, Wait};
+use snowbank_client::protocol::request::{self, Next, Wait};
 
 /// The longest line of a RESP reply that is waited for; numbers and errors are far shorter.
 pub(super) const MAX_LINE_SIZE: usize = 4_096;

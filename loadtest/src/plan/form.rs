@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use serde::Serialize;
-use snowbank::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
 
 use super::page::counted;
 use super::swept::Swept;

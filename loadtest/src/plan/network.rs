@@ -65,7 +65,7 @@ impl Wire {
 
 #[cfg(test)]
 mod tests {
-    use snowbank::layout::{Layout, Numbering, WorkerSet};
+    use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use crate::report::{Report, json};
 use crate::run::{self, CannotRun, Drive, Length, Progress, Scenario};
 use crate::value::Rate;
 use crate::verdict::{Objectives, Verdict};
-use snowbank::protocol::ErrorCode;
+use snowbank_client::protocol::ErrorCode;
 
 /// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the next tick or
 /// are refused.

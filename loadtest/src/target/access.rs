@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use snowbank::client::Endpoint;
-use snowbank::protocol::reply::{self, Reply};
-use snowbank::protocol::{MAX_TOKEN_SIZE, Parsed, request};
+use snowbank_client::Endpoint;
+use snowbank_client::protocol::reply::{self, Reply};
+use snowbank_client::protocol::{MAX_TOKEN_SIZE, Parsed, request};
 
 use super::{Stream, code_name};
 

@@ -1,6 +1,6 @@
 //! Targets that answer by a script.
 
-#[path = "../../../tests/fake_daemon/mod.rs"]
+#[path = "../../../clients/rust/tests/fake_daemon/mod.rs"]
 pub(crate) mod fake_daemon;
 
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
-use snowbank::protocol::Next;
+use snowbank_client::protocol::Next;
 
 const EPOCH_MS: u64 = 1_288_834_974_657;
 const WORKER: u64 = 3 << 12;
@@ -48,7 +48,7 @@ pub(crate) fn target(
             let goes_on = match asked {
                 Asked::Next(next) => script(requests.fetch_add(1, Ordering::SeqCst), &ids, peer, next, tag),
                 _ => peer.send(|out| {
-                    snowbank::protocol::reply::encode_info(out, tag, info.as_bytes());
+                    snowbank_client::protocol::reply::encode_info(out, tag, info.as_bytes());
                 }),
             };
             if !goes_on {

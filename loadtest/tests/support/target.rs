@@ -21,7 +21,7 @@ pub(crate) fn slow(wait: Duration) -> FakeDaemon {
                     peer.send_run(tag, ids.take(next.count), next.count)
                 }
                 _ => peer.send(|out| {
-                    snowbank::protocol::reply::encode_info(out, tag, INFO.as_bytes());
+                    snowbank_client::protocol::reply::encode_info(out, tag, INFO.as_bytes());
                 }),
             };
             if !goes_on {

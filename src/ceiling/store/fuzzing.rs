@@ -11,7 +11,7 @@ use super::record::{Record, id_bound};
 use super::{Claimant, Export, Plan, merge, plan};
 use crate::ceiling::{Owner, Place};
 use crate::fuzzing::Choices;
-use crate::layout::{Layout, Numbering, Position, Tick, UnixMicros};
+use snowbank_client::layout::{Layout, Numbering, Position, Tick, UnixMicros};
 
 /// 2027-01-15T08:00:00Z
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);

@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::ceiling::store::file::{self, StateFile};
     use crate::ceiling::{Owner, Place};
-    use crate::layout::{Layout, Numbering, Position, Tick};
+    use snowbank_client::layout::{Layout, Numbering, Position, Tick};
 
     /// The bytes of a state file with records of two sources, raised often enough that pages were used again.
     fn state_file() -> (Vec<u8>, Vec<Record>) {

@@ -28,7 +28,7 @@ pub(super) use self::file::{FileId, file_id, give_to_owner_of};
 use self::file::{NamedFile, StateFile};
 use super::identity::{Owner, Place};
 use super::{CeilingStore, Newcomer, StoreError, TakenOver};
-use crate::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The record of another machine, if there is one among these. Where a machine does not know itself, nobody can tell.
 pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {

@@ -173,14 +173,14 @@ mod tests {
     use super::super::tests::{Configured, WALL, any_source, numbering};
     use super::super::{Claimant, plan};
     use super::*;
-    use crate::layout::Position;
+    use snowbank_client::layout::Position;
 
     /// A record as an export has it, or as a state does. Bounds are few, so that many are the same.
     fn any_record() -> impl Strategy<Value = Record> {
         (any_source(), 0_u64..4).prop_map(|(Configured(name, layout, workers), second)| {
             let numbering = numbering(layout, &workers);
             let tick = numbering.tick_at(WALL).0 + second * 1_000;
-            let ceiling = numbering.first_of(crate::layout::Tick(tick));
+            let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
             Record::new(name, &numbering, ceiling, &owner(), &Place::default())
         })
     }

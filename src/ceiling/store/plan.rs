@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::record::{Record, id_bound, position_from};
 use crate::clock;
-use crate::layout::{Layout, Numbering, Position, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Numbering, Position, UnixMicros, WorkerSet};
 
 /// A configured source that wants to start.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +85,7 @@ impl std::fmt::Display for When {
 /// Decides where every claimant starts.
 ///
 /// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
-/// ([`twins`](crate::layout::twins)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
+/// ([`twins`](snowbank_client::layout::twins)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
 /// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
 /// is at or above all bounds.
 ///

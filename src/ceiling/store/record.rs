@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{Owner, Place};
-use crate::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, twins};
+use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, twins};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
@@ -79,7 +79,7 @@ impl Record {
     pub fn instant(&self) -> UnixMicros {
         let ids_per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
         let tick = u128::from(self.ceiling.0) / ids_per_tick.max(1);
-        self.layout.start_of(crate::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
+        self.layout.start_of(snowbank_client::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
     }
 
     /// Whether IDs of this record can be the same as those of worker IDs of a layout, and are not those of a supply of its
@@ -163,7 +163,7 @@ mod as_text {
 mod position {
     use serde::{Deserializer, Serializer};
 
-    use crate::layout::Position;
+    use snowbank_client::layout::Position;
 
     pub(super) fn serialize<S: Serializer>(position: &Position, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&position.0)
@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::layout::{PRESETS, Tick};
+    use snowbank_client::layout::{PRESETS, Tick};
 
     fn numbering(layout: &str, workers: &str) -> Numbering {
         Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()

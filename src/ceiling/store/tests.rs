@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
+use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
 

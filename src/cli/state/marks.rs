@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::ceiling::store::{Record, position_from};
 use crate::ceiling::{Mark, Marked, Seen, compare, instant_of};
-use crate::layout::{Numbering, WorkerSet};
+use snowbank_client::layout::{Numbering, WorkerSet};
 
 /// What worker IDs have marked that all say the same. IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]

@@ -13,7 +13,7 @@ use super::{Directory, LockDirectory, no_state};
 use crate::ceiling::store::{self, Record};
 use crate::ceiling::{Owner, Place, Seen, survey};
 use crate::clock;
-use crate::layout::{Numbering, UnixMicros};
+use snowbank_client::layout::{Numbering, UnixMicros};
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the locks' files, and never writes. A mark is what a worker ID's lock says

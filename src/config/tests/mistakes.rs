@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::layout::Layout;
+use snowbank_client::layout::Layout;
 
 #[test]
 fn a_mistake_says_what_was_found_and_what_is_allowed() {

@@ -1,7 +1,7 @@
 //! Options, variables, and the files that a configuration leads to.
 
 use super::*;
-use crate::layout::Layout;
+use snowbank_client::layout::Layout;
 
 fn given(text: &str, origin: &'static str) -> Option<Override> {
     Some(Override { texts: vec![text.to_owned()], origin })

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use super::*;
-use crate::layout::{Layout, WorkerSet};
 use crate::source::{OnStepBack, SequenceStart};
 use crate::tls::MinVersion;
+use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The reference with its settings, which are commented out, made to count.
 fn uncommented_reference() -> String {

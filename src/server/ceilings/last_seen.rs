@@ -102,7 +102,7 @@ impl LastSeen {
 mod tests {
     use super::*;
     use crate::ceiling::StoreError;
-    use crate::layout::UnixMicros;
+    use snowbank_client::layout::UnixMicros;
 
     fn reading(wall_ms: i64, boot_ms: i64) -> Reading {
         Reading { wall: UnixMicros(wall_ms * 1_000), boot: BootMicros(boot_ms * 1_000) }

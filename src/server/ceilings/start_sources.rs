@@ -11,9 +11,9 @@ use crate::ceiling::{
 use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{self, Keeper, Kept};
-use crate::layout::{Numbering, Position, Tick};
 use crate::server::StartError;
 use crate::source::{Rules, Source};
+use snowbank_client::layout::{Numbering, Position, Tick};
 
 /// How the daemon uses what outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]

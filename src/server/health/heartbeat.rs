@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
-use crate::layout::{Position, UnixMicros};
 use crate::server::shard_thread::worker::WakeUps;
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]

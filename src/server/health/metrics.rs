@@ -11,8 +11,8 @@ use crossbeam::utils::CachePadded;
 use crate::admin::{BOUNDS_US, Latency};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
-use crate::protocol::ErrorCode;
 use crate::server::ceilings::last_seen::LastSeen;
+use snowbank_client::protocol::ErrorCode;
 
 /// A number that only grows, written by one thread.
 #[derive(Debug, Default)]

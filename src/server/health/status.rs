@@ -13,10 +13,10 @@ use crate::admin::{
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
-use crate::protocol::ErrorCode;
 use crate::server::shard_thread::worker::Common;
 use crate::source::Source;
 use crate::tls::Identity;
+use snowbank_client::protocol::ErrorCode;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
 

@@ -19,8 +19,6 @@ use crate::clock::{self, Now, StepRule, Wall};
 use crate::config::{Address, Secrets, Settings, SourceSettings};
 use crate::front::Facts;
 use crate::keeper::Keeper;
-use crate::layout::Numbering;
-use crate::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 use crate::server::ceilings::keeper_thread::{self, JoinRequest};
 use crate::server::ceilings::lookout;
 use crate::server::ceilings::start_sources::{self, Found, Granted, State};
@@ -35,6 +33,8 @@ use crate::server::restored::{self, Ears};
 use crate::server::shard_thread::worker::{self, Common, WakeUps, Worker};
 use crate::shard::{Order, Shard};
 use crate::tls;
+use snowbank_client::layout::Numbering;
+use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
 
 /// Why the daemon does not start, in one line that names the value and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]

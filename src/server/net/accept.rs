@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
 use crate::config::Address;
-use crate::protocol::{ErrorCode, reply};
 use crate::server::health::metrics::Doors;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shard_thread::worker::Common;
 use crate::tls;
+use snowbank_client::protocol::{ErrorCode, reply};
 
 /// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;

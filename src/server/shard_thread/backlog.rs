@@ -1,8 +1,8 @@
 //! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
 
 use crate::front::{Ask, FrameLimit};
-use crate::layout::{Numbering, Position, Run, append_run};
 use crate::source::Span;
+use snowbank_client::layout::{Numbering, Position, Run, append_run};
 
 /// IDs granted and not yet encoded. Kept as positions, which stay few where runs are short: a million IDs of scattered
 /// worker IDs are as many runs, and mostly one span.
@@ -70,7 +70,7 @@ impl Backlog {
 mod tests {
     use super::*;
     use crate::front::Form;
-    use crate::layout::{Layout, WorkerSet};
+    use snowbank_client::layout::{Layout, WorkerSet};
 
     #[test]
     fn frames_give_back_what_went_in() {

@@ -2,12 +2,11 @@
 
 use super::backlog::Backlog;
 use crate::front::{Ask, Facts, Form, FrameLimit, Front, Granted, Native};
-use crate::fuzzing::Choices;
-use crate::layout::fuzzing::{check_position, numbering};
-use crate::layout::{Numbering, Position, Run, append_run};
-use crate::protocol::collect::{Collected, IdCollector, Progress};
-use crate::protocol::{MAX_REPLY_SIZE, Next, Parsed, Wait, reply};
+use crate::fuzzing::{Choices, numbering};
 use crate::source::Span;
+use snowbank_client::layout::{Numbering, Position, Run, append_run};
+use snowbank_client::protocol::collect::{Collected, IdCollector, Progress};
+use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Parsed, Wait, reply};
 
 /// Any layout, any of its workers, any spans of positions, frames of any size, as runs or one by one.
 ///
@@ -49,7 +48,6 @@ fn spans(choices: &mut Choices<'_>, numbering: &Numbering) -> Vec<Span> {
         from = (from + choices.pick(&[0, 0, 1, 7, numbering.ids_per_tick()])).min(end);
         let count = (1 + choices.below(3_000)).min(end - from);
         if count > 0 {
-            check_position(numbering, Position(from));
             spans.push(Span { from: Position(from), count });
         }
         from += count;

@@ -18,7 +18,6 @@ use super::connection;
 use super::ticker;
 use crate::clock::{self, Now, Wall};
 use crate::front::Native;
-use crate::layout::Run;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::{Metrics, ShardCounters, Timing};
 use crate::server::lifecycle::live_config::LiveConfig;
@@ -28,6 +27,7 @@ use crate::server::net::socket_stream::SocketStream;
 use crate::shard::{Order, Shard};
 use crate::source::line::{Finished, Signals, Ticket};
 use crate::tls;
+use snowbank_client::layout::Run;
 
 /// Bytes read at once, and kept of what is read and not yet understood. Four thousand pipelined requests.
 pub(crate) const INPUT_SIZE: usize = 64 * 1024;

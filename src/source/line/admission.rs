@@ -119,8 +119,8 @@ mod tests {
     use super::*;
     use crate::ceiling::Grant;
     use crate::clock::Now;
-    use crate::layout::{Position, Tick};
     use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
+    use snowbank_client::layout::{Position, Tick};
 
     #[derive(Clone, Debug)]
     enum Step {

@@ -22,8 +22,8 @@ use crossbeam::utils::CachePadded;
 
 use super::{Bound, Source, Span, Window};
 use crate::clock::{BootMicros, Now};
-use crate::layout::Position;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use snowbank_client::layout::Position;
 
 /// One part in so many of a tick is kept for requests of at most that size, at least one ID.
 const PASSING_SHARE: u64 = 16;

@@ -3,8 +3,8 @@ use std::num::NonZeroUsize;
 use super::*;
 use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
-use crate::layout::{Layout, PRESETS, UnixMicros};
 use crate::source::Bound;
+use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 
 /// A third of a second into a tick of one second.
 const NOW: Now =

@@ -7,8 +7,8 @@ use super::*;
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::config::{self, Overrides};
-use crate::layout::{Numbering, Position, UnixMicros};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 const NOW: Now =
     Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000), jumped: false };

@@ -20,11 +20,11 @@ use super::backlog::Backlog;
 use super::worker::{INPUT_SIZE, Member, State, Worker};
 use crate::clock::{self, BootMicros};
 use crate::front::{Ask, Front, Granted, Step};
-use crate::protocol::{ErrorCode, MAX_REPLY_SIZE};
 use crate::server::lifecycle::live_config::LiveConfig;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
 use crate::source::line::Refusal;
+use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// How long a connection that is being closed is read on, so that its last reply arrives before the reset that unread
 /// bytes would cause.

@@ -15,8 +15,8 @@ mod build;
 mod decode;
 mod error;
 mod field;
-#[cfg(all(feature = "daemon", any(test, fuzzing)))]
-pub mod fuzzing;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod instant;
 mod numbering;
 mod preset;

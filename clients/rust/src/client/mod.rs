@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use snowbank::client::{Client, ClientOptions, IdsOptions};
+//! use snowbank_client::{Client, ClientOptions, IdsOptions};
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(ClientOptions::new(["ids-1:7660", "ids-2:7660"])?)?;
@@ -115,7 +115,7 @@ impl Client {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # async fn example(client: snowbank::client::Client) -> Result<(), snowbank::client::Error> {
+    /// # async fn example(client: snowbank_client::Client) -> Result<(), snowbank_client::Error> {
     /// let batch = client.batch(50_000).source("orders").max_wait(Duration::from_millis(20)).partial().await?;
     /// println!("{} IDs from {}", batch.len(), batch.endpoint());
     /// # Ok(())

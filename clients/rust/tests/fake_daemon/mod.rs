@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use snowbank::layout::Run;
-use snowbank::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, reply, request};
 
 /// The least that a client needs to know.
 pub(crate) const INFO: &str =

@@ -48,20 +48,20 @@ pub struct FileFault {
 }
 
 impl FileFault {
-    pub(super) fn new(what: What, path: &Path, found: impl std::fmt::Display) -> Self {
+    pub fn new(what: What, path: &Path, found: impl std::fmt::Display) -> Self {
         FileFault { what, text: format!("{} {}: {found}", what.name(), path.display()) }
     }
 }
 
 /// From when to when a certificate holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
-    pub(super) not_before: Timestamp,
-    pub(super) not_after: Timestamp,
+pub struct Validity {
+    pub not_before: Timestamp,
+    pub not_after: Timestamp,
 }
 
 /// A certificate's validity, of its first certificate in a chain.
-pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
+pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     let validity = parsed.tbs_certificate.validity;
     let instant = |time: x509_cert::time::Time| {
@@ -71,7 +71,7 @@ pub(super) fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
 }
 
 /// Whether a certificate is one of an authority, which is to sign others and not to be shown by a server.
-pub(super) fn is_authority(certificate: &CertificateDer<'_>) -> bool {
+pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     let parsed = x509_cert::Certificate::from_der(certificate).ok();
     let constraints =
         parsed.and_then(|parsed| parsed.tbs_certificate.get::<BasicConstraints>().ok().flatten());
@@ -177,16 +177,16 @@ fn describe(error: &pem::Error) -> String {
 }
 
 /// The certificate of a file and those that follow it there.
-pub(super) fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
+pub fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
     Sections::read(What::Certificate, path)?.certificates()
 }
 
-pub(super) fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
+pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
     Sections::read(What::Key, path)?.key()
 }
 
 /// The authorities of a file, at least one.
-pub(super) fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
+pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     let sections = Sections::read(What::Authorities, path)?;
     let mut roots = RootCertStore::empty();
     for (index, certificate) in sections.certificates()?.into_iter().enumerate() {
@@ -198,7 +198,7 @@ pub(super) fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> 
 }
 
 /// What is wrong with a certificate and a key that were read: they are not of each other, or cannot be used at all.
-pub(super) fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> FileFault {
+pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> FileFault {
     match error {
         rustls::Error::InconsistentKeys(_) => FileFault::new(
             What::Key,

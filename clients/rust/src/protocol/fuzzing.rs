@@ -3,7 +3,6 @@
 use super::collect::{Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
-use crate::fuzzing::Choices;
 
 /// The client's side of a stream: three choices (how its requests ask, the size of pieces, the count that each request
 /// asks for), then the stream itself.
@@ -11,13 +10,12 @@ use crate::fuzzing::Choices;
 /// However it is cut, the same arrives; IDs that are taken for a reply increase, are as many as were asked for, encode to
 /// the same again, and take no more memory than what was asked for.
 pub fn reply_frames(data: &[u8]) {
-    let mut choices = Choices::new(data);
-    let form = choices.byte();
-    let piece_size = usize::from(choices.byte()) + 1;
-    let count = choices.u32();
+    let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
+        return;
+    };
+    let (piece_size, count) = (usize::from(piece_size) + 1, u32::from_le_bytes(count));
     let asked =
         Next { count, source: 0, wait: Wait::DEFAULT, explicit: form & 1 == 1, partial: form & 2 == 2 };
-    let stream = choices.rest();
     let whole = read([stream], asked);
     let in_pieces = read(stream.chunks(piece_size), asked);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");

@@ -4,7 +4,7 @@ use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
 /// Which side speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
     Client,
     Server,
 }
@@ -15,11 +15,11 @@ pub fn explain(error: &std::io::Error) -> Option<String> {
 }
 
 /// The TLS error behind an I/O error.
-pub(super) fn of(error: &std::io::Error) -> Option<&Error> {
+pub fn of(error: &std::io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
-pub(super) fn describe(error: &Error, side: Side) -> String {
+pub fn describe(error: &Error, side: Side) -> String {
     let text = match (error, side) {
         (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Server) => {
             "the peer does not speak TLS: its address needs tls: in front, or this listener none".to_owned()
@@ -43,7 +43,7 @@ pub(super) fn describe(error: &Error, side: Side) -> String {
 }
 
 /// Faults for which rustls has no name: what was found, what is allowed, what to do.
-pub(super) fn unnamed(reason: &CertificateError) -> Option<&'static str> {
+pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
     let CertificateError::Other(OtherError(reason)) = reason else { return None };
     match reason.downcast_ref()? {
         webpki::Error::CaUsedAsEndEntity => Some(

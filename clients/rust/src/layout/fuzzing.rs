@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-use super::field::{FieldSize, FieldSpec, Role};
-use super::{Layout, LayoutTable, Numbering, PRESETS, Position, UnixMicros, WorkerSet};
-use crate::fuzzing::Choices;
+use super::{Layout, LayoutTable, Numbering, Position, UnixMicros, WorkerSet};
 
 /// Any text as each of what this room reads.
 ///
@@ -85,7 +83,7 @@ fn check_id(layout: &Layout, id: u64) {
 }
 
 /// The ID of a position leads back to it, decodes to its tick and to one of the workers, and lies above the ID before it.
-pub(crate) fn check_position(numbering: &Numbering, position: Position) {
+fn check_position(numbering: &Numbering, position: Position) {
     let id = numbering.id_at(position);
     if position >= numbering.end() {
         assert!(id >= 1 << 63 && numbering.position_of(id).is_none());
@@ -100,41 +98,4 @@ pub(crate) fn check_position(numbering: &Numbering, position: Position) {
     if let Some(before) = position.0.checked_sub(1) {
         assert!(numbering.id_at(Position(before)) < id);
     }
-}
-
-/// Any layout that can be built, with any of its workers, or `None` if the choices do not make one.
-pub(crate) fn numbering(choices: &mut Choices<'_>) -> Option<Numbering> {
-    let layout = if choices.bool() {
-        layout_of_choices(choices)?
-    } else {
-        let preset = &PRESETS[choices.below(PRESETS.len() as u64) as usize];
-        preset.spec.parse().expect("presets are layouts")
-    };
-    let mut workers = BTreeSet::new();
-    for _ in 0..=choices.below(8) {
-        workers.insert(choices.below(layout.workers()));
-    }
-    let workers = WorkerSet::from_list(workers).expect("distinct worker IDs");
-    Some(Numbering::new(layout, workers).expect("worker IDs of the layout"))
-}
-
-fn layout_of_choices(choices: &mut Choices<'_>) -> Option<Layout> {
-    let time = if choices.bool() { FieldSize::Digits(13) } else { FieldSize::Bits(41) };
-    let mut fields = vec![FieldSpec { name: "time".to_owned(), size: time, role: Role::Time }];
-    for index in 0..choices.below(6) {
-        let size = match choices.byte() % 3 {
-            0 => FieldSize::Bits(1 + choices.below(16) as u32),
-            1 => FieldSize::Digits(1 + choices.below(4) as u32),
-            _ => FieldSize::Count(2 + choices.below(5_000)),
-        };
-        let (name, role) = match choices.byte() % 4 {
-            0 => ("sequence".to_owned(), Role::Sequence),
-            1 => (format!("random{index}"), Role::Random),
-            2 => (format!("constant{index}"), Role::Constant(choices.below(size.values()?))),
-            _ => (format!("node{index}"), Role::Node),
-        };
-        fields.push(FieldSpec { name, size, role });
-    }
-    let tick_ms = choices.pick(&[1, 10, 1_000]);
-    Layout::new(fields, tick_ms, choices.pick(&[0, 1_700_000_000_000, -134_540_000_000])).ok()
 }

@@ -100,7 +100,7 @@ async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, limit: Duration) ->
 async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Duration) -> io::Result<Streams> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
-        "built without TLS: enable the cargo feature `tls` of snowbank",
+        "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
 }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use fake_daemon::{Asked, FakeDaemon, Peer};
-use snowbank::client::{Client, ClientOptions, Error, IdsOptions};
-use snowbank::layout::Run;
-use snowbank::protocol::{ErrorCode, Next, Wait, reply};
+use snowbank_client::layout::Run;
+use snowbank_client::protocol::{ErrorCode, Next, Wait, reply};
+use snowbank_client::{Client, ClientOptions, Error, IdsOptions};
 use tokio::time::sleep;
 
 fn ms(ms: u64) -> Duration {

@@ -1,10 +1,11 @@
 //! An application that numbers its rows: several tasks, each with IDs from a buffer of its own.
 //!
-//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --example number_rows`.
+//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package snowbank-client --example
+//! number_rows`.
 
 use std::time::Duration;
 
-use snowbank::client::{Client, ClientOptions, Error, IdsOptions};
+use snowbank_client::{Client, ClientOptions, Error, IdsOptions};
 
 /// A row as the application stores it.
 struct Row {

@@ -81,7 +81,6 @@ proptest! {
     }
 }
 
-#[cfg(feature = "daemon")]
 mod toml_form {
     use serde::Deserialize;
 

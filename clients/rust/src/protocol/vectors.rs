@@ -7,10 +7,10 @@ use super::{Fault, Info, Parsed};
 use crate::layout::Run;
 use std::time::Duration;
 
-const REQUESTS: &str = include_str!("../../tests/vectors/requests.txt");
-const REPLIES: &str = include_str!("../../tests/vectors/replies.txt");
-const FAULTS: &str = include_str!("../../tests/vectors/faults.txt");
-const PAGE: &str = include_str!("../../docs/protocol.md");
+const REQUESTS: &str = include_str!("../../../../tests/vectors/requests.txt");
+const REPLIES: &str = include_str!("../../../../tests/vectors/replies.txt");
+const FAULTS: &str = include_str!("../../../../tests/vectors/faults.txt");
+const PAGE: &str = include_str!("../../../../docs/protocol.md");
 
 /// The fields of each line that is not a comment.
 fn lines(file: &str) -> impl Iterator<Item = Vec<&str>> {

@@ -5,7 +5,7 @@ mod fake_daemon;
 use std::time::Duration;
 
 use fake_daemon::FakeDaemon;
-use snowbank::client::{Client, ClientOptions, Error, Ids, IdsOptions};
+use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions};
 
 const PARENTS_IDS: u64 = 1_000_000;
 

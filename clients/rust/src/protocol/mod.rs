@@ -26,8 +26,8 @@ pub mod reply;
 pub mod request;
 
 mod frame;
-#[cfg(all(feature = "daemon", any(test, fuzzing)))]
-pub mod fuzzing;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,4 +1,10 @@
-//! The side that listens.
+//! TLS of the listeners: a server's certificate and key from files, and handshakes.
+//!
+//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves all TLS
+//! listeners of a daemon. Its certificate can be replaced while they listen.
+//!
+//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed session
+//! would outlive the certificate that it was made with.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -11,16 +17,17 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::fault::{self, Side};
-use super::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::fault::{self, Side};
+use snowbank_client::tls::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::provider;
 
-/// An accepted connection, once its handshake is over.
+/// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
-/// From how long before its end a certificate is warned of.
+/// The time before its end from which a certificate causes a warning.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
-/// The oldest version of TLS that is spoken.
+/// The oldest version of TLS that a listener accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MinVersion {
     /// TLS 1.2.
@@ -31,7 +38,7 @@ pub enum MinVersion {
 }
 
 impl MinVersion {
-    /// As settings name it.
+    /// Returns the name that settings use.
     pub fn name(self) -> &'static str {
         match self {
             MinVersion::Tls12 => "1.2",
@@ -49,25 +56,25 @@ impl MinVersion {
     }
 }
 
-/// Where a server's certificate is, and whom it believes.
+/// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerFiles<'a> {
-    /// Its certificate, and those that lead to the authority's, in PEM.
+    /// The server's certificate, then those that lead to the authority's, in PEM.
     pub certificate: &'a Path,
     /// The certificate's private key, in PEM.
     pub key: &'a Path,
-    /// The authorities of which a client must have a certificate, in PEM; `None`: clients need none.
+    /// The authorities that must have signed a client's certificate, in PEM. `None`: clients need none.
     pub client_ca: Option<&'a Path>,
 }
 
-/// Who a server says it is and whom it believes: files that were read and fit each other.
+/// The contents of [`ServerFiles`], read and checked against each other.
 #[derive(Clone, Debug)]
 pub struct Identity {
     config: Arc<ServerConfig>,
     handshake_timeout: Duration,
     validity: Validity,
     is_authority: bool,
-    /// Of all that was read: whether two are alike, for a message.
+    /// A hash of all contents. A reload compares it, to log whether anything changed.
     digest: u64,
 }
 
@@ -75,7 +82,7 @@ impl Identity {
     /// Reads the files. `now` decides whether the certificate has expired.
     ///
     /// # Errors
-    /// The first fault, in one line.
+    /// Returns the first fault, in one line.
     pub fn read(
         files: ServerFiles<'_>,
         min_version: MinVersion,
@@ -100,7 +107,7 @@ impl Identity {
         let mut digest = DefaultHasher::new();
         chain.iter().for_each(|certificate| certificate.hash(&mut digest));
         key.secret_der().hash(&mut digest);
-        let provider = super::provider();
+        let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(min_version.versions())
             .map_err(|error| fault(error.to_string()))?;
@@ -126,12 +133,12 @@ impl Identity {
         Ok(Identity { config, handshake_timeout, validity, is_authority, digest })
     }
 
-    /// The last instant at which clients believe the certificate.
+    /// Returns the last instant at which clients trust the certificate.
     pub fn not_after(&self) -> Timestamp {
         self.validity.not_after
     }
 
-    /// What is right and yet worth a look: a certificate that ends soon, has not begun, or is an authority's.
+    /// Returns a warning if the certificate ends soon, is not valid yet, or is an authority's own.
     pub fn warning(&self, now: Timestamp) -> Option<String> {
         if self.is_authority {
             return Some(String::from(
@@ -168,25 +175,26 @@ fn seconds(instant: Timestamp) -> Timestamp {
     Timestamp::from_second(instant.as_second()).unwrap_or(instant)
 }
 
-/// Turns accepted streams into TLS streams. Clones are the same acceptor.
+/// A handle that turns accepted streams into TLS streams. Clones share one [`Identity`].
 #[derive(Clone, Debug)]
 pub struct Acceptor(Arc<RwLock<Identity>>);
 
 impl Acceptor {
-    /// An acceptor with this certificate.
+    /// Creates an acceptor with this certificate.
     pub fn new(identity: Identity) -> Self {
         Acceptor(Arc::new(RwLock::new(identity)))
     }
 
-    /// Has connections from now on see this certificate, and be judged by these authorities. Those that are open stay.
-    /// Whether anything was read that is not as before.
+    /// Uses another certificate and other authorities for new connections. Open connections stay as they are.
+    ///
+    /// Returns whether anything differs from before.
     pub fn replace(&self, identity: Identity) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, identity);
         before.digest != current.digest
     }
 
-    /// What new connections see.
+    /// Returns the identity that new connections use.
     pub fn identity(&self) -> Identity {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -194,8 +202,8 @@ impl Acceptor {
     /// Shakes hands, within the handshake timeout.
     ///
     /// # Errors
-    /// Why there is no connection, and the stream to close, on which the alert has been sent; without the stream where
-    /// the time was up.
+    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if the handshake
+    /// took too long.
     pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (Closed, Option<IO>)>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
@@ -210,16 +218,16 @@ impl Acceptor {
     }
 }
 
-/// Why a handshake came to nothing.
+/// The reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Closed {
-    /// The peer left without having said anything wrong, as health checks do.
+    /// The peer closed the connection without a fault, as health checks do.
     #[error("the peer left before the handshake was over")]
     Left,
     /// It took too long.
     #[error("the handshake was not over within {0:?}")]
     TooSlow(Duration),
-    /// Something is wrong on this side or the other: what, and what to do.
+    /// One side rejected the other. The text says why, and what to do.
     #[error("{0}")]
     Refused(String),
 }
