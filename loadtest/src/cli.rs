@@ -1,11 +1,9 @@
 //! Options in, exit code out.
 //!
-//! Without a subcommand: one run. `sweep`: many. `plan`, `compare`, `page`: what can be done with their figures.
+//! Without a subcommand: one run. `sweep`: many. `plan` and `compare` read the files of earlier runs.
 
-mod approach;
 mod compare;
 mod load;
-mod page;
 mod plan;
 mod sweep;
 
@@ -17,12 +15,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::origin::Origin;
 use crate::report::{Report, hdr, html, json, progress::Bar, table};
-use crate::run::{self, ClientStall, Drive, Length, Outage, Scenario};
+use crate::run::{self, ClientStall, Collected, Drive, Length, Outage, Scenario};
+use crate::units::printable;
 use crate::value::{Rate, Time, TimeAt};
 use crate::verdict::Objectives;
 
@@ -87,16 +87,15 @@ struct Arguments {
     hlog: Option<PathBuf>,
 }
 
-/// What else there is to do than one run.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Command {
     Sweep(Box<sweep::Arguments>),
     Plan(plan::Arguments),
     Compare(compare::Arguments),
-    Page(page::Arguments),
 }
 
-/// Why there is no verdict: one line, and the exit code.
+/// The reason why there is no verdict, in one line, and the exit code.
 struct Failure {
     code: u8,
     reason: String,
@@ -109,41 +108,48 @@ impl Failure {
 }
 
 /// Runs the command line that the process was started with.
-#[must_use]
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let code = Arguments::try_parse().map_err(wrong_use).and_then(|arguments| match &arguments.command {
         None => measure(&arguments),
         Some(Command::Sweep(arguments)) => sweep::run(arguments),
         Some(Command::Plan(arguments)) => plan::run(arguments),
         Some(Command::Compare(arguments)) => compare::run(arguments),
-        Some(Command::Page(arguments)) => page::run(arguments),
     });
     ExitCode::from(code.unwrap_or_else(|Failure { code, reason }| {
         // If standard error is closed, the exit code has to do.
-        let _ = writeln!(io::stderr(), "snowbank-loadtest: {reason}");
+        let _ = writeln!(io::stderr(), "snowbank-loadtest: {}", printable(&reason));
         code
     }))
 }
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
-    let files = Files::create(arguments)?;
+    let Arguments { json, html, hgrm, hlog, .. } = arguments;
+    open_files(&[json, html, hgrm, hlog])?;
     let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
-    let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show(progress));
+    let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show("", progress));
     bar.clear();
     let outcome = outcome.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     let report = Report::new(&scenario, &objectives, &outcome);
-    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
+    let figures = json::Run::of(&report, &origin);
+    print(|out| table::write(&figures, out));
+    with_files(report.verdict.exit_code(), arguments.write_files(&figures, &outcome.collected))
+}
+
+/// Prints to standard output. Its reader may leave early; the exit code stays.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = io::stdout().lock();
-    let _ = table::write(&report, &mut out).and_then(|()| out.flush());
-    let code = report.verdict.exit_code();
-    // A pass without the files that were asked for is none for a script that goes on with them.
-    files
-        .write(&report, &origin)
-        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
-    Ok(code)
+    let _ = write(&mut out).and_then(|()| out.flush());
+}
+
+/// Returns the exit code of figures whose files were written, or not: a script that asked for files needs them to go on.
+/// The table is printed before, so a full disk does not take it away.
+fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
+    written
+        .map(|()| code)
+        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })
 }
 
 /// Set once the user wants to end.
@@ -185,11 +191,6 @@ impl Arguments {
             ..self.load.scenario(drive, length)?
         };
         check_stall(&scenario)?;
-        if (scenario.real_time || scenario.stays_awake) && self.closed {
-            return Err(Failure::usage(
-                "--real-time and --stay-awake are for the open loop: a closed one has no schedule to keep",
-            ));
-        }
         Ok(scenario)
     }
 
@@ -201,6 +202,17 @@ impl Arguments {
     fn objectives(&self) -> Objectives {
         let latencies = if self.closed { self.latencies.given() } else { self.latencies.of_open_loop() };
         Objectives { rate: self.rate, latencies }
+    }
+
+    fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
+        write_file(self.json.as_ref(), || json_text(figures))?;
+        write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
+        write_file(self.hgrm.as_ref(), || {
+            // Viewers skip lines that begin so.
+            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", figures.loop_kind);
+            (kind + &hdr::percentile_distribution(&collected.counts.response)).into_bytes()
+        })?;
+        write_file(self.hlog.as_ref(), || collected.interval_log.clone())
     }
 }
 
@@ -226,64 +238,29 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     }
 }
 
-/// The files asked for, opened before the run: a path that cannot be written is a mistake to hear of at once.
-struct Files<'a> {
-    json: Option<&'a Path>,
-    html: Option<&'a Path>,
-    hgrm: Option<&'a Path>,
-    hlog: Option<&'a Path>,
-}
-
-impl<'a> Files<'a> {
-    fn create(arguments: &'a Arguments) -> Result<Self, Failure> {
-        let files = Self {
-            json: arguments.json.as_deref(),
-            html: arguments.html.as_deref(),
-            hgrm: arguments.hgrm.as_deref(),
-            hlog: arguments.hlog.as_deref(),
-        };
-        [files.json, files.html, files.hgrm, files.hlog].into_iter().flatten().try_for_each(open_file)?;
-        Ok(files)
+/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays until there are new
+/// figures: a target that is not there must not cost the figures of the last run.
+fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
+    for path in paths.iter().filter_map(|path| path.as_ref()) {
+        let opened = fs::OpenOptions::new().create(true).append(true).open(path);
+        opened.map_err(|error| cannot_write(path, &error))?;
     }
-
-    fn write(&self, report: &Report<'_>, origin: &Origin) -> Result<(), Failure> {
-        let figures = json::Run::of(report, origin);
-        if let Some(path) = self.json {
-            write_file(path, figures.to_json().as_bytes())?;
-        }
-        if let Some(path) = self.html {
-            write_file(path, html::run::render(&figures).as_bytes())?;
-        }
-        if let Some(path) = self.hgrm {
-            // Viewers skip lines that begin so.
-            let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", report.loop_words());
-            let rows = hdr::percentile_distribution(&report.outcome.counts.response);
-            write_file(path, (kind + &rows).as_bytes())?;
-        }
-        if let Some(path) = self.hlog {
-            write_file(path, &report.outcome.interval_log)?;
-        }
-        Ok(())
-    }
-}
-
-/// Makes sure that a file can be written. What is in it stays until there is something to put in its place: a target that is
-/// not there must not cost the figures of the last run.
-fn open_file(path: &Path) -> Result<(), Failure> {
-    fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .map(drop)
-        .map_err(|error| cannot_write(path, &error))
+    Ok(())
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("cannot write {}: {error}", path.display()))
 }
 
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    fs::write(path, bytes).map_err(|error| cannot_write(path, &error))
+/// Writes a file if its path was given.
+fn write_file(path: Option<&PathBuf>, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), Failure> {
+    path.map_or(Ok(()), |path| fs::write(path, bytes()).map_err(|error| cannot_write(path, &error)))
+}
+
+/// Returns the text of a JSON file.
+fn json_text(figures: &impl Serialize) -> Vec<u8> {
+    // Numbers, strings and lists: writing them does not fail.
+    (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
 /// Help and version print themselves and end the process; a mistake becomes one line.

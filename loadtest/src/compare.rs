@@ -16,10 +16,10 @@
 //! - [`spread`]: intervals. [`figures`]: which figures, and their values. [`alike`]: whether the runs may be compared.
 //! - [`table`]: for the terminal.
 
-pub mod alike;
-pub mod figures;
-pub mod spread;
-pub mod table;
+pub(crate) mod alike;
+pub(crate) mod figures;
+pub(crate) mod spread;
+pub(crate) mod table;
 
 use serde::Serialize;
 
@@ -28,18 +28,18 @@ use figures::Figure;
 use spread::Interval;
 
 /// Ratios nearer to 1 than this are no difference that anyone would act on.
-pub const ALWAYS_SAME: f64 = 1.05;
+pub(crate) const ALWAYS_SAME: f64 = 1.05;
 
 /// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called sameness.
-pub const CAN_TELL: f64 = 2.0;
+pub(crate) const CAN_TELL: f64 = 2.0;
 
-/// Why a figure of one run each is not judged: it is no question of too little data.
-pub const WHOLE_RUNS: &str = "known only for whole runs";
+/// A figure of one run each that is not judged: more data would not help.
+pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
 
-/// What is said of one figure.
+/// The result for one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Call {
+pub(crate) enum Call {
     /// No difference beyond the spread.
     Same,
     /// B does worse.
@@ -50,10 +50,10 @@ pub enum Call {
     CannotTell,
 }
 
-/// What is said of all figures together.
+/// The result for all figures together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// No figure differs, and at least one is known not to.
     Equal,
     /// Some figures are worse and none is better.
@@ -66,10 +66,10 @@ pub enum Verdict {
     CannotTell,
 }
 
-/// Where the spread comes from.
+/// The origin of the spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SpreadFrom {
+pub(crate) enum SpreadFrom {
     /// The seconds within one run on each side.
     Seconds,
     /// Several runs.
@@ -78,47 +78,43 @@ pub enum SpreadFrom {
 
 /// One figure of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Row {
-    /// Which.
-    pub figure: Figure,
+pub(crate) struct Row {
+    pub(crate) figure: Figure,
     /// A's value: of several runs, their geometric mean.
-    pub a: Option<f64>,
+    pub(crate) a: Option<f64>,
     /// B's.
-    pub b: Option<f64>,
+    pub(crate) b: Option<f64>,
     /// B's divided by A's.
-    pub ratio: Option<f64>,
-    /// Where the ratio lies, as far as the spread lets it be known; from one run each, the ratio of a typical second.
-    pub interval: Option<Interval>,
-    /// What that says.
-    pub call: Call,
-    /// Why it cannot be told.
-    pub why: Option<&'static str>,
+    pub(crate) ratio: Option<f64>,
+    /// The interval of the ratio; from one run each, of the ratio of a typical second.
+    pub(crate) interval: Option<Interval>,
+    pub(crate) call: Call,
+    /// The reason why the data does not answer.
+    pub(crate) why: Option<&'static str>,
 }
 
 /// All figures of both sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// `comparison`.
-    pub kind: &'static str,
-    /// What it says.
-    pub verdict: Verdict,
+    pub(crate) kind: &'static str,
+    pub(crate) verdict: Verdict,
     /// The last line of the table.
-    pub summary: String,
-    /// Where the spread comes from.
-    pub spread_from: SpreadFrom,
-    /// What sets the runs apart besides the target.
-    pub warnings: Vec<String>,
+    pub(crate) summary: String,
+    pub(crate) spread_from: SpreadFrom,
+    /// Differences between the runs besides the target.
+    pub(crate) warnings: Vec<String>,
     /// The figures.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// Compares two sides, each of at least one run.
 ///
 /// # Errors
 /// One line if the runs measured different things and must not be compared.
-pub fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
+pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     let warnings = alike::warnings(a, b)?;
     let spread_from = if a.len() + b.len() > 2 { SpreadFrom::Runs } else { SpreadFrom::Seconds };
     let rows: Vec<Row> = figures::all().into_iter().filter_map(|figure| row(figure, a, b)).collect();
@@ -149,27 +145,22 @@ fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
     let Some((a_values, b_values)) = a_values.zip(b_values) else {
         return Some(row);
     };
-    let judged = if figure == Figure::Errors {
-        errors(&a_values, &b_values).map(|call| (None, call))
+    let call = if figure == Figure::Errors {
+        errors(&a_values, &b_values)
     } else {
         interval(figure, (a, &a_values), (b, &b_values)).and_then(|interval| {
-            let call = judge(interval, ratio.ok_or("a value is 0")?, figure);
-            Ok((Some(interval), call))
+            let ratio = ratio.ok_or("a value is 0")?;
+            row.interval = Some(interval);
+            judge(interval, ratio, figure)
         })
     };
-    match judged {
-        Err(why) => row.why = Some(why),
-        Ok((interval, call)) => {
-            row.interval = interval;
-            (row.call, row.why) = match call {
-                Ok(call) if blames_generator(figure, call, a, b) => {
-                    (Call::CannotTell, Some("the generator itself was later"))
-                }
-                Ok(call) => (call, None),
-                Err(why) => (Call::CannotTell, Some(why)),
-            };
+    (row.call, row.why) = match call {
+        Ok(call) if blames_generator(figure, call, a, b) => {
+            (Call::CannotTell, Some("the generator itself was later"))
         }
-    }
+        Ok(call) => (call, None),
+        Err(why) => (Call::CannotTell, Some(why)),
+    };
     Some(row)
 }
 
@@ -190,7 +181,7 @@ fn interval(
     }
 }
 
-/// What an interval says; `ratio` is that of the figures themselves, which a few seconds may have made.
+/// Judges an interval; `ratio` is that of the figures themselves, which a few seconds may have made.
 fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'static str> {
     let away = |ratio: f64| ratio.max(1.0 / ratio);
     let margin = interval.margin();
@@ -211,17 +202,17 @@ fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'stati
 }
 
 /// Any error is one too many, so none on one side and some on the other is a difference.
-fn errors(a: &[f64], b: &[f64]) -> Result<Result<Call, &'static str>, &'static str> {
+fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
     let any = |values: &[f64]| values.iter().any(|&errors| errors > 0.0);
-    Ok(match (any(a), any(b)) {
+    match (any(a), any(b)) {
         (false, false) => Ok(Call::Same),
         (false, true) => Ok(Call::Worse),
         (true, false) => Ok(Call::Better),
         (true, true) => Err("both have errors"),
-    })
+    }
 }
 
-/// Whether at least half of a difference in response time is that requests left later.
+/// Returns true if later sending explains at least half of a difference in response time.
 fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     let Figure::Response(name) = figure else {
         return false;

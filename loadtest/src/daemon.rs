@@ -23,29 +23,27 @@ const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 /// A daemon that was started here, and ends with this value; with this process too, however that ends, because its
 /// standard input does then.
 #[derive(Debug)]
-pub struct Daemon {
+pub(crate) struct Daemon {
     child: Child,
-    /// Where it listens.
-    pub endpoint: Endpoint,
-    /// Which worker ID it holds.
-    pub worker_id: u16,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) worker_id: u16,
     binary: PathBuf,
     /// Removed after the process has ended.
     directory: TempDir,
 }
 
-/// How a daemon is made to end.
+/// The ways to end a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// As a service manager stops it.
+pub(crate) enum Ending {
+    /// A service manager's stop.
     Stop,
-    /// As a crash ends it.
+    /// A crash.
     Kill,
 }
 
-/// Why no daemon could be started.
+/// The reason why no daemon could be started.
 #[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
+pub(crate) enum NotStarted {
     /// The binary is not where it should be.
     #[error("there is no {} to start; build it (cargo build --release) or name a daemon with --address", .0.display())]
     NoBinary(PathBuf),
@@ -63,7 +61,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub fn start() -> Result<Self, NotStarted> {
+    pub(crate) fn start() -> Result<Self, NotStarted> {
         let binary = binary()?;
         let mut refusal = String::new();
         for worker_id in WORKER_IDS.rev() {
@@ -88,7 +86,7 @@ impl Daemon {
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
-    pub fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
+    pub(crate) fn restart(&mut self, ending: Ending) -> Result<(), NotStarted> {
         match ending {
             Ending::Stop => self.stop(),
             Ending::Kill => {
@@ -118,8 +116,7 @@ impl Daemon {
     }
 
     /// The processor time that all its threads have used, as far as the kernel tells.
-    #[must_use]
-    pub fn cpu(&self) -> Option<Duration> {
+    pub(crate) fn cpu(&self) -> Option<Duration> {
         let mut sum_ns = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()? {
             let text = fs::read_to_string(task.ok()?.path().join("schedstat")).ok()?;
@@ -169,7 +166,7 @@ fn spawn(
     Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
 }
 
-/// What it says first; nothing if that is not in time, and treated so by the caller.
+/// Returns the first line of its output; nothing if there is none in time, which the caller treats as a refusal.
 fn first_line(stdout: ChildStdout) -> String {
     let mut line = String::new();
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));

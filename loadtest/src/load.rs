@@ -27,111 +27,76 @@ use crate::schedule::Share;
 use crate::target::Access;
 use crate::value::Mix;
 
-pub use lanes::Lanes;
-pub use processor::may_run_real_time;
-pub use stall::Stall;
-pub use wire::Wire;
-pub use worker::run;
+pub(crate) use lanes::Lanes;
+pub(crate) use stall::Stall;
+pub(crate) use wire::Wire;
+pub(crate) use worker::run;
 
-/// How many requests may be in flight on one connection of an open loop: as many as there are tags to tell them apart.
-pub const MAX_IN_FLIGHT: usize = 1 << 16;
+/// The most requests in flight on one connection of an open loop: as many as there are tags.
+pub(crate) const MAX_IN_FLIGHT: usize = 1 << 16;
 
-/// How long a request may go without an answer.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time limit of an answer.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long after its begin an announced outage may last.
-pub const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest announced outage, from its begin.
+pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
-pub enum Pace {
+pub(crate) enum Pace {
     /// On the schedules that all threads share, whatever the target does.
     Open,
-    /// As soon as an earlier one is answered.
-    Closed {
-        /// Requests in flight on each connection.
-        depth: usize,
-        /// After how many counted IDs this thread stops asking.
-        ids_limit: Option<u64>,
-    },
+    /// A new request as soon as an earlier one is answered.
+    Closed { depth: usize, ids_limit: Option<u64> },
 }
 
-/// What one thread has to do.
+/// The work of one thread.
 #[derive(Debug, Clone)]
-pub struct Task {
-    /// Which thread, of how many.
-    pub share: Share,
+pub(crate) struct Task {
+    pub(crate) share: Share,
     /// When requests leave.
-    pub pace: Pace,
-    /// How many IDs each asks for.
-    pub mix: Mix,
+    pub(crate) pace: Pace,
+    pub(crate) mix: Mix,
     /// When the warm-up is over, from the begin of the run.
-    pub warm_up: Duration,
+    pub(crate) warm_up: Duration,
     /// When no more requests leave, from the begin of the run; `None` where a count ends it.
-    pub end: Option<Duration>,
+    pub(crate) end: Option<Duration>,
     /// When the announced outage begins, from the begin of the run.
-    pub outage: Option<Duration>,
+    pub(crate) outage: Option<Duration>,
     /// The announced stall of one of this thread's connections.
-    pub stall: Option<Stall>,
-    /// How connections that ended are opened again.
-    pub access: Access,
-    /// Whether to stay awake between requests.
-    pub stays_awake: bool,
-    /// Whether to run before ordinary threads where that is permitted.
-    pub real_time: bool,
-    /// Whether the target's clock is this machine's.
-    pub same_clock: bool,
-    /// What random draws begin with.
-    pub seed: u64,
+    pub(crate) stall: Option<Stall>,
+    /// Opens connections that ended again.
+    pub(crate) access: Access,
+    /// True if the target's clock is this machine's.
+    pub(crate) same_clock: bool,
+    /// The seed of random draws.
+    pub(crate) seed: u64,
 }
 
-/// What all threads see.
+/// The state that all threads share.
 #[derive(Debug)]
-pub struct Shared {
-    /// What the target speaks.
-    pub wire: Wire,
-    /// What the IDs are held to.
-    pub promise: Promise,
+pub(crate) struct Shared {
+    pub(crate) wire: Wire,
+    pub(crate) promise: Promise,
     /// Instant 0 of the run.
-    pub origin: Instant,
+    pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
-    pub lanes: Lanes,
+    pub(crate) lanes: Lanes,
     /// Set by whoever finds that the run is over.
-    pub stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
     /// With strict order: the largest ID received so far.
-    pub highest: AtomicU64,
+    pub(crate) highest: AtomicU64,
 }
 
-/// What a thread tells the collector.
+/// A message from a load thread to the collector.
 #[derive(Debug)]
-pub enum Message {
+pub(crate) enum Message {
     /// Places received.
-    Spans {
-        /// Which thread.
-        thread: usize,
-        /// The places, in no order.
-        spans: Vec<Span>,
-        /// No ID still to come on this thread may be dated before this.
-        low_us: Option<i64>,
-    },
+    Spans { thread: usize, spans: Vec<Span>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
-    Second {
-        /// Which thread.
-        thread: usize,
-        /// Which second.
-        number: u64,
-        /// What happened in it.
-        second: Box<Second>,
-    },
+    Second { thread: usize, number: u64, second: Box<Second> },
     /// The thread is done, after a fault of the target or without.
-    Done {
-        /// Which thread.
-        thread: usize,
-        /// What it counted.
-        counts: Box<Counts>,
-        /// Why it ended early.
-        fault: Option<Fault>,
-    },
+    Done { thread: usize, counts: Box<Counts>, fault: Option<Fault> },
 }
 
 /// An instant on both clocks.

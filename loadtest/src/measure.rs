@@ -4,6 +4,7 @@
 //! microsecond; that is also the unit in which HdrHistogram's viewers expect them.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
@@ -13,78 +14,101 @@ use crate::check::Violation;
 const MAX_VALUE_NS: u64 = 3_600_000_000_000;
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// An empty histogram of nanoseconds.
-#[must_use]
-pub fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS)
-        .unwrap_or_else(|_| unreachable!("the bounds are constants that the test below has seen accepted"))
+/// A histogram of times in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct TimeHistogram(Histogram<u64>);
+
+impl TimeHistogram {
+    /// Returns the time at a quantile from 0 to 1.
+    pub(crate) fn at(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_quantile(quantile))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        // Fails only for a histogram of a larger range, and all have the same.
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok());
+    }
+}
+
+impl Default for TimeHistogram {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS);
+        Self(histogram.unwrap_or_else(|_| unreachable!("the bounds are constants that a test accepts")))
+    }
+}
+
+impl Deref for TimeHistogram {
+    type Target = Histogram<u64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for TimeHistogram {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
 }
 
 /// Requests that were refused with one error code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Refusals {
-    /// How many.
-    pub count: u64,
+pub(crate) struct Refusals {
+    pub(crate) count: u64,
     /// The target's words for the first of them.
-    pub first_message: String,
+    pub(crate) first_message: String,
 }
 
 /// Refusals by the code's number.
-pub type RefusalsByCode = BTreeMap<u16, Refusals>;
+pub(crate) type RefusalsByCode = BTreeMap<u16, Refusals>;
 
-/// What one thread, or all together, saw in one second of the measurement, by the time of receipt.
-#[derive(Debug)]
-pub struct Second {
+/// The results of one second of the measurement, of one thread or of all, by the time of receipt.
+#[derive(Debug, Default)]
+pub(crate) struct Second {
     /// IDs received.
-    pub ids: u64,
+    pub(crate) ids: u64,
     /// Requests refused.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// Response times.
-    pub response: Histogram<u64>,
+    pub(crate) response: TimeHistogram,
 }
 
 impl Second {
-    /// A second in which nothing has happened yet.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self { ids: 0, refused: 0, response: histogram() }
-    }
-
     /// Adds another thread's same second.
-    pub fn merge(&mut self, other: &Self) {
+    pub(crate) fn merge(&mut self, other: &Self) {
         self.ids += other.ids;
         self.refused += other.refused;
-        add(&mut self.response, &other.response);
+        self.response.merge(&other.response);
     }
 }
 
 /// The figures of a second, for tables and charts.
 #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct SecondFigures {
-    /// Which second of the measurement, from 0.
-    pub second: u64,
+pub(crate) struct SecondFigures {
+    /// The number of the second, from 0.
+    pub(crate) second: u64,
     /// IDs received in it.
-    pub ids: u64,
+    pub(crate) ids: u64,
     /// Requests answered with IDs in it: as many response times it has.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Requests refused in it.
-    pub refused: u64,
+    pub(crate) refused: u64,
     /// The median of the response times, in microseconds.
-    pub p50_us: f64,
+    pub(crate) p50_us: f64,
     /// 90 % of them were at most this.
-    pub p90_us: f64,
+    pub(crate) p90_us: f64,
     /// 99 % of them were at most this.
-    pub p99_us: f64,
+    pub(crate) p99_us: f64,
     /// 99.9 % of them were at most this.
-    pub p999_us: f64,
+    pub(crate) p999_us: f64,
     /// The longest.
-    pub max_us: f64,
+    pub(crate) max_us: f64,
 }
 
 impl SecondFigures {
     /// The figures of the second of that number.
-    #[must_use]
-    pub fn of(number: u64, second: &Second) -> Self {
+    pub(crate) fn of(number: u64, second: &Second) -> Self {
         let at = |quantile| micros(second.response.value_at_quantile(quantile));
         Self {
             second: number,
@@ -101,160 +125,99 @@ impl SecondFigures {
 }
 
 /// Nanoseconds as microseconds.
-#[must_use]
-pub fn micros(ns: u64) -> f64 {
+pub(crate) fn micros(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// Adds a histogram of the same form.
-pub fn add(to: &mut Histogram<u64>, other: &Histogram<u64>) {
-    // Fails only for a histogram of a larger range, and all are made by `histogram`.
-    let added = to.add(other);
-    debug_assert!(added.is_ok());
-}
-
-/// What the target did that no target may do, once it has answered INFO.
+/// A fault of the target after it has answered INFO.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// A promise was broken.
     Violation(Violation),
     /// A connection ended.
-    Closed {
-        /// Requests on it without an answer.
-        unanswered: usize,
-        /// The system's reason, or none where the target closed in order.
-        reason: Option<String>,
-    },
+    Closed { unanswered: usize, reason: Option<String> },
     /// Bytes that are no reply, or a reply to nothing.
     Unreadable(String),
     /// A request had no answer for so long.
-    Silent {
-        /// How long it was waited for.
-        waited: Duration,
-        /// Requests without an answer on that connection.
-        unanswered: usize,
-    },
+    Silent { waited: Duration, unanswered: usize },
     /// More requests in flight than the documented bound.
-    TooManyInFlight {
-        /// The bound, for each connection.
-        bound: usize,
-    },
+    TooManyInFlight { bound: usize },
     /// A socket took no more bytes: the target does not read.
     FullSocket,
     /// After the announced outage, connections were not back and answered within that time.
-    NotRecovered {
-        /// How long it was waited for.
-        waited: Duration,
-    },
+    NotRecovered { waited: Duration },
 }
 
-/// How a connection fared that was not read for a while on purpose.
+/// The end of an announced stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StallFigures {
+pub(crate) struct StallFigures {
     /// How long after the begin of the stall the target was seen to have closed the connection, if it did. It was opened
     /// anew then.
-    pub closed_after: Option<Duration>,
+    pub(crate) closed_after: Option<Duration>,
     /// From the end of the stall until all that had been due on the connection was answered.
-    pub caught_up_after: Duration,
+    pub(crate) caught_up_after: Duration,
 }
 
-/// What one thread counted.
-#[derive(Debug)]
-pub struct Counts {
+/// The counters of one thread, or of all.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
     /// Requests that count: sent after the warm-up.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Those of them that were answered with IDs.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// The IDs in those answers.
-    pub ids: u64,
+    pub(crate) ids: u64,
     /// IDs of the whole run, the warm-up included; each was checked.
-    pub checked_ids: u64,
+    pub(crate) checked_ids: u64,
     /// Those refused, by code.
-    pub refused: RefusalsByCode,
+    pub(crate) refused: RefusalsByCode,
     /// Those still without an answer at the end.
-    pub unanswered: u64,
+    pub(crate) unanswered: u64,
     /// Requests that the announced outage took away: in flight on a connection that it ended, or due while there was
     /// none.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// The announced outage, from its begin until every connection was back and one answered; the longest of all threads.
-    pub outage: Duration,
+    pub(crate) outage: Duration,
     /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not judged.
-    pub excused: u64,
-    /// How the announced stall of a client ended; `None` without one, or before its end.
-    pub stall: Option<StallFigures>,
+    pub(crate) excused: u64,
+    /// The end of the announced stall of a client; `None` without one, or before its end.
+    pub(crate) stall: Option<StallFigures>,
     /// The longest time between two answers of the measurement, as one thread saw it.
-    pub longest_gap: Duration,
+    pub(crate) longest_gap: Duration,
     /// From the intended instant to the receipt.
-    pub response: Histogram<u64>,
+    pub(crate) response: TimeHistogram,
     /// From the sending to the receipt.
-    pub service: Histogram<u64>,
+    pub(crate) service: TimeHistogram,
     /// The least that the target took: service time without the time for which the generator, to its own knowledge, may
     /// have left the answer unread.
-    pub target: Histogram<u64>,
+    pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
-    pub slip: Histogram<u64>,
+    pub(crate) slip: TimeHistogram,
     /// How late the schedule was when a fault ended the thread: whether a target that fell behind was asked as it should
     /// have been.
-    pub late_at_fault: Duration,
+    pub(crate) late_at_fault: Duration,
     /// The longest that the thread itself did not run when it should have.
-    pub longest_pause: Duration,
+    pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
-    pub cpu: Duration,
+    pub(crate) cpu: Duration,
     /// For how long the generator's threads could have run and did not, because something else had the processor or a
     /// quota was used up.
-    pub waited: Duration,
-    /// How many of them ran before ordinary threads.
-    pub real_time_threads: usize,
-    /// How many of them stayed awake between requests.
-    pub awake_threads: usize,
+    pub(crate) waited: Duration,
     /// The largest share of a core that one generator thread used, from 0 to 1.
-    pub busiest_thread: f64,
+    pub(crate) busiest_thread: f64,
     /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to 1.
-    pub hungriest_thread: f64,
+    pub(crate) hungriest_thread: f64,
     /// The share of the time for which a processor quota held the generator back, its own daemon's use included.
-    pub throttled_share: f64,
+    pub(crate) throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
-    pub last_receipt: Duration,
-    /// How far apart the clocks of the two machines were seen to be in the warm-up; 0 on one machine.
-    pub clock_offset_us: i64,
+    pub(crate) last_receipt: Duration,
+    /// The distance between the two machines' clocks in the warm-up; 0 on one machine.
+    pub(crate) clock_offset_us: i64,
 }
 
 impl Counts {
-    /// Nothing yet.
-    #[must_use]
-    pub fn empty() -> Self {
-        Self {
-            requests: 0,
-            answered: 0,
-            ids: 0,
-            checked_ids: 0,
-            refused: RefusalsByCode::new(),
-            unanswered: 0,
-            lost: 0,
-            outage: Duration::ZERO,
-            excused: 0,
-            stall: None,
-            longest_gap: Duration::ZERO,
-            response: histogram(),
-            service: histogram(),
-            target: histogram(),
-            slip: histogram(),
-            late_at_fault: Duration::ZERO,
-            longest_pause: Duration::ZERO,
-            cpu: Duration::ZERO,
-            waited: Duration::ZERO,
-            real_time_threads: 0,
-            awake_threads: 0,
-            busiest_thread: 0.0,
-            hungriest_thread: 0.0,
-            throttled_share: 0.0,
-            last_receipt: Duration::ZERO,
-            clock_offset_us: 0,
-        }
-    }
-
     /// Adds what another thread counted.
-    pub fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.answered += other.answered;
         self.ids += other.ids;
@@ -272,16 +235,14 @@ impl Counts {
                 all.first_message = refusals.first_message;
             }
         }
-        add(&mut self.response, &other.response);
-        add(&mut self.service, &other.service);
-        add(&mut self.target, &other.target);
-        add(&mut self.slip, &other.slip);
+        self.response.merge(&other.response);
+        self.service.merge(&other.service);
+        self.target.merge(&other.target);
+        self.slip.merge(&other.slip);
         self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
         self.waited += other.waited;
-        self.real_time_threads += other.real_time_threads;
-        self.awake_threads += other.awake_threads;
         self.busiest_thread = self.busiest_thread.max(other.busiest_thread);
         self.hungriest_thread = self.hungriest_thread.max(other.hungriest_thread);
         self.throttled_share = self.throttled_share.max(other.throttled_share);
@@ -292,8 +253,7 @@ impl Counts {
     }
 
     /// Requests refused, of all codes.
-    #[must_use]
-    pub fn refused_count(&self) -> u64 {
+    pub(crate) fn refused_count(&self) -> u64 {
         self.refused.values().map(|refusals| refusals.count).sum()
     }
 }
@@ -304,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_bounds_are_accepted_and_microseconds_kept_apart() {
-        let mut histogram = histogram();
+        let mut histogram = TimeHistogram::default();
         assert!(histogram.record(MAX_VALUE_NS).is_ok());
         assert!(!histogram.equivalent(999_000, 1_000_000));
     }
@@ -312,8 +272,7 @@ mod tests {
     #[test]
     fn threads_add_up() {
         let counted = |ids, code| {
-            let mut counts = Counts::empty();
-            counts.ids = ids;
+            let mut counts = Counts { ids, ..Counts::default() };
             counts.response.saturating_record(ids);
             counts.refused.insert(code, Refusals { count: 1, first_message: format!("code {code}") });
             counts

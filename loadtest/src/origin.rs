@@ -1,43 +1,42 @@
-//! Where the figures come from: the command line, the machine, the versions and the time.
+//! The command line, the machine, the versions and the time of a run.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// How a run came about, as far as the generator's machine can tell.
+/// The circumstances of a run, as far as the generator's machine knows them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Origin {
+pub(crate) struct Origin {
     /// When the program was started: RFC 3339, in UTC.
-    pub started_at: String,
+    pub(crate) started_at: String,
     /// The command line, quoted so that a shell takes it again. No option takes a secret.
-    pub command_line: String,
+    pub(crate) command_line: String,
     /// The version of the load test.
-    pub generator_version: String,
+    pub(crate) generator_version: String,
     /// The machine that made the load; with a daemon of its own, the daemon's too.
-    pub machine: Machine,
+    pub(crate) machine: Machine,
 }
 
 /// A machine, as far as it changes what is measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// Its host name.
-    pub host: String,
+    pub(crate) host: String,
     /// The processor's model.
-    pub cpu: Option<String>,
+    pub(crate) cpu: Option<String>,
     /// Cores that this process may use.
-    pub cores: usize,
+    pub(crate) cores: usize,
     /// Its memory in bytes.
-    pub memory_bytes: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
     /// The operating system's name and release.
-    pub kernel: String,
+    pub(crate) kernel: String,
     /// Processes that ran or waited for a core in the minute before the run, on average: what else the machine did.
-    pub load_average: Option<f64>,
+    pub(crate) load_average: Option<f64>,
 }
 
 impl Origin {
     /// This process, on this machine, now: to be asked before the load, which would show in the load average.
-    #[must_use]
-    pub fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
         Self {
             started_at: jiff::Timestamp::now()
@@ -53,8 +52,7 @@ impl Origin {
 
 impl Machine {
     /// The one that this process runs on.
-    #[must_use]
-    pub fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let name = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
         let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -79,7 +77,7 @@ fn kibibytes(text: &str) -> Option<u64> {
     text.strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1_024)
 }
 
-/// As a shell takes it for one word.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+[]".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -6,10 +6,10 @@
 //!
 //! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: what is read of the sweep. [`page`]: the plan as an operator reads it.
 
-pub mod form;
-pub mod network;
-pub mod page;
-pub mod swept;
+pub(crate) mod form;
+pub(crate) mod network;
+pub(crate) mod page;
+pub(crate) mod swept;
 mod warnings;
 
 use std::time::SystemTime;
@@ -19,45 +19,55 @@ use snowbank_client::layout::LayoutError;
 
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
+use crate::units::{counted, grouped, ids_per_s};
 use crate::value::{Bandwidth, Mix, Rate, Share};
 use form::{Form, Space};
 use network::Wire;
 use swept::Swept;
 
-/// What an idle daemon of ours keeps resident, from docs/architecture.md ("Idle").
+/// The resident memory of an idle daemon, from docs/architecture.md ("Idle").
 const RESIDENT_BYTES: u64 = 5 << 20;
 
-/// What an idle connection adds to that, from the same place.
+/// The memory that an idle connection adds, from the same place.
 const CONNECTION_BYTES: u64 = 807;
 
 /// More daemons than any fleet has.
 const MAX_DAEMONS: f64 = 1e6;
 
-/// What is wanted.
-#[derive(Debug, Clone)]
-pub struct Wanted {
-    /// IDs per second of the fleet.
-    pub rate: Rate,
-    /// IDs per request; without it, as in the sweep.
-    pub batch: Option<Mix>,
-    /// How much of a daemon's limit stays unused.
-    pub headroom: Share,
-    /// Daemons beyond those that carry the rate.
-    pub spare: u32,
-    /// Worker IDs of each daemon; without it, as many as in the sweep.
-    pub worker_ids: Option<u32>,
-    /// Connections that one daemon may have to carry; without it, as many as in the sweep.
-    pub connections: Option<u32>,
-    /// What a daemon's network carries.
-    pub network: Option<Bandwidth>,
-    /// Another layout than the sweep's.
-    pub layout: Option<String>,
+/// The options of a plan.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Wanted {
+    /// IDs per second of all clients together, at their peak
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    pub(crate) rate: Rate,
+    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
+    #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
+    pub(crate) batch: Option<Mix>,
+    /// How much of a daemon's limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a
+    /// crash has half its ceiling
+    #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
+    pub(crate) headroom: Share,
+    /// Daemons beyond those that carry the rate, so that as many may be down
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(0..=1_000))]
+    pub(crate) spare: u32,
+    /// Worker IDs of each daemon [default: as many as in the sweep]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
+    pub(crate) worker_ids: Option<u32>,
+    /// Connections that one daemon may have to carry [default: as many as in the sweep]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) connections: Option<u32>,
+    /// What a daemon's network carries each way, as in 1Gbit; without it, the network is no limit
+    #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
+    pub(crate) network: Option<Bandwidth>,
+    /// Another layout than the sweep's: a preset's name or a text form
+    #[arg(long, value_name = "NAME|SPEC")]
+    pub(crate) layout: Option<String>,
 }
 
-/// Which limit of one daemon.
+/// The limits of one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Binding {
+pub(crate) enum Binding {
     /// The IDs that the layout has for its worker IDs.
     Layout,
     /// The requests per second that the sweep found.
@@ -68,103 +78,99 @@ pub enum Binding {
 
 /// One limit of one daemon.
 #[derive(Debug, Clone, Serialize)]
-pub struct DaemonLimit {
-    /// Which.
-    pub binding: Binding,
-    /// What it allows.
-    pub ids_per_s: f64,
-    /// How that comes about, with the figures put in.
-    pub formula: String,
+pub(crate) struct DaemonLimit {
+    pub(crate) binding: Binding,
+    pub(crate) ids_per_s: f64,
+    /// The formula with its figures.
+    pub(crate) formula: String,
 }
 
-/// How many.
+/// A plan.
 #[derive(Debug, Clone, Serialize)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// `plan`.
-    pub kind: &'static str,
-    /// What was wanted, and what was known.
-    pub inputs: Inputs,
-    /// What one daemon can do, by each limit.
-    pub limits: Vec<DaemonLimit>,
+    pub(crate) kind: &'static str,
+    pub(crate) inputs: Inputs,
+    /// The limits of one daemon.
+    pub(crate) limits: Vec<DaemonLimit>,
     /// The lowest of them.
-    pub binding: Binding,
+    pub(crate) binding: Binding,
     /// Daemons that carry the rate.
-    pub daemons: u64,
+    pub(crate) daemons: u64,
     /// Daemons beyond those.
-    pub spare: u64,
+    pub(crate) spare: u64,
     /// IDs per second of each while the spare ones are down.
-    pub ids_per_s_each: f64,
+    pub(crate) ids_per_s_each: f64,
     /// Requests per second of each, likewise.
-    pub requests_per_s_each: f64,
-    /// What a request costs at that load; none where the sweep could not see it.
-    pub cpu_cost: Option<CpuCost>,
+    pub(crate) requests_per_s_each: f64,
+    /// The cost of a request at that load; none if the sweep did not see it.
+    pub(crate) cpu_cost: Option<CpuCost>,
     /// Cores that each keeps busy; none where the sweep could not see the daemon's.
-    pub busy_cores_each: Option<f64>,
+    pub(crate) busy_cores_each: Option<f64>,
     /// Cores that each should have.
-    pub cores_each: Option<u64>,
+    pub(crate) cores_each: Option<u64>,
     /// Resident memory of each, in bytes, its connections idle.
-    pub memory_bytes_each: u64,
+    pub(crate) memory_bytes_each: u64,
     /// Bits per second of each in the direction that carries more.
-    pub network_bits_per_s_each: f64,
+    pub(crate) network_bits_per_s_each: f64,
     /// Bytes of a request and its reply.
-    pub wire: Wire,
-    /// What the layout still has; none where IDs have none.
-    pub space: Option<Space>,
-    /// What is taken for granted, or worth a second look.
-    pub warnings: Vec<String>,
+    pub(crate) wire: Wire,
+    /// The space of the layout; none where IDs have no layout.
+    pub(crate) space: Option<Space>,
+    /// Assumptions, and facts worth a second look.
+    pub(crate) warnings: Vec<String>,
 }
 
-/// What is known and wanted, as plain figures.
+/// The options and the sweep's facts as plain figures.
 #[derive(Debug, Clone, Serialize)]
-pub struct Inputs {
+pub(crate) struct Inputs {
     /// IDs per second of the fleet.
-    pub ids_per_s: f64,
+    pub(crate) ids_per_s: f64,
     /// IDs per request in the long run.
-    pub batch: f64,
+    pub(crate) batch: f64,
     /// The same as on the command line.
-    pub batch_option: String,
+    pub(crate) batch_option: String,
     /// From 0 to 1.
-    pub headroom: f64,
+    pub(crate) headroom: f64,
     /// Worker IDs of each daemon.
-    pub worker_ids_each: u64,
+    pub(crate) worker_ids_each: u64,
     /// Connections that one daemon may have to carry.
-    pub connections_each: u64,
-    /// What a daemon's network carries.
-    pub network_bits_per_s: Option<f64>,
+    pub(crate) connections_each: u64,
+    pub(crate) network_bits_per_s: Option<f64>,
     /// The layout in text form.
-    pub layout: Option<String>,
+    pub(crate) layout: Option<String>,
     /// The source's name.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Generator threads of the sweep.
-    pub threads: usize,
-    /// How its requests were spaced.
-    pub arrivals: Arrivals,
-    /// What the sweep held to.
-    pub objective: String,
+    pub(crate) threads: usize,
+    /// The spacing of the sweep's requests.
+    pub(crate) arrivals: Arrivals,
+    /// The sweep's objective.
+    pub(crate) objective: String,
     /// IDs per second at the sweep's knee.
-    pub knee_ids_per_s: f64,
+    pub(crate) knee_ids_per_s: f64,
     /// IDs per request of the sweep.
-    pub knee_batch: f64,
+    pub(crate) knee_batch: f64,
     /// Cores of the machine of the sweep.
-    pub measured_cores: u64,
+    pub(crate) measured_cores: u64,
     /// That machine.
-    pub measured_on: String,
+    pub(crate) measured_on: String,
 }
 
 /// The daemon's processor time for a request, as one step of the sweep had it.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct CpuCost {
+pub(crate) struct CpuCost {
     /// In microseconds.
-    pub us_per_request: f64,
+    pub(crate) us_per_request: f64,
     /// Requests per second of that step.
-    pub requests_per_s: f64,
+    pub(crate) requests_per_s: f64,
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Debug, thiserror::Error)]
-pub enum NoPlan {
+pub(crate) enum NoPlan {
     /// The sweep has not enough to plan with.
     #[error("the sweep cannot support a plan: {0}")]
     Unsupported(String),
@@ -181,8 +187,7 @@ pub enum NoPlan {
 
 impl NoPlan {
     /// 1 where what is wanted cannot be had, 2 otherwise.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Impossible(_) => 1,
             Self::Unsupported(_) | Self::Layout(_) | Self::Options(_) => 2,
@@ -194,28 +199,18 @@ impl NoPlan {
 ///
 /// # Errors
 /// [`NoPlan`] if the sweep has not what is needed, or no number of daemons is enough.
-pub fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
+pub(crate) fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
     supports_a_plan(sweep)?;
     let form = Form::of(sweep, wanted)?;
+    check_batch(sweep, &form)?;
     let inputs = inputs(sweep, wanted, &form);
-    if sweep.max_count.is_some_and(|max_count| form.largest_request > max_count) {
-        return Err(NoPlan::Options(format!(
-            "--batch asks for {} IDs at once; the daemon of the sweep allows {}",
-            form.largest_request,
-            sweep.max_count.unwrap_or(0)
-        )));
-    }
     let wire = Wire::of(&form, inputs.batch);
     let limits = limits(&inputs, &form, &wire);
     let lowest = limits.iter().min_by(|a, b| a.ids_per_s.total_cmp(&b.ids_per_s));
     let Some(lowest) = lowest.cloned() else {
         unreachable!("the sweep's knee is always a limit");
     };
-    let daemons = (inputs.ids_per_s / (lowest.ids_per_s * (1.0 - inputs.headroom))).ceil().max(1.0);
-    if daemons > MAX_DAEMONS {
-        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
-    }
-    let (daemons, spare) = (daemons as u64, u64::from(wanted.spare));
+    let (daemons, spare) = (daemons(&inputs, lowest.ids_per_s)?, u64::from(wanted.spare));
     let space = form.space(&inputs, daemons, spare, now)?;
     let requests_per_s_each = inputs.ids_per_s / inputs.batch / daemons as f64;
     let cpu_cost = CpuCost::at(requests_per_s_each, sweep);
@@ -241,6 +236,27 @@ pub fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoP
     };
     plan.warnings = warnings::of(&plan, sweep, wanted, &form);
     Ok(plan)
+}
+
+fn check_batch(sweep: &Swept, form: &Form) -> Result<(), NoPlan> {
+    match sweep.max_count {
+        Some(max_count) if form.largest_request > max_count => Err(NoPlan::Options(format!(
+            "--batch asks for {} IDs at once; the daemon of the sweep allows {max_count}",
+            form.largest_request
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the number of daemons that carry the rate.
+fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
+    // Not one more for the rounding of 34,600 ÷ (173,000 × 0.2).
+    let exact = inputs.ids_per_s / (lowest_limit * (1.0 - inputs.headroom)) - 1e-9;
+    let daemons = exact.ceil().max(1.0);
+    if daemons > MAX_DAEMONS {
+        return Err(NoPlan::Impossible(format!("it would take {daemons:.0} daemons")));
+    }
+    Ok(daemons as u64)
 }
 
 fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
@@ -278,10 +294,10 @@ fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
         ids_per_s: wanted.rate.per_s(),
         batch: wanted.batch.as_ref().map_or(sweep.mean_batch, Mix::mean),
         batch_option: wanted.batch.as_ref().map_or_else(|| sweep.batch.clone(), Mix::to_string),
-        headroom: wanted.headroom.of_one(),
+        headroom: wanted.headroom.0,
         worker_ids_each: form.worker_ids_each,
         connections_each: wanted.connections.map_or(sweep.connections as u64, u64::from),
-        network_bits_per_s: wanted.network.map(Bandwidth::bits_per_s),
+        network_bits_per_s: wanted.network.map(|network| network.0),
         layout: form.numbering.as_ref().map(|numbering| numbering.layout().to_string()),
         source: sweep.source.clone(),
         threads: sweep.threads,
@@ -307,11 +323,7 @@ fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
         limits.push(DaemonLimit {
             binding: Binding::Layout,
             ids_per_s: each as f64 * form.worker_ids_each as f64,
-            formula: format!(
-                "{} × {}",
-                page::counted(form.worker_ids_each, "worker ID"),
-                page::ids_per_s(each as f64)
-            ),
+            formula: format!("{} × {}", counted(form.worker_ids_each, "worker ID"), ids_per_s(each as f64)),
         });
     }
     limits.push(DaemonLimit {
@@ -319,8 +331,8 @@ fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
         ids_per_s: requests_per_s * inputs.batch,
         formula: format!(
             "{} requests/s at the knee × {} IDs a request",
-            page::grouped(requests_per_s),
-            page::grouped(inputs.batch)
+            grouped(requests_per_s),
+            grouped(inputs.batch)
         ),
     });
     if let Some(bits_per_s) = inputs.network_bits_per_s {
@@ -330,9 +342,9 @@ fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
             ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
             formula: format!(
                 "{} bit/s ÷ 8 ÷ {} bytes × {} IDs a request",
-                page::grouped(bits_per_s),
-                page::grouped(bytes),
-                page::grouped(inputs.batch)
+                grouped(bits_per_s),
+                grouped(bytes),
+                grouped(inputs.batch)
             ),
         });
     }

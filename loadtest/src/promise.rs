@@ -1,4 +1,4 @@
-//! What a target promises of its IDs, as its INFO says, and where each ID has its place in that.
+//! The guarantees that a target's INFO gives for its IDs, and the position of each ID.
 
 use std::sync::OnceLock;
 
@@ -6,31 +6,33 @@ use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, Run, Uni
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 
-/// How far an ID's tick may lie behind the daemon's clock where INFO is silent.
+use crate::units::printable;
+
+/// The most that an ID's tick may lie behind the daemon's clock if INFO has no value.
 const DEFAULT_BURST_WINDOW_US: i64 = 10_000;
 
-/// How far an ID's tick may lie ahead of the daemon's clock where INFO is silent.
+/// The most that an ID's tick may lie ahead of the daemon's clock if INFO has no value.
 const DEFAULT_MAX_AHEAD_US: i64 = 10_000_000;
 
-/// What a target promises of one source.
+/// The guarantees of one source.
 #[derive(Debug)]
-pub struct Promise {
+pub(crate) struct Promise {
     /// The index by which requests name the source.
-    pub source: u16,
+    pub(crate) source: u16,
     /// The source's name.
-    pub source_name: String,
+    pub(crate) source_name: String,
     /// The most IDs that a request may ask for.
-    pub max_count: u32,
-    /// Whether a request sent after a reply was received gets larger IDs, on whatever connection.
-    pub strict: bool,
-    /// How many IDs per second the source says it can hand out.
-    pub per_second: Option<u64>,
+    pub(crate) max_count: u32,
+    /// True if a request sent after a reply was received gets larger IDs, on any connection.
+    pub(crate) strict: bool,
+    /// The highest rate of the source, in IDs per second.
+    pub(crate) per_second: Option<u64>,
     space: Space,
     burst_window_us: i64,
     max_ahead_us: i64,
 }
 
-/// What is known of the IDs' form.
+/// The form of the IDs, as far as it is known.
 #[derive(Debug)]
 enum Space {
     /// A layout and its worker IDs: an ID's place is its position, whatever its random fields hold.
@@ -43,47 +45,37 @@ enum Space {
 
 /// Consecutive places, `start` included and `end` not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Span {
+pub(crate) struct Span {
     /// The first place.
-    pub start: u64,
+    pub(crate) start: u64,
     /// The place after the last.
-    pub end: u64,
+    pub(crate) end: u64,
 }
 
-/// Why an INFO promises nothing that IDs could be held to.
+/// The reason why an INFO gives no guarantee that IDs could be checked against.
 #[derive(Debug, thiserror::Error)]
-pub enum NoPromise {
+pub(crate) enum NoPromise {
     /// No source has that name: the user's mistake.
     #[error("the target has no source {wanted:?}; it has {present}")]
-    NoSource {
-        /// The name asked for.
-        wanted: String,
-        /// The names it has.
-        present: String,
-    },
+    NoSource { wanted: String, present: String },
     /// The target's mistake: a layout that cannot be, or worker IDs that the layout does not have.
     #[error("the target's INFO describes source {name:?} wrongly: {reason}")]
-    Layout {
-        /// The source.
-        name: String,
-        /// What is wrong with it.
-        reason: LayoutError,
-    },
+    Layout { name: String, reason: LayoutError },
 }
 
 /// An ID that is not of the source's layout or worker IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Misplaced {
+pub(crate) struct Misplaced {
     /// The ID.
-    pub id: u64,
+    pub(crate) id: u64,
 }
 
 impl Promise {
-    /// What INFO says of the source of that name, or of source 0.
+    /// Reads the guarantees of the source of that name, or of source 0.
     ///
     /// # Errors
     /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
-    pub fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
+    pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
         let found = match source {
             Some(name) => info.source(name),
             None => info.sources.iter().find(|source| source.index == 0),
@@ -97,7 +89,7 @@ impl Promise {
         };
         Ok(Self {
             source: found.index,
-            source_name: found.name.clone(),
+            source_name: printable(&found.name),
             max_count: info.max_count,
             strict: info.order == Some(Order::Strict),
             per_second: found.per_second,
@@ -108,9 +100,8 @@ impl Promise {
         })
     }
 
-    /// What other servers' counters promise: numbers, each once.
-    #[must_use]
-    pub fn of_counter() -> Self {
+    /// Returns the guarantees of a counter of another server: numbers, each once.
+    pub(crate) fn of_counter() -> Self {
         Self {
             source: 0,
             source_name: "a counter".to_owned(),
@@ -124,15 +115,8 @@ impl Promise {
     }
 
     /// The layout in text form, if the IDs have one.
-    #[must_use]
-    pub fn layout(&self) -> Option<String> {
+    pub(crate) fn layout(&self) -> Option<String> {
         self.numbering().map(|numbering| numbering.layout().to_string())
-    }
-
-    /// Whether an ID's time can be checked.
-    #[must_use]
-    pub fn has_time(&self) -> bool {
-        self.numbering().is_some()
     }
 
     fn numbering(&self) -> Option<&Numbering> {
@@ -146,7 +130,7 @@ impl Promise {
     ///
     /// # Errors
     /// [`Misplaced`] for the first ID that has none.
-    pub fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+    pub(crate) fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
         match &self.space {
             Space::Layout(numbering) => place_in_layout(numbering, run, each),
             Space::Ticket(form) => {
@@ -172,40 +156,35 @@ impl Promise {
         }
     }
 
-    /// How long before `sent_us` an ID may be dated, as the instant itself: the start of the earliest tick allowed.
+    /// Returns the earliest instant allowed for an ID requested at `sent_us`: the start of the earliest tick.
     /// `None` where IDs have no time.
-    #[must_use]
-    pub fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
+    pub(crate) fn earliest_us(&self, sent_us: i64, offset_us: i64) -> Option<i64> {
         let numbering = self.numbering()?;
         let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
     }
 
     /// The latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
-    #[must_use]
-    pub fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
+    pub(crate) fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
         self.numbering()?;
         Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
     }
 
     /// The start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
-    #[must_use]
-    pub fn instant_us(&self, id: u64) -> Option<i64> {
+    pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         let numbering = self.numbering()?;
         let position = numbering.position_of(id)?;
         Some(numbering.start_of(numbering.tick_of(position)).0)
     }
 
     /// The first place of the tick at an instant; `None` where places have no time.
-    #[must_use]
-    pub fn first_place_at(&self, instant_us: i64) -> Option<u64> {
+    pub(crate) fn first_place_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.numbering()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
     /// The ID at a place (with 0 in its random fields).
-    #[must_use]
-    pub fn id_at(&self, place: u64) -> u64 {
+    pub(crate) fn id_at(&self, place: u64) -> u64 {
         match &self.space {
             Space::Layout(numbering) => numbering.id_at(Position(place)),
             Space::Ticket(form) => {
@@ -216,17 +195,15 @@ impl Promise {
         }
     }
 
-    /// Whether the worker IDs of the source include the ID's, if it has one.
-    #[must_use]
-    pub fn foreign_worker(&self, id: u64) -> Option<u64> {
+    /// Returns the ID's worker ID if the source does not hold it.
+    pub(crate) fn foreign_worker(&self, id: u64) -> Option<u64> {
         let numbering = self.numbering()?;
         let worker = numbering.layout().decode(id).ok()?.worker;
         (!numbering.workers().contains(worker)).then_some(worker)
     }
 
     /// An ID with its fields, for a person.
-    #[must_use]
-    pub fn describe(&self, id: u64) -> String {
+    pub(crate) fn describe(&self, id: u64) -> String {
         let Some(numbering) = self.numbering() else {
             return id.to_string();
         };

@@ -1,28 +1,27 @@
-//! One run: target, connections, threads, and the collector that hears from them.
-//!
-//! ```text
-//!  load thread 0 ─┐ places, seconds,
-//!  load thread 1 ─┼───────────────▶ collector (the caller's thread): distinct IDs, seconds, progress
-//!  load thread n ─┘ at the end all counts
-//! ```
+//! One run: target, connections, threads, and the collector that receives their messages.
 
 mod approach;
 mod collector;
 mod interruptible;
 
+pub(crate) use approach::check_batch;
+pub(crate) use collector::Collected;
+
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Lanes, Pace, Shared, Stall, Task, Wire};
-use crate::measure::{Counts, Fault, SecondFigures};
+use crate::load::{self, Lanes, Message, Pace, Shared, Stall, Task, Wire};
+use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
 use crate::schedule::{Arrivals, Schedule, Share};
-use crate::target::{self, Access, NoTarget, Token};
+use crate::target::{self, Access, NoTarget, Stream, Token};
 use crate::value::{Mix, Rate};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
@@ -31,123 +30,93 @@ const START_DELAY: Duration = Duration::from_millis(50);
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
 
-/// What is asked of a target.
+/// The options of a run.
 #[derive(Debug, Clone)]
-pub struct Scenario {
-    /// Where it listens; `None` starts a daemon.
-    pub address: Option<Endpoint>,
-    /// What is shown first on each connection.
-    pub token: Option<Token>,
-    /// Which of its sources; `None` is the default source.
-    pub source: Option<String>,
-    /// Whether the target is a Redis.
-    pub resp: bool,
+pub(crate) struct Scenario {
+    /// `None` starts a daemon.
+    pub(crate) address: Option<Endpoint>,
+    /// Sent first on each connection.
+    pub(crate) token: Option<Token>,
+    /// `None` is the default source.
+    pub(crate) source: Option<String>,
+    /// True if the target is a Redis.
+    pub(crate) resp: bool,
     /// When requests leave.
-    pub drive: Drive,
+    pub(crate) drive: Drive,
     /// IDs per request.
-    pub batch: Mix,
+    pub(crate) batch: Mix,
     /// Connections of all threads together.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Generator threads.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// At the full rate, checked and not timed.
-    pub warm_up: Duration,
-    /// How long, or how much, is measured.
-    pub length: Length,
+    pub(crate) warm_up: Duration,
+    pub(crate) length: Length,
     /// The announced outage of a daemon of our own.
-    pub outage: Option<Outage>,
+    pub(crate) outage: Option<Outage>,
     /// The announced stall of one connection.
-    pub client_stall: Option<ClientStall>,
-    /// Whether an open loop's threads stay awake between requests, each on a core of its own.
-    pub stays_awake: bool,
-    /// Whether generator threads run before ordinary ones where that is permitted.
-    pub real_time: bool,
-    /// Whether each second's histogram is kept for a file.
-    pub keeps_interval_log: bool,
-    /// What random draws begin with.
-    pub seed: u64,
+    pub(crate) client_stall: Option<ClientStall>,
+    /// True if each second's histogram is kept for a file.
+    pub(crate) keeps_interval_log: bool,
+    /// The seed of random draws.
+    pub(crate) seed: u64,
 }
 
 /// An outage that is brought about on purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outage {
+pub(crate) struct Outage {
     /// From the begin of the measurement.
-    pub at: Duration,
-    /// How the daemon ends before it is started anew.
-    pub ending: Ending,
+    pub(crate) at: Duration,
+    /// The end of the daemon before it is started again.
+    pub(crate) ending: Ending,
 }
 
 /// A client that hangs on purpose: one connection is not read for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ClientStall {
+pub(crate) struct ClientStall {
     /// From the begin of the measurement.
-    pub at: Duration,
-    /// For how long.
-    pub length: Duration,
+    pub(crate) at: Duration,
+    pub(crate) length: Duration,
 }
 
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
-pub enum Drive {
+pub(crate) enum Drive {
     /// On a schedule.
-    Open {
-        /// IDs per second.
-        rate: Rate,
-        /// How long the rate rises, before the warm-up.
-        ramp: Duration,
-        /// How requests are spaced.
-        arrivals: Arrivals,
-    },
-    /// As fast as answers come.
-    Closed {
-        /// Requests in flight on each connection.
-        depth: usize,
-    },
+    Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
+    /// A new request for each answer.
+    Closed { depth: usize },
 }
 
-/// How long a measurement is.
+/// The length of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Length {
+pub(crate) enum Length {
     /// That long.
     For(Duration),
     /// Until so many IDs were asked for.
     Ids(u64),
 }
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug)]
-pub struct Outcome {
-    /// Where the target listens.
-    pub address: String,
+pub(crate) struct Outcome {
+    pub(crate) address: String,
     /// Its version, if it says so.
-    pub version: Option<String>,
-    /// Whether it was started for this run.
-    pub own_daemon: bool,
-    /// Whether its clock is this machine's.
-    pub same_clock: bool,
-    /// What its IDs were held to.
-    pub promise: Promise,
-    /// What was counted.
-    pub counts: Counts,
-    /// What it did wrong.
-    pub faults: Vec<Fault>,
-    /// Its seconds.
-    pub seconds: Vec<SecondFigures>,
-    /// The seconds' histograms, in HdrHistogram's interval log format, if they were to be kept.
-    pub interval_log: Vec<u8>,
+    pub(crate) version: Option<String>,
+    /// True if the target was started for this run.
+    pub(crate) own_daemon: bool,
+    /// True if its clock is this machine's.
+    pub(crate) same_clock: bool,
+    pub(crate) promise: Promise,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
-    pub elapsed: Duration,
-    /// The processor time of a daemon of our own during the measurement.
-    pub target_cpu: Option<Duration>,
-    /// Whether the user ended it early.
-    pub interrupted: bool,
-    /// Whether more places were scattered than can be kept.
-    pub too_scattered: bool,
+    pub(crate) elapsed: Duration,
+    /// The results of its threads.
+    pub(crate) collected: Collected,
 }
 
-/// Why there is no run.
+/// The reason why there is no run.
 #[derive(Debug, thiserror::Error)]
-pub enum CannotRun {
+pub(crate) enum CannotRun {
     /// No target that speaks the protocol.
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
@@ -159,12 +128,7 @@ pub enum CannotRun {
     NoPromise(#[from] NoPromise),
     /// A batch that the target says it refuses.
     #[error("--batch asks for {asked} IDs at once; the target allows {allowed}")]
-    TooLargeBatch {
-        /// The largest size asked for.
-        asked: u32,
-        /// The target's limit.
-        allowed: u32,
-    },
+    TooLargeBatch { asked: u32, allowed: u32 },
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
@@ -172,30 +136,15 @@ pub enum CannotRun {
     #[error(
         "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
     )]
-    TooManyConnections {
-        /// How many could be opened.
-        taken: usize,
-        /// How many were wanted.
-        wanted: usize,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
+    TooManyConnections { taken: usize, wanted: usize, reason: std::io::Error },
     /// It answered INFO, and then took no further connection.
     #[error("fail: the target answered INFO and then took {taken} of {wanted} connections: {reason}")]
-    Connections {
-        /// How many it took.
-        taken: usize,
-        /// How many were wanted.
-        wanted: usize,
-        /// The system's reason.
-        reason: std::io::Error,
-    },
+    Connections { taken: usize, wanted: usize, reason: NoTarget },
 }
 
 impl CannotRun {
     /// 1 where the target is at fault, 2 otherwise.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NoPromise(NoPromise::Layout { .. }) | Self::Connections { .. } => 1,
             _ => 2,
@@ -203,49 +152,62 @@ impl CannotRun {
     }
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress<'a> {
+pub(crate) struct Progress<'a> {
     /// Since its begin, ramp and warm-up included.
-    pub elapsed: Duration,
-    /// How long that is in all, if a time ends it.
-    pub total: Option<Duration>,
+    pub(crate) elapsed: Duration,
+    /// The length in all, if a time ends it.
+    pub(crate) total: Option<Duration>,
     /// The last second that is complete.
-    pub last_second: Option<&'a SecondFigures>,
+    pub(crate) last_second: Option<&'a SecondFigures>,
     /// Open loop or closed loop.
-    pub loop_words: &'static str,
+    pub(crate) loop_words: &'static str,
 }
 
 /// Runs a scenario to its end, or until `interrupt` is set.
 ///
 /// # Errors
-/// [`CannotRun`] if there is nothing to load. What a target does wrong under load is in the outcome.
-pub fn run(
+/// [`CannotRun`] if there is nothing to load. Faults of a target under load are in the outcome.
+pub(crate) fn run(
     scenario: &Scenario,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    run_after(scenario, &mut Distinct::default(), interrupt, progress)
+    let mut daemon = start_daemon(scenario, interrupt)?;
+    run_against(scenario, daemon.as_mut(), &mut Distinct::default(), interrupt, progress)
 }
 
-/// One of several runs against the same target: no ID may be among those `seen` in the runs before it either.
+/// Starts a daemon if the scenario names no target.
 ///
 /// # Errors
-/// As [`run`].
-pub fn run_after(
+/// [`CannotRun`] if the daemon does not start.
+pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Result<Option<Daemon>, CannotRun> {
+    let start = || interruptible::unless(interrupt, || Ok(Daemon::start()?));
+    scenario.address.is_none().then(start).transpose()
+}
+
+/// Returns the address of the target.
+pub(crate) fn endpoint(scenario: &Scenario, daemon: Option<&Daemon>) -> Endpoint {
+    match (daemon, &scenario.address) {
+        (Some(daemon), _) => daemon.endpoint.clone(),
+        (None, Some(address)) => address.clone(),
+        (None, None) => unreachable!("a daemon is started where no address is given"),
+    }
+}
+
+/// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before.
+///
+/// # Errors
+/// Those of [`run`].
+pub(crate) fn run_against(
     scenario: &Scenario,
+    daemon: Option<&mut Daemon>,
     seen: &mut Distinct,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let (mut daemon, endpoint) = match &scenario.address {
-        Some(endpoint) => (None, endpoint.clone()),
-        None => {
-            let daemon = interruptible::unless(interrupt, || Ok(Daemon::start()?))?;
-            let endpoint = daemon.endpoint.clone();
-            (Some(daemon), endpoint)
-        }
-    };
+    let (endpoint, own_daemon) = (endpoint(scenario, daemon.as_deref()), daemon.is_some());
     let access = Access { endpoint, token: scenario.token.clone() };
     let (approach::Greeted { wire, promise, version, same_clock }, streams) = {
         let (access, scenario) = (access.clone(), scenario.clone());
@@ -260,34 +222,50 @@ pub fn run_after(
         stop: AtomicBool::new(false),
         highest: AtomicU64::new(0),
     });
-    let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
-    let threads: Vec<_> = streams
-        .into_iter()
-        .enumerate()
-        .map(|(thread, streams)| {
-            let task = scenario.task(thread, same_clock, access.clone());
-            let (shared, to) = (Arc::clone(&shared), to.clone());
-            std::thread::spawn(move || load::run(task, streams, &shared, &to))
-        })
-        .collect();
-    drop(to);
-    let collected = collector::collect(scenario, &shared, seen, &from, daemon.as_mut(), interrupt, progress);
-    // A thread that panicked has told nothing, and then its load is missing.
-    let panicked =
-        threads.into_iter().map(|thread| thread.join().is_err()).filter(|&panicked| panicked).count();
+    let tasks = (0..).map(|thread| scenario.task(thread, same_clock, access.clone()));
+    let (threads, from) = spawn(tasks.zip(streams), &shared);
+    let collected = collector::collect(scenario, &shared, seen, &from, daemon, interrupt, progress);
+    // A thread that panicked has sent no counts, and then its load is missing.
+    let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert_eq!(panicked, 0, "a load thread panicked");
     if let Wire::Resp { key } = &shared.wire {
         // A counter that stays behind is untidy, and no more.
         let _ = target::ask_resp(&access.endpoint, &format!("DEL {key}"), ":");
     }
-    Ok(collected.outcome(
-        scenario,
-        access.endpoint.to_string(),
+    let Some(Shared { promise, .. }) = Arc::into_inner(shared) else {
+        unreachable!("every thread that had a part of it has been joined")
+    };
+    Ok(Outcome {
+        address: access.endpoint.to_string(),
         version,
-        daemon.is_some(),
+        own_daemon,
         same_clock,
-        shared,
-    ))
+        promise,
+        elapsed: collected.elapsed(scenario, origin),
+        collected,
+    })
+}
+
+/// Starts the threads of the load.
+///
+/// ```text
+///                          ┌── load thread 0 ── epoll: its connections ──▶ target
+///  the caller's thread ────┼── load thread 1 ── epoll: its connections ──▶ target
+///     │ collector          └── …
+///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
+/// ```
+///
+/// Load threads share the schedules, the stop flag and, with strict order, the largest ID ([`Shared`]); nothing else.
+fn spawn(
+    tasks: impl Iterator<Item = (Task, Vec<Stream>)>,
+    shared: &Arc<Shared>,
+) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
+    let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
+    let start = |(task, streams)| {
+        let (shared, to) = (Arc::clone(shared), to.clone());
+        std::thread::spawn(move || load::run(task, streams, &shared, &to))
+    };
+    (tasks.map(start).collect(), from)
 }
 
 impl Scenario {
@@ -305,8 +283,7 @@ impl Scenario {
     }
 
     /// The loop in words, for every output.
-    #[must_use]
-    pub fn loop_words(&self) -> &'static str {
+    pub(crate) fn loop_words(&self) -> &'static str {
         match self.drive {
             Drive::Open { .. } => "open loop",
             Drive::Closed { .. } => "closed loop",
@@ -320,9 +297,8 @@ impl Scenario {
         Some(Stall { from, until: from + length })
     }
 
-    /// How long the measurement is, if a time ends it. On a schedule, a count is a time too.
-    #[must_use]
-    pub fn measured_for(&self) -> Option<Duration> {
+    /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.
+    pub(crate) fn measured_for(&self) -> Option<Duration> {
         match (self.length, self.drive) {
             (Length::For(length), _) => Some(length),
             (Length::Ids(ids), Drive::Open { rate, .. }) => {
@@ -371,8 +347,6 @@ impl Scenario {
             outage: self.outage_at(),
             stall: self.stall().filter(|_| thread == 0),
             access,
-            stays_awake: self.stays_awake && matches!(self.drive, Drive::Open { .. }),
-            real_time: self.real_time && matches!(self.drive, Drive::Open { .. }),
             same_clock,
             seed: self.seed,
         }

@@ -8,41 +8,40 @@
 
 use std::time::Duration;
 
-/// How the requests of an open loop are spaced.
+/// The spacing of an open loop's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Arrivals {
+pub(crate) enum Arrivals {
     /// All the same distance apart.
     Even,
-    /// As from many independent users.
+    /// Random instants, as of many independent users.
     Poisson,
 }
 
 /// One thread's part of the load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
-    /// Which thread, from 0.
-    pub thread: usize,
-    /// Of how many, at least 1.
-    pub threads: usize,
+pub(crate) struct Share {
+    /// From 0.
+    pub(crate) thread: usize,
+    /// At least 1.
+    pub(crate) threads: usize,
 }
 
 /// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending without end.
 #[derive(Debug)]
-pub struct Schedule {
+pub(crate) struct Schedule {
     rate_per_s: f64,
     ramp_s: f64,
     arrivals: Arrivals,
     step: f64,
-    /// Where the next request is in the process of unit rate.
+    /// The position of the next request in the process of unit rate.
     next: f64,
     random: fastrand::Rng,
 }
 
 impl Schedule {
     /// The schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
-    #[must_use]
-    pub fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
+    pub(crate) fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
         let random =
             fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut schedule = Self {
@@ -60,8 +59,7 @@ impl Schedule {
     }
 
     /// When the next request is due.
-    #[must_use]
-    pub fn due_ns(&self) -> u64 {
+    pub(crate) fn due_ns(&self) -> u64 {
         let ramped = self.rate_per_s * self.ramp_s / 2.0;
         let due_s = if self.next < ramped {
             (2.0 * self.next * self.ramp_s / self.rate_per_s).sqrt()
@@ -72,7 +70,7 @@ impl Schedule {
     }
 
     /// Goes on to the request after it.
-    pub fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.next += match self.arrivals {
             Arrivals::Even => self.step,
             Arrivals::Poisson => self.draw_step(),

@@ -5,32 +5,35 @@
 //! ```
 //!
 //! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
-//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`] and [`chart`]: the terminal.
+//! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
 
-pub mod chart;
-pub mod file;
-pub mod machine;
-pub mod progress;
-pub mod search;
-pub mod step;
-pub mod table;
+pub(crate) mod file;
+pub(crate) mod machine;
+pub(crate) mod progress;
+pub(crate) mod search;
+pub(crate) mod step;
+pub(crate) mod table;
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use serde::Serialize;
+use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::origin::Origin;
 use crate::promise::Promise;
-use crate::run::{CannotRun, Drive, Progress, Scenario};
+use crate::run::{self, CannotRun, Drive, Progress, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate};
 use crate::verdict::Objectives;
+use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
-use step::{Said, Step};
+use step::Step;
 
 /// The first step's requests per second where no start is given: far below what any machine does, and with steps of 5 s
 /// enough requests that ten of them decide the p99.9.
@@ -45,45 +48,47 @@ const SETTLE: Duration = Duration::from_millis(200);
 /// A confirmation is as much longer than a step: what held by luck will not.
 const CONFIRM_LENGTH: u32 = 2;
 
-/// What a sweep does.
+/// The options of a sweep.
 #[derive(Debug, Clone)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// The command line and the machine, asked for before the first step.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// The run of each step but for its rate, length and address.
-    pub scenario: Scenario,
-    /// What has to hold.
-    pub objectives: Objectives,
+    pub(crate) scenario: Scenario,
+    /// Every objective has to hold.
+    pub(crate) objectives: Objectives,
     /// The first rate; without it, one far below what any machine does.
-    pub start: Option<Rate>,
+    pub(crate) start: Option<Rate>,
     /// The highest rate to try; without it, what the source can hand out at most.
-    pub limit: Option<Rate>,
-    /// What the climb multiplies the rate by.
-    pub factor: f64,
-    /// How close the knee is found, as a share.
-    pub resolution: f64,
-    /// How many runs in a row have to miss.
-    pub tries: u32,
-    /// How long a step is measured.
-    pub step_length: Duration,
+    pub(crate) limit: Option<Rate>,
+    /// The climb multiplies the rate by this.
+    pub(crate) factor: f64,
+    /// The distance at which the search ends, as a share of the rate.
+    pub(crate) resolution: f64,
+    /// Runs in a row that must miss before a rate is missed.
+    pub(crate) tries: u32,
+    /// The length of a step without its warm-up.
+    pub(crate) step_length: Duration,
 }
 
-/// What is known of the target from its INFO.
-#[derive(Debug, Clone, Default)]
-pub struct Target {
+/// Facts about the target, from its INFO.
+#[derive(Debug, Clone, Default, Serialize)]
+pub(crate) struct Target {
+    pub(crate) address: String,
     /// Its version.
-    pub version: Option<String>,
+    #[serde(skip)]
+    pub(crate) version: Option<String>,
     /// IDs per second of the source.
-    pub per_second: Option<u64>,
+    pub(crate) source_per_second: Option<u64>,
     /// The most IDs that a request may ask for.
-    pub max_count: Option<u32>,
-    /// How many worker IDs the source holds.
-    pub worker_ids: Option<usize>,
+    pub(crate) max_count: Option<u32>,
+    /// The number of worker IDs that the source holds.
+    pub(crate) worker_ids: Option<usize>,
 }
 
-/// Why a sweep ended.
+/// The reason why a sweep ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub(crate) enum Ended {
     /// The search was over.
     Searched,
     /// The user ended it.
@@ -94,49 +99,35 @@ pub enum Ended {
     Gone(String),
 }
 
-/// What a sweep came to.
+/// The results of a sweep.
 #[derive(Debug)]
-pub struct Sweep {
-    /// What was asked.
-    pub settings: Settings,
-    /// Where the search looked.
-    pub bounds: Bounds,
+pub(crate) struct Sweep {
+    pub(crate) settings: Settings,
+    pub(crate) bounds: Bounds,
     /// Against what.
-    pub target: Target,
-    /// Whether that was started for the sweep.
-    pub own_daemon: bool,
+    pub(crate) target: Target,
+    /// True if the daemon was started for the sweep.
+    pub(crate) own_daemon: bool,
     /// All runs in order.
-    pub steps: Vec<Step>,
-    /// What they say.
-    pub finding: Finding,
-    /// Why there are no more.
-    pub ended: Ended,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) finding: Finding,
+    pub(crate) ended: Ended,
 }
 
-/// Why there is no sweep.
+/// The reason why there is no sweep.
 #[derive(Debug, thiserror::Error)]
-pub enum CannotSweep {
+pub(crate) enum CannotSweep {
     /// There is nothing to load.
     #[error(transparent)]
     Run(#[from] CannotRun),
     /// Options that do not fit the target.
     #[error("{what} {given} is above {limit}, {why}")]
-    OutOfRange {
-        /// Which option.
-        what: &'static str,
-        /// What was given.
-        given: Rate,
-        /// What is allowed.
-        limit: f64,
-        /// Why.
-        why: &'static str,
-    },
+    OutOfRange { what: &'static str, given: Rate, limit: f64, why: &'static str },
 }
 
 impl CannotSweep {
     /// 1 where the target is at fault, 2 otherwise.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Run(cannot) => cannot.exit_code(),
             Self::OutOfRange { .. } => 2,
@@ -144,117 +135,60 @@ impl CannotSweep {
     }
 }
 
-/// What is known before the first step.
-#[derive(Debug)]
-pub struct Begun<'a> {
-    /// What was asked.
-    pub settings: &'a Settings,
-    /// Against what.
-    pub target: &'a Target,
-    /// Whether that was started for the sweep.
-    pub own_daemon: bool,
-    /// Where the search looks.
-    pub bounds: Bounds,
-}
-
-/// Hears of a sweep while it lasts.
-pub trait Watch {
-    /// The target has answered, and the steps begin.
-    fn begin(&mut self, begun: &Begun<'_>);
-    /// A step is under way.
-    fn progress(&mut self, number: usize, rate: f64, phase: Phase, progress: Progress<'_>);
-    /// A step is over.
-    fn step(&mut self, step: &Step);
-}
-
 /// Sweeps until the search is over or `interrupt` is set.
 ///
 /// # Errors
 /// [`CannotSweep`] if not even the first step can be run.
-pub fn sweep(
-    settings: Settings,
-    interrupt: &AtomicBool,
-    watch: &mut dyn Watch,
-) -> Result<Sweep, CannotSweep> {
-    let (daemon, settings) = with_address(settings)?;
-    let target = greet(&settings.scenario)?;
-    let bounds = settings.bounds(target.per_second)?;
-    let own_daemon = daemon.is_some();
-    watch.begin(&Begun { settings: &settings, target: &target, own_daemon, bounds });
+pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
+    let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
+    let endpoint = run::endpoint(&settings.scenario, daemon.as_ref());
+    let target = greet(&settings.scenario, endpoint)?;
+    let bounds = settings.bounds(target.source_per_second)?;
     let mut search = Search::new(bounds);
-    let mut steps: Vec<Step> = Vec::new();
+    let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
+    let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
+    live.begin(&sweep);
     let mut seen = Distinct::default();
-    let ended = loop {
-        let Next::Try { rate, phase } = search.next() else {
-            break Ended::Searched;
-        };
-        if !steps.is_empty() {
+    while let Next::Try { rate, phase } = search.next() {
+        if !sweep.steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
         // Each run counts with a key of its own there.
-        if settings.scenario.resp {
+        if sweep.settings.scenario.resp {
             seen = Distinct::default();
         }
-        let number = steps.len() + 1;
-        let mut progress = |now: Progress<'_>| watch.progress(number, rate, phase, now);
-        let ran = step::run(
-            &settings,
-            step::Asked { rate, phase, per_second: target.per_second },
-            daemon.as_ref(),
-            &mut seen,
-            interrupt,
-            &mut progress,
-        );
-        let step = match ran {
-            Ok(step) => step,
-            Err(CannotRun::Interrupted) if !steps.is_empty() => break Ended::Interrupted,
-            Err(cannot) if steps.is_empty() => return Err(cannot.into()),
-            Err(cannot) => break Ended::Gone(cannot.to_string()),
-        };
-        watch.step(&step);
-        let said = step.said.clone();
-        steps.push(step);
-        match said {
-            Said::Answer(answer) => search.hear(answer),
-            Said::Interrupted => break Ended::Interrupted,
-            Said::Broken(reason) => break Ended::Broken(reason),
+        match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
+            Ok(answer) => search.record(answer),
+            Err(ended) => {
+                sweep.ended = ended;
+                break;
+            }
         }
-    };
-    let finding = search.so_far();
-    Ok(Sweep { settings, bounds, target, own_daemon, steps, finding, ended })
-}
-
-/// One daemon for all steps: started here if none is named.
-fn with_address(mut settings: Settings) -> Result<(Option<Daemon>, Settings), CannotSweep> {
-    if settings.scenario.address.is_some() {
-        return Ok((None, settings));
     }
-    let daemon = Daemon::start().map_err(CannotRun::from)?;
-    settings.scenario.address = Some(daemon.endpoint.clone());
-    Ok((Some(daemon), settings))
+    sweep.finding = search.so_far();
+    Ok(sweep)
 }
 
-fn greet(scenario: &Scenario) -> Result<Target, CannotRun> {
-    let Some(endpoint) = scenario.address.as_ref().filter(|_| !scenario.resp) else {
-        return Ok(Target::default());
-    };
-    let (info, _) = target::greet(&Access { endpoint: endpoint.clone(), token: scenario.token.clone() })?;
+fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
+    let address = endpoint.to_string();
+    if scenario.resp {
+        return Ok(Target { address, ..Target::default() });
+    }
+    let (info, _) = target::greet(&Access { endpoint, token: scenario.token.clone() })?;
     let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    if scenario.batch.max() > promise.max_count {
-        let (asked, allowed) = (scenario.batch.max(), promise.max_count);
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
-    }
+    run::check_batch(scenario, &promise)?;
     let source = info.sources.iter().find(|source| source.index == promise.source);
     Ok(Target {
+        address,
         worker_ids: source.and_then(|source| source.worker_ids.as_ref()).map(Vec::len),
         version: info.version,
-        per_second: promise.per_second,
+        source_per_second: promise.per_second,
         max_count: Some(promise.max_count),
     })
 }
 
 impl Settings {
-    /// Where the search looks, on a source that can hand out `per_second`.
+    /// Returns the bounds of the search on a source that can hand out `per_second`.
     fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
         let ceiling = per_second.map(|per_second| per_second as f64).filter(|&ceiling| ceiling > 0.0);
         let highest = ceiling.unwrap_or(MAX_RATE_PER_S);
@@ -282,18 +216,16 @@ impl Settings {
         }
     }
 
-    /// How requests are spaced; a sweep is an open loop.
-    #[must_use]
-    pub fn arrivals(&self) -> Arrivals {
+    /// Returns the arrivals; a sweep is an open loop.
+    pub(crate) fn arrivals(&self) -> Arrivals {
         match self.scenario.drive {
             Drive::Open { arrivals, .. } => arrivals,
             Drive::Closed { .. } => Arrivals::Even,
         }
     }
 
-    /// How long a step is measured.
-    #[must_use]
-    pub fn length(&self, phase: Phase) -> Duration {
+    /// Returns the length of a step without its warm-up.
+    pub(crate) fn length(&self, phase: Phase) -> Duration {
         match phase {
             Phase::Climb | Phase::Bisect => self.step_length,
             Phase::Confirm => self.step_length * CONFIRM_LENGTH,
@@ -301,10 +233,45 @@ impl Settings {
     }
 }
 
+impl Ended {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Searched => "searched",
+            Self::Interrupted => "interrupted",
+            Self::Broken(_) => "broken",
+            Self::Gone(_) => "gone",
+        }
+    }
+}
+
 impl Sweep {
+    /// Runs a step. Returns its answer to the search, or the reason why it ends the sweep.
+    fn try_rate(
+        &mut self,
+        rate: f64,
+        phase: Phase,
+        daemon: Option<&mut Daemon>,
+        seen: &mut Distinct,
+        interrupt: &AtomicBool,
+        live: &Live,
+    ) -> Result<Result<Answer, Ended>, CannotRun> {
+        let number = self.steps.len() + 1;
+        let mut progress = |now: Progress<'_>| live.progress(number, rate, phase, now);
+        let trial = (rate, phase, self.target.source_per_second);
+        match step::run(&self.settings, trial, daemon, seen, interrupt, &mut progress) {
+            Ok((step, answer)) => {
+                live.step(&step);
+                self.steps.push(step);
+                Ok(answer)
+            }
+            Err(cannot) if self.steps.is_empty() => Err(cannot),
+            Err(CannotRun::Interrupted) => Ok(Err(Ended::Interrupted)),
+            Err(cannot) => Ok(Err(Ended::Gone(cannot.to_string()))),
+        }
+    }
+
     /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep cannot tell.
-    #[must_use]
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
         match self.ended {
             Ended::Broken(_) | Ended::Gone(_) => 1,
@@ -315,32 +282,28 @@ impl Sweep {
     }
 
     /// The run that stands for the knee: the last that held at it.
-    #[must_use]
-    pub fn at_knee(&self) -> Option<&Step> {
+    pub(crate) fn at_knee(&self) -> Option<&Step> {
         let knee = self.finding.knee?;
-        let at_knee = |step: &&Step| step.rate == knee && step.said == Said::Answer(Answer::Holds);
+        let at_knee = |step: &&Step| step.rate() == knee && step.holds;
         self.steps.iter().rev().find(at_knee)
     }
 
     /// The last run that missed at the rate next above the knee.
-    #[must_use]
-    pub fn at_miss(&self) -> Option<&Step> {
+    pub(crate) fn at_miss(&self) -> Option<&Step> {
         let (missed, _) = self.finding.missed?;
-        let at_miss = |step: &&Step| step.rate == missed && step.said != Said::Answer(Answer::Holds);
+        let at_miss = |step: &&Step| step.rate() == missed && !step.holds;
         self.steps.iter().rev().find(at_miss)
     }
 
-    /// What keeps the knee from being higher; none where every rate held and the source could do more.
-    #[must_use]
-    pub fn limit(&self) -> Option<Limit> {
-        let at_ceiling = self.target.per_second.zip(self.finding.knee);
+    /// Returns the reason why the knee is not higher; none where every rate held and the source could do more.
+    pub(crate) fn limit(&self) -> Option<Limit> {
+        let at_ceiling = self.target.source_per_second.zip(self.finding.knee);
         let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);
         self.finding.missed.map(|(_, limit)| limit).or(at_ceiling.then_some(Limit::Layout))
     }
 
-    /// Whether the target may be able to do more than the knee.
-    #[must_use]
-    pub fn is_lower_bound(&self) -> bool {
+    /// Returns true if the target may be able to do more than the knee.
+    pub(crate) fn is_lower_bound(&self) -> bool {
         matches!(self.limit(), None | Some(Limit::Generator))
     }
 }

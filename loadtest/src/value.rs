@@ -5,36 +5,45 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// The highest rate that can be asked for, in IDs per second: more than any layout's daemon hands out.
-pub const MAX_RATE_PER_S: f64 = 1e12;
+pub(crate) const MAX_RATE_PER_S: f64 = 1e12;
 
 /// The longest time that can be asked for: a week.
-pub const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
+pub(crate) const MAX_TIME: Duration = Duration::from_secs(7 * 86_400);
 
-/// Text that is no value of its kind.
+/// Text that is not a value of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{found:?} is not {wanted}")]
-pub struct BadValue {
+pub(crate) struct BadValue {
     found: String,
     wanted: &'static str,
 }
 
+/// Returns the value, or the error that says what was found and what is allowed.
+fn or_bad<T>(value: Option<T>, found: &str, wanted: &'static str) -> Result<T, BadValue> {
+    value.ok_or_else(|| BadValue { found: found.to_owned(), wanted })
+}
+
+/// Reads a decimal number and its unit: digits with at most one point, and not `inf` or `1e9`.
+fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let digits = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let (number, unit) = text.split_at(text.len() - digits.len());
+    let (_, factor) = units.iter().find(|(name, _)| *name == unit)?;
+    number.parse::<f64>().ok().map(|number| number * factor)
+}
+
 /// IDs per second: above 0, at most [`MAX_RATE_PER_S`]. Written `10000/s`, `10000`, `250k/s`, `4M/s`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Rate(f64);
+pub(crate) struct Rate(f64);
 
 impl Rate {
-    /// What the standard scenario asks for.
-    pub const STANDARD: Self = Self(10_000.0);
+    /// The rate of the standard scenario.
+    pub(crate) const STANDARD: Self = Self(10_000.0);
 
-    /// A rate of that many IDs per second, if it is one.
-    #[must_use]
-    pub fn new(per_s: f64) -> Option<Self> {
+    pub(crate) fn new(per_s: f64) -> Option<Self> {
         (per_s > 0.0 && per_s <= MAX_RATE_PER_S).then_some(Self(per_s))
     }
 
-    /// IDs per second.
-    #[must_use]
-    pub fn per_s(self) -> f64 {
+    pub(crate) fn per_s(self) -> f64 {
         self.0
     }
 }
@@ -43,19 +52,9 @@ impl FromStr for Rate {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let number = text.strip_suffix("/s").unwrap_or(text);
-        let (number, unit) = split_unit(number);
-        let factor = match unit {
-            "" => Some(1.0),
-            "k" => Some(1e3),
-            "M" => Some(1e6),
-            _ => None,
-        };
-        let rate = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
-        rate.and_then(Self::new).ok_or_else(|| BadValue {
-            found: text.to_owned(),
-            wanted: "a rate: IDs per second above 0, as in 10000/s, 250k/s or 4M/s",
-        })
+        let per_s = scaled(text.strip_suffix("/s").unwrap_or(text), &[("", 1.0), ("k", 1e3), ("M", 1e6)]);
+        let wanted = "a rate: IDs per second above 0, as in 10000/s, 250k/s or 4M/s";
+        or_bad(per_s.and_then(Self::new), text, wanted)
     }
 }
 
@@ -67,29 +66,17 @@ impl fmt::Display for Rate {
 
 /// A time above 0, [`MAX_TIME`] at most. Written `500us`, `2ms`, `1.5s`, `10m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Time(pub Duration);
+pub(crate) struct Time(pub(crate) Duration);
 
 impl FromStr for Time {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let (number, unit) = split_unit(text);
-        let unit_ns = match unit {
-            "ns" => Some(1.0),
-            "us" | "µs" => Some(1e3),
-            "ms" => Some(1e6),
-            "s" => Some(1e9),
-            "m" => Some(60e9),
-            "h" => Some(3_600e9),
-            _ => None,
-        };
-        let ns = unit_ns.zip(decimal(number)).map(|(unit_ns, number)| unit_ns * number);
-        // Below 2^63 once it is at most a week.
-        let time = ns.filter(|&ns| ns >= 1.0 && ns <= MAX_TIME.as_nanos() as f64);
-        time.map(|ns| Self(Duration::from_nanos(ns as u64))).ok_or_else(|| BadValue {
-            found: text.to_owned(),
-            wanted: "a time above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h",
-        })
+        const UNITS: [(&str, f64); 7] =
+            [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3_600e9)];
+        let ns = scaled(text, &UNITS).filter(|&ns| ns >= 1.0 && ns <= MAX_TIME.as_nanos() as f64);
+        let wanted = "a time above 0 and at most 168h, as in 500us, 2ms, 10s, 5m or 1h";
+        or_bad(ns.map(|ns| Self(Duration::from_nanos(ns as u64))), text, wanted)
     }
 }
 
@@ -99,13 +86,11 @@ impl fmt::Display for Time {
     }
 }
 
-/// How long something lasts, and when it begins. Written `2s@3s`.
+/// A length of time, and when it begins. Written `2s@3s`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeAt {
-    /// How long.
-    pub length: Duration,
-    /// When.
-    pub at: Duration,
+pub(crate) struct TimeAt {
+    pub(crate) length: Duration,
+    pub(crate) at: Duration,
 }
 
 impl FromStr for TimeAt {
@@ -115,87 +100,41 @@ impl FromStr for TimeAt {
         let parts = text.split_once('@').and_then(|(length, at)| {
             Some(Self { length: length.parse::<Time>().ok()?.0, at: at.parse::<Time>().ok()?.0 })
         });
-        parts.ok_or_else(|| BadValue {
-            found: text.to_owned(),
-            wanted: "how long and when, each a time above 0, as in 2s@3s",
-        })
+        or_bad(parts, text, "how long and when, each a time above 0, as in 2s@3s")
     }
 }
 
-/// What a network carries in each direction. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
+/// Bits per second of a network in each direction: above 0. Written `100Mbit`, `1Gbit`, `2.5Gbit`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Bandwidth(f64);
-
-impl Bandwidth {
-    /// Bits per second: above 0.
-    #[must_use]
-    pub fn bits_per_s(self) -> f64 {
-        self.0
-    }
-}
+pub(crate) struct Bandwidth(pub(crate) f64);
 
 impl FromStr for Bandwidth {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let (number, unit) = split_unit(text);
-        let factor = match unit.strip_suffix("/s").unwrap_or(unit) {
-            "kbit" => Some(1e3),
-            "Mbit" => Some(1e6),
-            "Gbit" => Some(1e9),
-            _ => None,
-        };
-        let bits = factor.zip(decimal(number)).map(|(factor, number)| factor * number);
-        bits.filter(|&bits| (1e3..=1e15).contains(&bits)).map(Self).ok_or_else(|| BadValue {
-            found: text.to_owned(),
-            wanted: "a bandwidth from 1kbit to 1000000Gbit, as in 100Mbit or 2.5Gbit",
-        })
+        let bits =
+            scaled(text.strip_suffix("/s").unwrap_or(text), &[("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)]);
+        let bits = bits.filter(|&bits| (1e3..=1e15).contains(&bits)).map(Self);
+        or_bad(bits, text, "a bandwidth from 1kbit to 1000000Gbit, as in 100Mbit or 2.5Gbit")
     }
 }
 
-impl fmt::Display for Bandwidth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bits @ ..1e9 => write!(f, "{} Mbit/s", bits / 1e6),
-            bits => write!(f, "{} Gbit/s", bits / 1e9),
-        }
-    }
-}
-
-/// A part of a whole: above 0 and below 100 %. Written `5%`, `12.5%`.
+/// A share above 0 and below 1. Written `5%`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub struct Share(f64);
-
-impl Share {
-    /// From 0 to 1, both excluded.
-    #[must_use]
-    pub fn of_one(self) -> f64 {
-        self.0
-    }
-}
+pub(crate) struct Share(pub(crate) f64);
 
 impl FromStr for Share {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let percent = text.strip_suffix('%').and_then(decimal);
-        let share = percent.filter(|&percent| percent > 0.0 && percent < 100.0);
-        share.map(|percent| Self(percent / 100.0)).ok_or_else(|| BadValue {
-            found: text.to_owned(),
-            wanted: "a share above 0% and below 100%, as in 5% or 50%",
-        })
-    }
-}
-
-impl fmt::Display for Share {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}%", self.0 * 100.0)
+        let share = scaled(text, &[("%", 0.01)]).filter(|&share| share > 0.0 && share < 1.0).map(Self);
+        or_bad(share, text, "a share above 0% and below 100%, as in 5% or 50%")
     }
 }
 
 /// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mix {
+pub(crate) struct Mix {
     /// Sizes, each with the share of requests that have it or one before it. Invariant: at least one, shares ascend
     /// to 1, sizes are above 0.
     parts: Vec<(u32, f64)>,
@@ -205,34 +144,29 @@ pub struct Mix {
 
 impl Mix {
     /// Every request asks for `count` IDs; at least one.
-    #[must_use]
-    pub fn fixed(count: u32) -> Self {
+    pub(crate) fn fixed(count: u32) -> Self {
         let count = count.max(1);
         Self { parts: vec![(count, 1.0)], mean: f64::from(count), text: count.to_string() }
     }
 
     /// The size at `share` of the way through the mix, from 0 to 1.
-    #[must_use]
-    pub fn at(&self, share: f64) -> u32 {
+    pub(crate) fn at(&self, share: f64) -> u32 {
         let part = self.parts.iter().find(|&&(_, upto)| share < upto);
         part.or(self.parts.last()).map_or(1, |&(count, _)| count)
     }
 
-    /// Whether all requests are of one size.
-    #[must_use]
-    pub fn is_fixed(&self) -> bool {
+    /// Returns true if all requests are of one size.
+    pub(crate) fn is_fixed(&self) -> bool {
         self.parts.len() == 1
     }
 
     /// IDs per request in the long run.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
+    pub(crate) fn mean(&self) -> f64 {
         self.mean
     }
 
     /// The largest size.
-    #[must_use]
-    pub fn max(&self) -> u32 {
+    pub(crate) fn max(&self) -> u32 {
         self.parts.iter().map(|&(count, _)| count).max().unwrap_or(1)
     }
 }
@@ -241,10 +175,6 @@ impl FromStr for Mix {
     type Err = BadValue;
 
     fn from_str(text: &str) -> Result<Self, BadValue> {
-        let bad = || BadValue {
-            found: text.to_owned(),
-            wanted: "a number of IDs above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1",
-        };
         let above_zero = |text: &str| text.parse::<u32>().ok().filter(|&number| number > 0);
         if let Some(count) = above_zero(text) {
             return Ok(Self::fixed(count));
@@ -253,18 +183,18 @@ impl FromStr for Mix {
             let (count, weight) = part.split_once(':')?;
             Some((above_zero(count)?, above_zero(weight)?))
         };
-        let parts: Vec<(u32, u32)> = text.split(',').map(weighted).collect::<Option<_>>().ok_or_else(bad)?;
+        let parts: Option<Vec<(u32, u32)>> = text.split(',').map(weighted).collect();
+        let wanted = "a number of IDs above 0, or sizes with weights above 0, as in 1:90,100:9,10000:1";
+        let parts = or_bad(parts, text, wanted)?;
         let total: f64 = parts.iter().map(|&(_, weight)| f64::from(weight)).sum();
-        let mut upto = 0.0;
-        let mut mean = 0.0;
+        let (mut upto, mut mean) = (0.0, 0.0);
         let shares = parts.iter().map(|&(count, weight)| {
             let share = f64::from(weight) / total;
             upto += share;
             mean += share * f64::from(count);
             (count, upto)
         });
-        let parts = shares.collect();
-        Ok(Self { parts, mean, text: text.to_owned() })
+        Ok(Self { parts: shares.collect(), mean, text: text.to_owned() })
     }
 }
 
@@ -272,16 +202,6 @@ impl fmt::Display for Mix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-fn split_unit(text: &str) -> (&str, &str) {
-    text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len())
-}
-
-/// Digits with at most one point; not what else `f64` reads, such as `inf` or `1e9`.
-fn decimal(text: &str) -> Option<f64> {
-    let plain = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    text.parse().ok().filter(|_| plain)
 }
 
 #[cfg(test)]
@@ -324,7 +244,7 @@ mod tests {
 
     #[test]
     fn shares() {
-        let share = |text: &str| text.parse::<Share>().map(Share::of_one);
+        let share = |text: &str| text.parse::<Share>().map(|share| share.0);
         assert_eq!((share("5%"), share("12.5%")), (Ok(0.05), Ok(0.125)));
         for wrong in ["0%", "100%", "5", "-5%", "%", "", "1e1%", "NaN%"] {
             assert!(share(wrong).is_err(), "{wrong}");
@@ -333,7 +253,7 @@ mod tests {
 
     #[test]
     fn bandwidths() {
-        let bits = |text: &str| text.parse::<Bandwidth>().map(Bandwidth::bits_per_s);
+        let bits = |text: &str| text.parse::<Bandwidth>().map(|bandwidth| bandwidth.0);
         assert_eq!((bits("1Gbit"), bits("2.5Gbit/s"), bits("100Mbit")), (Ok(1e9), Ok(2.5e9), Ok(1e8)));
         for wrong in ["1", "0Gbit", "1GB", "-1Gbit", "", "Gbit", "1gbit", "1e3Mbit"] {
             assert!(bits(wrong).is_err(), "{wrong}");

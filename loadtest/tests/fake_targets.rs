@@ -48,7 +48,7 @@ fn odd_once(odd: impl Fn(&Ids, &mut Peer, Next, u16) -> bool + Send + Sync + 'st
 fn a_sound_target_passes() {
     let ran = until_judged(|| load(&sound_target(), &[]));
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.last_line().starts_with("pass: response time: 1000 IDs/s, p99.9 "), "{ran:?}");
+    assert!(ran.last_line().starts_with("pass: response time: 1,000 IDs/s, p99.9 "), "{ran:?}");
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn refusals_are_counted_by_code_and_fail() {
     assert_eq!(ran.code, 1, "{ran:?}");
     assert_eq!(ran.json()["refused"]["exhausted"], 15, "{ran:?}");
     assert!(
-        ran.last_line().contains("15 of 1500 requests were refused: exhausted x 15 (none left)"),
+        ran.last_line().contains("15 of 1,500 requests were refused: exhausted x 15 (none left)"),
         "{ran:?}"
     );
 }

@@ -31,29 +31,6 @@ fn two_hundred_milliseconds_without_its_thread_are_no_verdict() {
     }
 }
 
-#[test]
-fn a_real_time_priority_is_taken_only_when_asked_for_and_refused_where_it_cannot_be() {
-    let target = sound_target();
-    let address = target.name();
-    let run = |more: &[&str]| {
-        let options = ["--address", &address, "--rate", "1000", "--for", "300ms", "--warm-up", "100ms"];
-        start(&[&options[..], &["--p99.9", "2s"], more].concat()).wait()
-    };
-    assert!(run(&[]).stdout.contains("ordinary priority"));
-    for (more, reason) in [
-        (&["--threads", "1024", "--connections", "1024"][..], "use fewer threads"),
-        (&["--closed"], "open loop"),
-    ] {
-        let ran = run(&[&["--real-time"], more].concat());
-        let permitted = !ran.stderr.contains("not permitted") && !ran.stderr.contains("1 core");
-        assert!(ran.code == 2 && ran.stderr.lines().count() == 1, "{ran:?}");
-        assert!(!permitted || ran.stderr.contains(reason), "{ran:?}");
-    }
-    let ran = run(&["--real-time"]);
-    let refused = ran.code == 2 && ran.stderr.lines().count() == 1;
-    assert!(refused || ran.stdout.contains("real-time priority"), "{ran:?}");
-}
-
 /// A twenty-fifth of one core, for what is put into it.
 struct Quota {
     directory: PathBuf,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{has_daemon, loadtest};
+use support::loadtest;
 
 #[test]
 fn wrong_use_is_one_line() {
@@ -17,9 +17,6 @@ fn wrong_use_is_one_line() {
         (&["--batch", "0"], "not a number of IDs"),
         (&["--depth", "4"], "--closed"),
         (&["--closed", "--ramp", "1s"], "cannot be used with"),
-        (&["--closed", "--stay-awake"], "are for the open loop"),
-        (&["--stay-awake", "--real-time"], "cannot be used with"),
-        (&["--stay-awake", "--connections", "1024", "--threads", "1024"], "leaves nothing of"),
         (&["--connections", "0"], "0 is not in"),
         (&["--threads", "9"], "each thread needs a connection"),
         (&["--count", "5", "--for", "1s"], "cannot be used with"),
@@ -47,16 +44,4 @@ fn a_run_that_does_not_begin_leaves_the_last_ones_figures() {
         assert_eq!(ran.code, 2, "{ran:?}");
         assert_eq!(std::fs::read_to_string(&file).expect("the file"), "figures");
     }
-}
-
-#[test]
-fn a_generator_that_stays_awake_says_so() {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    if !has_daemon() || cores < 2 {
-        return;
-    }
-    let short = ["--rate", "1000/s", "--for", "300ms", "--warm-up", "100ms", "--p99.9", "10s"];
-    let said = "awake between requests";
-    assert!(loadtest(&[&short[..], &["--stay-awake"]].concat()).stdout.contains(said));
-    assert!(!loadtest(&short).stdout.contains(said), "only if asked to");
 }

@@ -22,9 +22,6 @@ _snowbank__loadtest() {
             snowbank__loadtest,help)
                 cmd="snowbank__loadtest__subcmd__help"
                 ;;
-            snowbank__loadtest,page)
-                cmd="snowbank__loadtest__subcmd__page"
-                ;;
             snowbank__loadtest,plan)
                 cmd="snowbank__loadtest__subcmd__plan"
                 ;;
@@ -36,9 +33,6 @@ _snowbank__loadtest() {
                 ;;
             snowbank__loadtest__subcmd__help,help)
                 cmd="snowbank__loadtest__subcmd__help__subcmd__help"
-                ;;
-            snowbank__loadtest__subcmd__help,page)
-                cmd="snowbank__loadtest__subcmd__help__subcmd__page"
                 ;;
             snowbank__loadtest__subcmd__help,plan)
                 cmd="snowbank__loadtest__subcmd__help__subcmd__plan"
@@ -53,7 +47,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --stay-awake --real-time --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --hgrm --hlog --help --version sweep plan compare page help"
+            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --hgrm --hlog --help --version sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -193,7 +187,7 @@ _snowbank__loadtest() {
             return 0
             ;;
         snowbank__subcmd__loadtest__subcmd__help)
-            opts="sweep plan compare page help"
+            opts="sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -234,20 +228,6 @@ _snowbank__loadtest() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        snowbank__subcmd__loadtest__subcmd__help__subcmd__page)
-            opts=""
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
         snowbank__subcmd__loadtest__subcmd__help__subcmd__plan)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -269,28 +249,6 @@ _snowbank__loadtest() {
                 return 0
             fi
             case "${prev}" in
-                *)
-                    COMPREPLY=()
-                    ;;
-            esac
-            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-            return 0
-            ;;
-        snowbank__subcmd__loadtest__subcmd__page)
-            opts="-o -h --output --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
-                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
-                return 0
-            fi
-            case "${prev}" in
-                --output)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                -o)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -353,7 +311,7 @@ _snowbank__loadtest() {
             return 0
             ;;
         snowbank__subcmd__loadtest__subcmd__sweep)
-            opts="-h --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --stay-awake --real-time --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
+            opts="-h --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --start --limit --factor --resolution --tries --for --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= stay-awake real-time rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -31,7 +31,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l con
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second: what is offered (10000/s without it), or what a closed loop has to reach' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'How long to measure (10s without it), after the warm-up' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until so many IDs were asked for' -r
@@ -52,15 +52,12 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgr
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stay-awake -d 'Stay awake between an open loop\'s requests, on a core for each thread: for machines with idle cores that wake a sleeper late, and fewer --threads than cores. On two cores it takes one of them from the target'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l real-time -d 'Run an open loop\'s threads before ordinary programs, with the lowest real-time priority: for a target on another machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads than cores'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l closed -d 'Closed loop: send as fast as answers come, instead of on a schedule'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -s V -l version -d 'Print version'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "page" -d 'Write the page that --html writes, from the figures that --json wrote'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
@@ -69,7 +66,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; a newline at its end does not count' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: what the source can hand out in a second]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l factor -d 'What each step multiplies the rate by, until one misses' -r
@@ -86,8 +83,6 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l stay-awake -d 'Stay awake between an open loop\'s requests, on a core for each thread: for machines with idle cores that wake a sleeper late, and fewer --threads than cores. On two cores it takes one of them from the target'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l real-time -d 'Run an open loop\'s threads before ordinary programs, with the lowest real-time priority: for a target on another machine, because on this one it would keep the target from running. Needs root or ulimit -r, and fewer --threads than cores'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'What `sweep --json FILE` wrote' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l rate -d 'IDs per second of all clients together, at their peak' -r
@@ -104,10 +99,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand comp
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l json -d 'Write the comparison to a file' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l fail-if-worse -d 'End with exit code 1 if B is worse in any figure of rate, errors or response time'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand page" -s o -l output -d 'Where the page goes' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand page" -s h -l help -d 'Print help'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "page" -d 'Write the page that --html writes, from the figures that --json wrote'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare page help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

@@ -15,6 +15,7 @@
 //! - `ceilings`: where sources start, and the thread that raises their ceilings.
 //! - `health`: counters, heartbeats, the daemon's status, and rate-limited log lines.
 //! - `restored`: notices that the machine was restored from a snapshot.
+//! - `shared`: what all threads share, the live configuration, and wake-ups between threads.
 
 mod ceilings;
 mod health;
@@ -22,6 +23,7 @@ mod lifecycle;
 mod net;
 mod restored;
 mod shard_thread;
+mod shared;
 
 #[cfg(any(test, fuzzing))]
 pub use self::shard_thread::fuzzing;
@@ -29,7 +31,8 @@ pub use self::shard_thread::fuzzing;
 pub use self::ceilings::start_sources::State;
 pub use self::health::vitals::Vitals;
 pub use self::lifecycle::reload::{ReloadError, Reloaded, Reloader};
-pub use self::lifecycle::start::{Server, StartError};
+pub use self::lifecycle::start::Server;
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;
 pub use self::net::inherited::{Inherited, Protocol};
 pub use self::restored::is_kernel_log_standard_input;
+pub use self::shared::start_error::StartError;

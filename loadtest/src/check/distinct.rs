@@ -9,24 +9,21 @@ use std::collections::BTreeMap;
 
 use crate::promise::Span;
 
-/// How many spans are kept at most: some 100 MiB. Reached only by a source without time whose IDs are scattered.
-pub const MAX_SPANS: usize = 4_000_000;
+/// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered reaches it.
+pub(crate) const MAX_SPANS: usize = 4_000_000;
 
 /// The places handed out so far.
 #[derive(Debug, Default)]
-pub struct Distinct {
+pub(crate) struct Distinct {
     /// From start to end; invariant: no two overlap or touch.
     spans: BTreeMap<u64, u64>,
 }
 
-/// Why a place cannot be added.
+/// The reason why a position cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// The place is taken.
-    Twice {
-        /// The first such place.
-        place: u64,
-    },
+    Twice { place: u64 },
     /// There are [`MAX_SPANS`] spans: whether a place is taken cannot be told any more.
     Full,
 }
@@ -36,7 +33,7 @@ impl Distinct {
     ///
     /// # Errors
     /// [`Refused`] if one of them is there already or twice among them; what was added before it stays.
-    pub fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), Refused> {
+    pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), Refused> {
         spans.sort_unstable();
         let mut merged: Option<Span> = None;
         for span in spans.drain(..) {
@@ -78,18 +75,12 @@ impl Distinct {
     }
 
     /// Forgets the spans that end at or before `place`.
-    pub fn forget_below(&mut self, place: u64) {
+    pub(crate) fn forget_below(&mut self, place: u64) {
         while let Some(first) = self.spans.first_entry()
             && *first.get() <= place
         {
             first.remove();
         }
-    }
-
-    /// How many spans are kept.
-    #[must_use]
-    pub fn span_count(&self) -> usize {
-        self.spans.len()
     }
 }
 
@@ -109,9 +100,9 @@ mod tests {
     fn neighbours_merge() {
         let mut distinct = Distinct::default();
         assert_eq!(distinct.add(&mut vec![span(10, 20), span(30, 40), span(0, 5)]), Ok(()));
-        assert_eq!(distinct.span_count(), 3);
+        assert_eq!(distinct.spans.len(), 3);
         assert_eq!(distinct.add(&mut vec![span(20, 30), span(5, 10)]), Ok(()));
-        assert_eq!(distinct.span_count(), 1);
+        assert_eq!(distinct.spans.len(), 1);
     }
 
     #[test]
@@ -120,7 +111,7 @@ mod tests {
         for chunk in 0..1_000_u64 {
             assert_eq!(distinct.add(&mut vec![span(chunk * 1_000_000, (chunk + 1) * 1_000_000)]), Ok(()));
         }
-        assert_eq!(distinct.span_count(), 1);
+        assert_eq!(distinct.spans.len(), 1);
     }
 
     #[test]
@@ -129,7 +120,7 @@ mod tests {
         for tick in 0..1_000 {
             assert_eq!(distinct.add(&mut vec![span(tick * 4_096, tick * 4_096 + 10)]), Ok(()));
             distinct.forget_below(tick.saturating_sub(12) * 4_096);
-            assert!(distinct.span_count() <= 13);
+            assert!(distinct.spans.len() <= 13);
         }
     }
 

@@ -3,81 +3,39 @@
 //! - [`reply`]: one connection's replies: count, order, layout, worker and time.
 //! - [`distinct`]: no ID twice over all connections, in bounded memory.
 
-pub mod distinct;
-pub mod reply;
+pub(crate) mod distinct;
+pub(crate) mod reply;
 
 use crate::promise::Promise;
 
 /// A broken promise; one of them fails the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Violation {
+pub(crate) enum Violation {
     /// An ID was handed out twice.
-    Duplicate {
-        /// The ID.
-        id: u64,
-    },
+    Duplicate { id: u64 },
     /// An ID is not above the one before it on the same connection.
-    Order {
-        /// The ID before.
-        previous: u64,
-        /// The one that should be above it.
-        id: u64,
-    },
+    Order { previous: u64, id: u64 },
     /// With strict order: a request sent after a reply was received did not get larger IDs.
-    Strict {
-        /// The largest ID received before the request was sent.
-        received: u64,
-        /// The one that should be above it.
-        id: u64,
-    },
+    Strict { received: u64, id: u64 },
     /// A run of no IDs.
     EmptyRun,
     /// A run that ends beyond 64 bits, or whose IDs do not differ.
-    BadRun {
-        /// Its first ID.
-        first: u64,
-    },
+    BadRun { first: u64 },
     /// Fewer or more IDs than were asked for.
-    Count {
-        /// The IDs asked for.
-        asked: u32,
-        /// The IDs that came, or came before the reply was given up.
-        found: u64,
-    },
+    Count { asked: u32, found: u64 },
     /// An ID that is not of the source's layout.
-    Layout {
-        /// The ID.
-        id: u64,
-        /// An ID of the same connection that was in order.
-        previous: Option<u64>,
-    },
+    Layout { id: u64, previous: Option<u64> },
     /// An ID of a worker ID that the source does not hold.
-    Worker {
-        /// The ID.
-        id: u64,
-        /// The worker number in it.
-        worker: u64,
-    },
+    Worker { id: u64, worker: u64 },
     /// An ID dated before the window that is promised.
-    TooOld {
-        /// The ID.
-        id: u64,
-        /// How far before.
-        by_us: i64,
-    },
+    TooOld { id: u64, by_us: i64 },
     /// An ID dated after the window that is promised.
-    TooNew {
-        /// The ID.
-        id: u64,
-        /// How far after.
-        by_us: i64,
-    },
+    TooNew { id: u64, by_us: i64 },
 }
 
 impl Violation {
     /// One line for a person, IDs decoded.
-    #[must_use]
-    pub fn describe(&self, promise: &Promise) -> String {
+    pub(crate) fn describe(&self, promise: &Promise) -> String {
         let decoded = |id: u64| promise.describe(id);
         match *self {
             Self::Duplicate { id } => {

@@ -5,44 +5,42 @@ use snowbank_client::layout::Run;
 use super::Violation;
 use crate::promise::{Promise, Span};
 
-/// What a reply is held to.
+/// The request that a reply is checked against.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    /// How many IDs were asked for.
-    pub count: u32,
+pub(crate) struct Asked {
+    /// The number of IDs asked for.
+    pub(crate) count: u32,
     /// The wall clock when the request was sent, in Unix microseconds.
-    pub sent_us: i64,
+    pub(crate) sent_us: i64,
     /// With strict order: the largest ID received by then, on any connection; else 0.
-    pub above: u64,
+    pub(crate) above: u64,
 }
 
 /// The bounds of an ID's time, kept apart from the reply because they hold for all IDs of a frame.
 #[derive(Debug, Clone, Copy)]
-pub struct Received {
+pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
-    pub received_us: i64,
+    pub(crate) received_us: i64,
     /// By how much the window is widened; `None` while another machine's clock is not known yet: times are not checked.
-    pub offset_us: Option<i64>,
+    pub(crate) offset_us: Option<i64>,
 }
 
-/// What has come on one connection.
+/// The IDs received on one connection.
 #[derive(Debug, Default)]
-pub struct ConnectionCheck {
+pub(crate) struct ConnectionCheck {
     last: Option<u64>,
     /// IDs of the current reply.
     found: u64,
 }
 
 impl ConnectionCheck {
-    /// Whether some frames of a reply have come and its last has not.
-    #[must_use]
-    pub fn is_within_reply(&self) -> bool {
+    /// Returns true if a reply has begun and its last frame has not come.
+    pub(crate) fn is_within_reply(&self) -> bool {
         self.found > 0
     }
 
     /// The last ID that came.
-    #[must_use]
-    pub fn last(&self) -> Option<u64> {
+    pub(crate) fn last(&self) -> Option<u64> {
         self.last
     }
 
@@ -51,7 +49,7 @@ impl ConnectionCheck {
     ///
     /// # Errors
     /// The first [`Violation`].
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
         promise: &Promise,
         asked: &Asked,
@@ -86,7 +84,7 @@ impl ConnectionCheck {
     ///
     /// # Errors
     /// [`Violation::Count`] if it had fewer IDs than asked for.
-    pub fn end(&mut self, asked: &Asked) -> Result<(), Violation> {
+    pub(crate) fn end(&mut self, asked: &Asked) -> Result<(), Violation> {
         let found = std::mem::take(&mut self.found);
         if found < u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found });

@@ -1,9 +1,8 @@
 //! `compare`: two runs side by side.
 
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::{Failure, write_file};
+use super::{Failure, json_text, print, write_file};
 use crate::compare::{self, Verdict, table::Side};
 use crate::report::json;
 use crate::report::read::read;
@@ -30,13 +29,8 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (a, b) = arguments.sides()?;
     let comparison = compare::compare(&a.runs, &b.runs).map_err(Failure::usage)?;
-    if let Some(path) = &arguments.json {
-        let text = serde_json::to_string_pretty(&comparison).unwrap_or_default() + "\n";
-        write_file(path, text.as_bytes())?;
-    }
-    let mut out = io::stdout().lock();
-    // Who reads the table may leave early; the exit code stays.
-    let _ = compare::table::write(&comparison, &a, &b, &mut out).and_then(|()| out.flush());
+    write_file(arguments.json.as_ref(), || json_text(&comparison))?;
+    print(|out| compare::table::write(&comparison, &a, &b, out));
     let worse = matches!(comparison.verdict, Verdict::Worse | Verdict::Mixed);
     Ok(u8::from(arguments.fail_if_worse && worse))
 }

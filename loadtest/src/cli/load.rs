@@ -1,16 +1,20 @@
 //! Options that a run and a sweep share.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use snowbank_client::Endpoint;
 
 use super::Failure;
-use super::approach::Approach;
 use crate::run::{Drive, Length, Scenario};
 use crate::schedule::Arrivals;
+use crate::target::Token;
 use crate::value::{Mix, Time};
 use crate::verdict::Latency;
+
+/// Two, so that one can send when something else has the other's core.
+const DEFAULT_THREADS: u32 = 2;
 
 /// An address that the generator's own sockets can be connected to.
 fn parse_address(text: &str) -> Result<Endpoint, String> {
@@ -54,8 +58,9 @@ pub(super) struct Load {
     /// What random draws begin with; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
-    #[command(flatten)]
-    pub(super) approach: Approach,
+    /// A file with the token that the daemon asks for; newlines at its end are ignored
+    #[arg(long, value_name = "FILE", requires = "address", conflicts_with = "resp")]
+    token_file: Option<PathBuf>,
 }
 
 /// Objectives of response time. Given any, they replace the default of an open loop, p99.9 within 2 ms.
@@ -84,7 +89,7 @@ pub(super) struct Latencies {
 impl Load {
     /// The run of these options, for so long.
     pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
-        let threads = self.threads.unwrap_or_else(|| self.default_threads());
+        let threads = self.threads.unwrap_or_else(|| DEFAULT_THREADS.min(self.connections));
         if threads > self.connections {
             return Err(Failure::usage(format!(
                 "--threads {threads} is more than --connections {}: each thread needs a connection",
@@ -94,7 +99,7 @@ impl Load {
         let threads = threads as usize;
         Ok(Scenario {
             address: self.address.clone(),
-            token: self.approach.token().map_err(Failure::usage)?,
+            token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             resp: self.resp,
             drive,
@@ -105,16 +110,9 @@ impl Load {
             length,
             outage: None,
             client_stall: None,
-            stays_awake: self.approach.stays_awake(threads).map_err(Failure::usage)?,
-            real_time: self.approach.real_time(threads).map_err(Failure::usage)?,
             keeps_interval_log: false,
             seed: self.seed,
         })
-    }
-
-    /// Two, so that one of them is there when something else has the other's core.
-    fn default_threads(&self) -> u32 {
-        2.min(self.connections).min(self.approach.most_threads()).max(1)
     }
 
     pub(super) fn arrivals(&self) -> Arrivals {

@@ -1,13 +1,13 @@
 //! `snowbank-loadtest plan`.
 
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::{Failure, write_file};
+use super::{Failure, json_text, print, write_file};
 use crate::plan::swept::Swept;
 use crate::plan::{Wanted, page, plan};
-use crate::value::{Bandwidth, Mix, Rate, Share};
+use crate::report::read::read;
+use crate::sweep::file::KIND;
 
 /// From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds
 ///
@@ -20,62 +20,18 @@ pub(super) struct Arguments {
     /// What `sweep --json FILE` wrote
     #[arg(long, value_name = "FILE")]
     from: PathBuf,
-    /// IDs per second of all clients together, at their peak
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    rate: Rate,
-    /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
-    #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
-    batch: Option<Mix>,
-    /// How much of a daemon's limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a
-    /// crash has half its ceiling
-    #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
-    headroom: Share,
-    /// Daemons beyond those that carry the rate, so that as many may be down
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(0..=1_000))]
-    spare: u32,
-    /// Worker IDs of each daemon [default: as many as in the sweep]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4_096))]
-    worker_ids: Option<u32>,
-    /// Connections that one daemon may have to carry [default: as many as in the sweep]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    connections: Option<u32>,
-    /// What a daemon's network carries each way, as in 1Gbit; without it, the network is no limit
-    #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
-    network: Option<Bandwidth>,
-    /// Another layout than the sweep's: a preset's name or a text form
-    #[arg(long, value_name = "NAME|SPEC")]
-    layout: Option<String>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Write the plan to a file, for programs
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
-    let sweep = Swept::read(&arguments.from).map_err(Failure::usage)?;
-    let plan = plan(&sweep, &arguments.wanted(), SystemTime::now())
+    let sweep = read::<Swept>(&arguments.from, KIND).map_err(Failure::usage)?;
+    let plan = plan(&sweep, &arguments.wanted, SystemTime::now())
         .map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    if let Some(path) = &arguments.json {
-        // Numbers, strings and lists: there is nothing that could not be written.
-        let text = serde_json::to_string_pretty(&plan).unwrap_or_default() + "\n";
-        write_file(path, text.as_bytes())?;
-    }
-    let mut out = io::stdout().lock();
-    // Who reads the page may leave early; the exit code stays.
-    let _ = out.write_all(page::markdown(&plan).as_bytes()).and_then(|()| out.flush());
+    write_file(arguments.json.as_ref(), || json_text(&plan))?;
+    print(|out| out.write_all(page::markdown(&plan).as_bytes()));
     Ok(0)
-}
-
-impl Arguments {
-    fn wanted(&self) -> Wanted {
-        Wanted {
-            rate: self.rate,
-            batch: self.batch.clone(),
-            headroom: self.headroom,
-            spare: self.spare,
-            worker_ids: self.worker_ids,
-            connections: self.connections,
-            network: self.network,
-            layout: self.layout.clone(),
-        }
-    }
 }

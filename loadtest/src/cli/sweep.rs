@@ -1,15 +1,14 @@
 //! `snowbank-loadtest sweep`.
 
-use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::load::{Latencies, Load};
-use super::{Failure, on_interrupt, open_file, write_file};
+use super::{Failure, json_text, on_interrupt, open_files, print, with_files, write_file};
 use crate::origin::Origin;
 use crate::report::html;
+use crate::report::progress::Bar;
 use crate::run::{Drive, Length};
-use crate::sweep::chart::{self, Look};
 use crate::sweep::progress::Live;
 use crate::sweep::{Settings, file, sweep, table};
 use crate::value::{Rate, Share, Time};
@@ -67,39 +66,20 @@ fn factor(text: &str) -> Result<f64, String> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let settings = arguments.settings()?;
-    for path in arguments.json.iter().chain(&arguments.html) {
-        open_file(path)?;
-    }
-    let machine = settings.origin.machine.clone();
+    open_files(&[&arguments.json, &arguments.html])?;
     let interrupt = on_interrupt()?;
-    let mut live = Live::new(&machine);
-    let swept = sweep(settings, &interrupt, &mut live);
-    live.clear();
+    let live = Live(Bar::new());
+    let swept = sweep(settings, &interrupt, &live);
+    live.0.clear();
     let swept = swept.map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
-    let mut out = io::stdout().lock();
-    // The table first: a full disk must not take it away. Who reads it may leave early; the exit code stays.
-    let _ = chart::write(&swept, look(), &mut out)
-        .and_then(|()| table::end(&swept, &mut out))
-        .and_then(|()| out.flush());
-    let code = swept.exit_code();
-    // A knee without the files that were asked for is none for a script that goes on with them.
-    arguments
-        .write_files(&file::File::of(&swept, &machine))
-        .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })?;
-    Ok(code)
+    print(|out| table::end(&swept, out));
+    let figures = file::File::of(&swept);
+    let written = write_file(arguments.json.as_ref(), || json_text(&figures))
+        .and_then(|()| write_file(arguments.html.as_ref(), || html::sweep::render(&figures).into_bytes()));
+    with_files(swept.exit_code(), written)
 }
 
 impl Arguments {
-    fn write_files(&self, figures: &file::File) -> Result<(), Failure> {
-        if let Some(path) = &self.json {
-            write_file(path, figures.to_json().as_bytes())?;
-        }
-        if let Some(path) = &self.html {
-            write_file(path, html::sweep::render(figures).as_bytes())?;
-        }
-        Ok(())
-    }
-
     fn settings(&self) -> Result<Settings, Failure> {
         // The rate of each step takes its place.
         let drive =
@@ -111,18 +91,11 @@ impl Arguments {
             start: self.start,
             limit: self.limit,
             factor: self.factor,
-            resolution: self.resolution.of_one(),
+            resolution: self.resolution.0,
             tries: self.tries,
             step_length: self.length.0,
         })
     }
-}
-
-/// Standard output's width, 80 columns where it is no terminal; colours as <https://no-color.org> asks.
-fn look() -> Look {
-    let width = rustix::termios::tcgetwinsize(io::stdout()).map_or(0, |size| size.ws_col);
-    let colours = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|off| off.is_empty());
-    Look { width: if width == 0 { 80 } else { width }, colours }
 }
 
 #[cfg(test)]

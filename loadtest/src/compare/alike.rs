@@ -1,11 +1,11 @@
-//! Whether runs may be compared, and what else sets them apart.
+//! Checks that runs may be compared, and lists other differences between them.
 
 use crate::report::json::Run;
 
 /// A property that two runs should share, and its words for one of them.
 type Property = (&'static str, fn(&Run) -> String);
 
-const PROPERTIES: [Property; 17] = [
+const PROPERTIES: [Property; 15] = [
     ("protocol", |run| run.protocol.clone()),
     ("rate offered", |run| {
         run.wanted_ids_per_s.map_or_else(|| "none".to_owned(), |rate| format!("{rate}/s"))
@@ -27,19 +27,17 @@ const PROPERTIES: [Property; 17] = [
     ("measured for", |run| {
         run.for_s.map_or_else(|| "a number of IDs".to_owned(), |for_s| format!("{for_s} s"))
     }),
-    ("generator between requests", |run| if run.generator_awake { "awake" } else { "asleep" }.to_owned()),
-    ("generator's priority", |run| if run.generator_real_time { "real-time" } else { "ordinary" }.to_owned()),
     ("generator's machine", |run| run.origin.machine.host.clone()),
     ("generator's processor", |run| run.origin.machine.cpu.clone().unwrap_or_else(|| "unknown".to_owned())),
     ("generator's cores", |run| run.origin.machine.cores.to_string()),
     ("generator's system", |run| run.origin.machine.kernel.clone()),
 ];
 
-/// What sets the runs apart besides the target; one line each.
+/// Returns the differences between the runs besides the target, one line each.
 ///
 /// # Errors
 /// One line if the runs measured different things.
-pub fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
+pub(crate) fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     let (a_loops, b_loops) = (words(a, |run| run.loop_kind.clone()), words(b, |run| run.loop_kind.clone()));
     if a_loops != b_loops || a_loops.len() != 1 {
         return Err(format!(
@@ -73,7 +71,7 @@ pub fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     Ok(warnings)
 }
 
-/// Whether some run of each side was started after one of the other. RFC 3339 in UTC sorts as text.
+/// Returns true if each side has a run that started after one of the other. RFC 3339 in UTC sorts as text.
 fn alternate(a: &[Run], b: &[Run]) -> bool {
     let after = |one: &[Run], other: &[Run]| {
         let last = one.iter().map(|run| &run.origin.started_at).max();
@@ -83,13 +81,12 @@ fn alternate(a: &[Run], b: &[Run]) -> bool {
     after(a, b) && after(b, a)
 }
 
-/// Whether more threads wanted to run than the machine had cores, before the run.
-#[must_use]
-pub fn was_busy(run: &Run) -> bool {
+/// Returns true if more threads wanted to run than the machine had cores, before the run.
+pub(crate) fn was_busy(run: &Run) -> bool {
     run.origin.machine.load_average.is_some_and(|load| load > run.origin.machine.cores as f64)
 }
 
-/// What the runs say, each once.
+/// Returns the distinct words of the runs.
 fn words(runs: &[Run], value: impl Fn(&Run) -> String) -> Vec<String> {
     let mut words: Vec<String> = runs.iter().map(value).collect();
     words.sort();

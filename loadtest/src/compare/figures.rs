@@ -11,7 +11,7 @@ const MIN_ABOVE: f64 = 5.0;
 
 /// A figure of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
+pub(crate) enum Figure {
     /// IDs per second.
     Rate,
     /// Requests refused or without an answer.
@@ -28,16 +28,14 @@ pub enum Figure {
 const NAMES: [&str; 6] = ["p50", "p90", "p99", "p99.9", "p99.99", "max"];
 
 /// In the order of the table.
-#[must_use]
-pub fn all() -> Vec<Figure> {
+pub(crate) fn all() -> Vec<Figure> {
     let times = NAMES.map(Figure::Response).into_iter().chain(NAMES.map(Figure::Service));
     [Figure::Rate, Figure::Errors].into_iter().chain(times).chain([Figure::DaemonCpu]).collect()
 }
 
 impl Figure {
     /// Its name in every output.
-    #[must_use]
-    pub fn name(self) -> String {
+    pub(crate) fn name(self) -> String {
         match self {
             Self::Rate => "IDs/s".to_owned(),
             Self::Errors => "errors".to_owned(),
@@ -47,27 +45,23 @@ impl Figure {
         }
     }
 
-    /// Whether it is a time in microseconds.
-    #[must_use]
-    pub fn is_time(self) -> bool {
+    /// Returns true if it is a time in microseconds.
+    pub(crate) fn is_time(self) -> bool {
         matches!(self, Self::Response(_) | Self::Service(_) | Self::DaemonCpu)
     }
 
-    /// Whether a larger value is worse.
-    #[must_use]
-    pub fn more_is_worse(self) -> bool {
+    /// Returns true if a larger value is worse.
+    pub(crate) fn more_is_worse(self) -> bool {
         self != Self::Rate
     }
 
-    /// Whether the verdict rests on it.
-    #[must_use]
-    pub fn decides(self) -> bool {
+    /// Returns true if the verdict depends on it.
+    pub(crate) fn decides(self) -> bool {
         matches!(self, Self::Rate | Self::Errors | Self::Response(_))
     }
 
     /// A run's value.
-    #[must_use]
-    pub fn value(self, run: &Run) -> Option<f64> {
+    pub(crate) fn value(self, run: &Run) -> Option<f64> {
         match self {
             Self::Rate => Some(run.ids_per_s),
             Self::Errors => Some((run.refused.values().sum::<u64>() + run.unanswered) as f64),
@@ -80,8 +74,7 @@ impl Figure {
     }
 
     /// Several runs' value: counts by their mean, the rest by the geometric one, because that is what ratios are about.
-    #[must_use]
-    pub fn mean(self, values: &[f64]) -> f64 {
+    pub(crate) fn mean(self, values: &[f64]) -> f64 {
         let number = values.len().max(1) as f64;
         if self == Self::Errors || values.iter().any(|&value| value <= 0.0) {
             return values.iter().sum::<f64>() / number;
@@ -92,8 +85,8 @@ impl Figure {
     /// The figure of each second that was neither cut short nor part of an announced outage.
     ///
     /// # Errors
-    /// Why the seconds do not know it.
-    pub fn seconds(self, run: &Run) -> Result<Vec<f64>, &'static str> {
+    /// The reason why the seconds do not know it.
+    pub(crate) fn seconds(self, run: &Run) -> Result<Vec<f64>, &'static str> {
         let of: (f64, fn(&SecondFigures) -> f64) = match self {
             Self::Rate => (0.0, |second| second.ids as f64),
             Self::Response("p50") => (0.5, |second| second.p50_us),

@@ -9,12 +9,12 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const CONFIDENCE: f64 = 0.99;
 
 /// With fewer seconds, their spread is not known.
-pub const MIN_SECONDS: usize = 5;
+pub(crate) const MIN_SECONDS: usize = 5;
 
 /// The share of deviations that the spread of seconds is read from: one second in five may be an outlier.
 const INLIERS: f64 = 0.8;
 
-/// Of a normal distribution, that share lies within so many standard deviations.
+/// That share of a normal distribution lies within this number of standard deviations.
 const INLIERS_REACH: f64 = 1.281_55;
 
 /// How far a whole run is off though its seconds agree with each other, as a logarithm's standard deviation: 6 %. Seconds
@@ -28,13 +28,13 @@ const BUSY_RUN_DEVIATION: f64 = 0.12;
 
 /// A ratio, and what it may be as far as the spread lets it be known.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Interval {
+pub(crate) struct Interval {
     /// The estimate.
-    pub ratio: f64,
+    pub(crate) ratio: f64,
     /// At least.
-    pub low: f64,
+    pub(crate) low: f64,
     /// At most.
-    pub high: f64,
+    pub(crate) high: f64,
 }
 
 impl Interval {
@@ -48,14 +48,12 @@ impl Interval {
     }
 
     /// The factor by which it reaches to either side.
-    #[must_use]
-    pub fn margin(&self) -> f64 {
+    pub(crate) fn margin(&self) -> f64 {
         self.high / self.ratio
     }
 
-    /// Whether 1 is outside.
-    #[must_use]
-    pub fn leaves_out_one(&self) -> bool {
+    /// Returns true if 1 is outside.
+    pub(crate) fn leaves_out_one(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
@@ -63,8 +61,8 @@ impl Interval {
 /// From the same figure of several runs: Student's t for two sides of one variance.
 ///
 /// # Errors
-/// Why that cannot be told.
-pub fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
+/// The reason why there is no interval.
+pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     let (a, b) = (logs(a)?, logs(b)?);
     let freedom =
         (a.len() + b.len()).checked_sub(2).filter(|&freedom| freedom > 0 && !a.is_empty() && !b.is_empty());
@@ -83,8 +81,8 @@ pub fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 /// [the module](super). `busy` says that more threads wanted to run than there were cores.
 ///
 /// # Errors
-/// Why that cannot be told.
-pub fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static str> {
+/// The reason why there is no interval.
+pub(crate) fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static str> {
     if a.len().min(b.len()) < MIN_SECONDS {
         return Err("too few seconds");
     }
@@ -98,7 +96,7 @@ pub fn of_seconds(a: &[f64], b: &[f64], busy: bool) -> Result<Interval, &'static
     Interval::around(b_median - a_median, reach(freedom) * deviation * std::f64::consts::SQRT_2)
 }
 
-/// How many standard errors an interval reaches to either side.
+/// Returns the number of standard errors that an interval reaches to either side.
 fn reach(freedom: usize) -> f64 {
     // Fails only for a freedom of 0, which its callers have ruled out.
     StudentsT::new(0.0, 1.0, freedom as f64)

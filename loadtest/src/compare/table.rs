@@ -8,18 +8,17 @@ use crate::report::json::Run;
 
 /// One side as it was named on the command line.
 #[derive(Debug)]
-pub struct Side {
+pub(crate) struct Side {
     /// The files.
-    pub names: Vec<String>,
-    /// What is in them.
-    pub runs: Vec<Run>,
+    pub(crate) names: Vec<String>,
+    pub(crate) runs: Vec<Run>,
 }
 
 /// Writes the table and, as its last line, the verdict.
 ///
 /// # Errors
 /// The writer's.
-pub fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(comparison: &Comparison, a: &Side, b: &Side, out: &mut dyn Write) -> io::Result<()> {
     for (letter, side) in [("A", a), ("B", b)] {
         for (name, run) in side.names.iter().zip(&side.runs) {
             let version = run.version.as_deref().unwrap_or("version unknown");
@@ -87,9 +86,8 @@ fn factor(ratio: f64) -> String {
     }
 }
 
-/// What is said of a figure.
-#[must_use]
-pub fn word(figure: Figure, call: Call) -> &'static str {
+/// Returns the word for a figure's result.
+pub(crate) fn word(figure: Figure, call: Call) -> &'static str {
     match (call, figure) {
         (Call::Same, _) => "the same",
         (Call::CannotTell, _) => "?",
@@ -101,8 +99,7 @@ pub fn word(figure: Figure, call: Call) -> &'static str {
 }
 
 /// The last line.
-#[must_use]
-pub fn summary(verdict: Verdict, rows: &[Row]) -> String {
+pub(crate) fn summary(verdict: Verdict, rows: &[Row]) -> String {
     let deciding = || rows.iter().filter(|row| row.figure.decides());
     let named = |calls: &[Call]| {
         let rows = deciding().filter(|row| calls.contains(&row.call));

@@ -1,4 +1,4 @@
-//! How far the target may be behind because requests left late.
+//! Estimates how far the target may be behind because requests left late.
 //!
 //! A server that works through its requests in turn is done with each at most as much later than it would be on schedule as
 //! the latest of those sent before it, or it itself, was late. That holds as long as the server is never idle; so it is over
@@ -8,7 +8,7 @@
 /// Lateness that requests still to be sent may suffer from, in nanoseconds.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// Of what was sent before the mark.
+    /// The largest slip before the mark.
     old_ns: u64,
     /// The largest slip since.
     fresh_ns: u64,

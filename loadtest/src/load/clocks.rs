@@ -1,8 +1,8 @@
-//! How far another machine's clock is from ours, as the warm-up shows it.
+//! Measures the distance to another machine's clock in the warm-up.
 
 use crate::check::reply::Asked;
 
-/// How far the target's clock was seen to be from ours.
+/// The distance between the target's clock and ours.
 #[derive(Debug)]
 pub(super) struct ClockOffset {
     known_us: Option<i64>,

@@ -29,7 +29,7 @@ pub(super) struct Connection {
     pub(super) stream: Stream,
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
-    /// How many of them, the last, are not handed to the socket yet.
+    /// The last of `in_flight`, which are not handed to the socket yet.
     unsent: usize,
     out: Vec<u8>,
     /// Ended by the announced outage and not open again.
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     tag: u16,
 }
 
-/// Whether the socket took all.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Flushed {
     All,
@@ -75,7 +75,7 @@ impl Connection {
         self.is_full = false;
     }
 
-    /// Whether something waits to be flushed.
+    /// Returns true if something waits to be flushed.
     pub(super) fn is_dirty(&self) -> bool {
         !self.out.is_empty()
     }

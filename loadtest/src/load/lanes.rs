@@ -16,18 +16,18 @@ const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
 #[derive(Debug)]
-pub struct Lanes(Vec<Lane>);
+pub(crate) struct Lanes(Vec<Lane>);
 
 #[derive(Debug)]
 struct Lane {
-    /// What `schedule` says, to be read without its lock.
+    /// The due time of `schedule`, readable without its lock.
     due_ns: AtomicU64,
     schedule: Mutex<Schedule>,
 }
 
 impl Lanes {
-    /// Of the schedules, in the order of their threads.
-    pub fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
+    /// Takes the schedules in the order of their threads.
+    pub(crate) fn new(schedules: impl Iterator<Item = Schedule>) -> Self {
         let lane = |schedule: Schedule| Lane {
             due_ns: AtomicU64::new(schedule.due_ns()),
             schedule: Mutex::new(schedule),

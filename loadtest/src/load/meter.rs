@@ -1,9 +1,10 @@
-//! What one thread counts while it runs.
+//! Counts and times the requests of one thread.
 
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use crate::measure::{Counts, Refusals, Second};
+use crate::units::printable;
 
 use super::behind::Behind;
 use super::connection::InFlight;
@@ -25,17 +26,17 @@ pub(super) struct Meter {
     /// From its begin, until it is over.
     outage: Option<(u64, Option<u64>)>,
     last_answer_ns: Option<u64>,
-    /// What of the processors had been used when the measurement began on this thread, and that instant.
+    /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
     /// Since when the thread has been busy, or should have been: what it reads now may have been there since.
     busy_since_ns: u64,
-    /// How far the target may be behind through no fault of its own.
+    /// The delay of the target that is not its fault.
     behind: Behind,
 }
 
 impl Meter {
     pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
-        let (counts, second) = (Counts::empty(), Second::empty());
+        let (counts, second) = (Counts::default(), Second::default());
         Self {
             thread,
             warm_ns,
@@ -136,7 +137,7 @@ impl Meter {
         if !self.counts_at(request.intended_ns) || request.excused {
             return;
         }
-        let words = || String::from_utf8_lossy(message).into_owned();
+        let words = || printable(&String::from_utf8_lossy(message));
         let fresh = || Refusals { count: 0, first_message: words() };
         self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
         self.second.refused += 1;
@@ -150,7 +151,8 @@ impl Meter {
         self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
         self.counts.service.saturating_record(service_ns);
-        self.counts.target.saturating_record(service_ns.saturating_sub(self.own_delay_ns(request, now)));
+        let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
+        self.counts.target.saturating_record(target_ns);
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
@@ -192,7 +194,7 @@ impl Meter {
     }
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
-        let second = Box::new(std::mem::replace(&mut self.second, Second::empty()));
+        let second = Box::new(std::mem::take(&mut self.second));
         // Whoever stopped listening has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
@@ -246,7 +248,7 @@ mod tests {
         meter.sent(&mut late);
         meter.answered(&late, at(8_000_000));
         let counts = &meter.counts;
-        let max_of = |histogram: &hdrhistogram::Histogram<u64>| histogram.max() / 100_000;
+        let max_of = |histogram: &crate::measure::TimeHistogram| histogram.max() / 100_000;
         assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
     }
 

@@ -11,10 +11,10 @@ use super::{Now, RECOVERY_TIMEOUT};
 use crate::measure::Fault;
 use crate::target::Stream;
 
-/// How long one try may hold the thread up; on one machine it is refused or taken at once.
+/// The time that one try may hold the thread up; on one machine it is refused or accepted at once.
 const RECONNECT_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// How often connections are tried again.
+/// The pause between two tries to open connections again.
 pub(super) const RETRY_NS: u64 = 5_000_000;
 
 impl Worker<'_> {
@@ -47,7 +47,7 @@ impl Worker<'_> {
         connection.forget_unsent();
     }
 
-    /// Whether a refusal says that the daemon is stopping because of the outage.
+    /// Returns true if a refusal means that the daemon is stopping because of the outage.
     pub(super) fn is_excused(&self, code: u16, now: Now) -> bool {
         code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_since(now).is_some()
     }

@@ -5,12 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
-use thread_priority::{
-    RealtimeThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy, set_thread_priority_and_policy,
-    thread_native_id, thread_schedule_policy,
-};
-
-/// What a thread had of the processors until now.
+/// A thread's use of the processors until now.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Use {
     /// It ran for so long.
@@ -39,7 +34,7 @@ impl Use {
     }
 }
 
-/// How long the thread that made it has waited for a core, from one look to the next.
+/// Measures how long its thread has waited for a core, from one call to the next.
 #[derive(Debug)]
 pub(super) struct RunDelay {
     file: Option<File>,
@@ -64,7 +59,7 @@ impl RunDelay {
     }
 }
 
-/// For how long the process's control group has been held back by its quota; `None` where it has none to be seen.
+/// Returns the time for which the control group was held back by its quota; `None` where it has none to see.
 fn throttled() -> Option<Duration> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let statistics = groups.lines().find_map(|line| {
@@ -89,28 +84,6 @@ fn throttled_in(statistics: &str) -> Option<Duration> {
         ("throttled_usec", us) => us.parse().ok().map(Duration::from_micros),
         _ => None,
     })
-}
-
-/// Whether this process may give its threads a real-time priority; tried on a thread of its own, which ends with it.
-#[must_use]
-pub fn may_run_real_time() -> bool {
-    std::thread::spawn(raise_priority).join().unwrap_or(false)
-}
-
-/// Lets the calling thread run before all ordinary ones, if that is permitted; tells whether it does.
-///
-/// An ordinary thread that wakes up while another runs has to wait for the kernel's next tick, which is milliseconds away.
-/// With the lowest real-time priority it does not wait for ordinary ones. Who waits instead is what runs on its core, so
-/// this is nothing for a target on the same machine: measured on two busy cores, a generator that needed most of one made
-/// the target's p99 ten times as long. The kernel also takes the core away for 50 ms of a second that was wanted whole.
-pub(super) fn raise_priority() -> bool {
-    use RealtimeThreadSchedulePolicy::{Fifo, RoundRobin};
-    if let Ok(ThreadSchedulePolicy::Realtime(Fifo | RoundRobin)) = thread_schedule_policy() {
-        // Whoever started us has chosen, and maybe a higher one.
-        return true;
-    }
-    let fifo = ThreadSchedulePolicy::Realtime(Fifo);
-    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, fifo).is_ok()
 }
 
 #[cfg(test)]

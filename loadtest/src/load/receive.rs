@@ -1,4 +1,4 @@
-//! What has come on one connection: bytes to replies, each ID checked, each reply timed.
+//! Parses the bytes of one connection: each ID is checked, each reply timed.
 
 use std::sync::atomic::Ordering;
 
@@ -158,7 +158,7 @@ fn unasked(frame: Reply<'_>, tag: u16, unanswered: usize) -> Fault {
     match frame {
         Reply::Error(error) => {
             let name = crate::target::code_name(error.code);
-            let message = String::from_utf8_lossy(error.message);
+            let message = crate::units::printable(&String::from_utf8_lossy(error.message));
             Fault::Closed { unanswered, reason: Some(format!("{name}: {message}")) }
         }
         _ => Fault::Unreadable(format!("a reply with tag {tag}, which is not the next request's")),

@@ -21,19 +21,19 @@ use crate::target::Stream;
 /// Between two tries to open a connection anew.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Which of the thread's connections hangs.
+/// The index of the thread's connection that hangs.
 pub(super) const STALLED: usize = 0;
 
 /// A stall that is brought about on purpose, from the begin of the run.
 #[derive(Debug, Clone, Copy)]
-pub struct Stall {
+pub(crate) struct Stall {
     /// When the connection is not read any more.
-    pub from: Duration,
+    pub(crate) from: Duration,
     /// When it is read again.
-    pub until: Duration,
+    pub(crate) until: Duration,
 }
 
-/// How far it is.
+/// The phases of a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Ahead,
@@ -71,17 +71,17 @@ impl Stalling {
 }
 
 impl Worker<'_> {
-    /// Whether a connection hangs, or has not caught up yet: what is due on it does not count.
+    /// Returns true while a connection hangs or has not caught up; requests due on it then do not count.
     pub(super) fn is_stalled(&self, index: usize) -> bool {
         index == STALLED && self.stalling.as_ref().is_some_and(Stalling::is_on)
     }
 
-    /// Whether a connection is not to be read.
+    /// Returns true while a connection is not read.
     pub(super) fn is_hanging(&self, index: usize) -> bool {
         index == STALLED && self.stalling.as_ref().is_some_and(|stalling| stalling.phase == Phase::Hanging)
     }
 
-    /// Whether a stalled connection can take one more request; any other has to.
+    /// Returns whether a stalled connection can take one more request; any other has to.
     pub(super) fn takes_requests(&self, index: usize) -> bool {
         let connection = &self.connections[index];
         !(self.is_stalled(index) && (connection.is_full || connection.in_flight.len() >= MAX_IN_FLIGHT))

@@ -1,20 +1,17 @@
-//! How a target is asked, and what its replies look like before anyone checks them.
+//! Encodes requests and splits a RESP stream into lines.
 
 use snowbank_client::protocol::request::{self, Next, Wait};
 
 /// The longest line of a RESP reply that is waited for; numbers and errors are far shorter.
 pub(super) const MAX_LINE_SIZE: usize = 4_096;
 
-/// What a target speaks.
+/// The protocol of a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wire {
+pub(crate) enum Wire {
     /// Snowbank's own protocol.
     Native,
     /// RESP, as Redis does: `INCRBY key count`, whose reply is the last of `count` numbers.
-    Resp {
-        /// The counter's key.
-        key: String,
-    },
+    Resp { key: String },
 }
 
 /// A line of RESP.
@@ -24,7 +21,7 @@ pub(super) enum Line<'a> {
     Integer(u64),
     /// An error, in the server's words.
     Error(&'a [u8]),
-    /// What no INCRBY is answered with.
+    /// Not an answer to INCRBY.
     Other,
 }
 

@@ -28,13 +28,13 @@ const MAX_SLEEP_NS: u64 = 50_000_000;
 /// From here on, a sleep is worth a system call to learn when it really ended.
 const LONG_SLEEP_NS: u64 = 500_000;
 
-/// How often places are handed to the collector, and timeouts looked for.
+/// The interval at which positions go to the collector and timeouts are checked.
 const HOUSEKEEPING_NS: u64 = 100_000_000;
 
-/// How many spans are kept before they are handed over early.
+/// The most spans that are kept; beyond it they go to the collector early.
 pub(super) const MAX_SPANS: usize = 16_384;
 
-/// How many requests are prepared before replies are looked at again.
+/// The most requests that are prepared before replies are read again.
 const MAX_SENDS_PER_TURN: usize = 1_024;
 
 pub(super) struct Worker<'a> {
@@ -60,7 +60,7 @@ pub(super) struct Worker<'a> {
 }
 
 /// Runs one thread of the load to its end and reports it.
-pub fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
+pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
     // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is measured all the same.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let thread = task.share.thread;
@@ -68,7 +68,7 @@ pub fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Me
         Ok(worker) => worker.run_to_end(),
         Err(error) => {
             let fault = Some(Fault::Unreadable(format!("its connections cannot be watched: {error}")));
-            let counts = Box::new(crate::measure::Counts::empty());
+            let counts = Box::new(crate::measure::Counts::default());
             let _ = to.send(Message::Done { thread, counts, fault });
         }
     }
@@ -113,9 +113,6 @@ impl<'a> Worker<'a> {
     }
 
     fn run_to_end(mut self) {
-        let real_time = self.task.real_time && super::processor::raise_priority();
-        self.meter.counts.real_time_threads = usize::from(real_time);
-        self.meter.counts.awake_threads = usize::from(self.task.stays_awake);
         std::thread::sleep(self.shared.origin.saturating_duration_since(Instant::now()));
         let fault = self.turns().err();
         if fault.is_some() {
@@ -155,12 +152,8 @@ impl<'a> Worker<'a> {
             let before_sleep = self.shared.now();
             self.meter.paused(before_sleep, before_sleep.ns.saturating_sub(turn.ns));
             let sleep_ns = if all_sent { self.until_due_ns(before_sleep, more) } else { 1_000_000 };
-            turn = if self.task.stays_awake {
-                self.stay_awake(&mut events, before_sleep.ns + sleep_ns)
-            } else {
-                self.sleep(&mut events, sleep_ns);
-                self.shared.now()
-            };
+            self.sleep(&mut events, sleep_ns);
+            turn = self.shared.now();
             let due_ns = before_sleep.ns + sleep_ns;
             let overslept_ns = turn.ns.saturating_sub(due_ns);
             self.meter.paused(turn, overslept_ns);
@@ -296,17 +289,6 @@ impl<'a> Worker<'a> {
         let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as _ };
         // Fails only when a signal interrupts it, and then there are no events.
         let _ = epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout));
-    }
-
-    /// Looks for answers until one is there or the time has come: what wakes a sleeper on an idle core may take milliseconds.
-    fn stay_awake(&self, events: &mut Vec<epoll::Event>, until_ns: u64) -> Now {
-        loop {
-            self.sleep(events, 0);
-            let now = self.shared.now();
-            if !events.is_empty() || now.ns >= until_ns || self.shared.stop.load(Ordering::Relaxed) {
-                return now;
-            }
-        }
     }
 
     fn keep_house(&mut self, now: Now) -> Result<(), Fault> {

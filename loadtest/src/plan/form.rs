@@ -1,30 +1,30 @@
 //! The layout of the planned daemons: what their replies look like, and how much of its space they use.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, LayoutError, Life, Numbering, UnixMicros, WorkerSet};
 
-use super::page::counted;
 use super::swept::Swept;
 use super::{Inputs, NoPlan, Wanted};
+use crate::units::counted;
 use crate::value::Mix;
 
 /// A layout's space and how much of it the plan uses.
 #[derive(Debug, Clone, Serialize)]
-pub struct Space {
+pub(crate) struct Space {
     /// IDs per second of one worker ID.
-    pub ids_per_s_each: u64,
+    pub(crate) ids_per_s_each: u64,
     /// Worker IDs of the plan, spare daemons' included.
-    pub worker_ids_used: u64,
+    pub(crate) worker_ids_used: u64,
     /// Worker IDs that there are.
-    pub worker_ids: u64,
+    pub(crate) worker_ids: u64,
     /// The share of the IDs of the daemons that carry the load which nobody asks for.
-    pub unused_share: f64,
+    pub(crate) unused_share: f64,
     /// The date after which there are no IDs.
-    pub ends: String,
+    pub(crate) ends: String,
     /// Years until then.
-    pub years_left: f64,
+    pub(crate) years_left: f64,
 }
 
 /// The form of the planned IDs and replies.
@@ -33,43 +33,35 @@ pub(super) struct Form {
     pub(super) numbering: Option<Numbering>,
     pub(super) worker_ids_each: u64,
     pub(super) largest_request: u32,
-    /// Whether the layout is not the sweep's.
+    /// True if the layout is not the sweep's.
     pub(super) other_layout: bool,
-    /// Whether IDs go over the wire one by one.
+    /// True if each ID goes over the wire by itself.
     pub(super) needs_list: bool,
+}
+
+fn numbering(text: &str, workers: u64) -> Result<Numbering, LayoutError> {
+    Numbering::new(Layout::resolve(text)?, WorkerSet::from_list(0..workers)?)
 }
 
 impl Form {
     pub(super) fn of(sweep: &Swept, wanted: &Wanted) -> Result<Self, NoPlan> {
         let worker_ids_each = wanted.worker_ids.map(u64::from).or(sweep.worker_ids.map(|count| count as u64));
         let worker_ids_each = worker_ids_each.unwrap_or(1).max(1);
-        let numbering_of = |text: &str, workers: u64| {
-            let layout = Layout::resolve(text)?;
-            Numbering::new(layout, WorkerSet::from_list(0..workers)?)
-        };
-        let measured =
-            match &sweep.layout {
-                None => None,
-                Some(text) => Some(numbering_of(text, 1).map_err(|error| {
-                    NoPlan::Unsupported(format!("its layout {text:?} is not one: {error}"))
-                })?),
-            };
-        let (numbering, other_layout) = match (&wanted.layout, &measured) {
+        let no_layout =
+            |text: &str, error| NoPlan::Unsupported(format!("its layout {text:?} is not one: {error}"));
+        let measured = sweep.layout.as_deref();
+        let measured = measured.map(|text| numbering(text, 1).map_err(|error| no_layout(text, error)));
+        let measured = measured.transpose()?;
+        let planned = match (&wanted.layout, &sweep.layout) {
             (Some(_), None) => {
-                return Err(NoPlan::Unsupported(
-                    "its source has no layout, so nothing follows for one that has".to_owned(),
-                ));
+                let reason = "its source has no layout, so nothing follows for one that has";
+                return Err(NoPlan::Unsupported(reason.to_owned()));
             }
-            (Some(text), Some(measured)) => {
-                let numbering = numbering_of(text, worker_ids_each)?;
-                let other = numbering.layout() != measured.layout();
-                (Some(numbering), other)
-            }
-            (None, Some(measured)) => {
-                (Some(numbering_of(&measured.layout().to_string(), worker_ids_each)?), false)
-            }
-            (None, None) => (None, false),
+            (wanted, measured) => wanted.as_ref().or(measured.as_ref()),
         };
+        let numbering = planned.map(|text| numbering(text, worker_ids_each)).transpose()?;
+        let layout_of = |numbering: &Option<Numbering>| numbering.as_ref().map(|it| it.layout().to_string());
+        let other_layout = layout_of(&numbering) != layout_of(&measured);
         let needs_list = numbering.as_ref().is_some_and(Numbering::needs_list);
         let form = Self {
             numbering,
@@ -138,16 +130,7 @@ impl Form {
                 layout.workers()
             )));
         }
-        let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let left = match layout.life(UnixMicros(since_1970.as_micros() as i64)) {
-            Life::Running { left } | Life::LastYear { left } => left,
-            Life::NotBegun => {
-                return Err(NoPlan::Impossible("the layout's epoch is in the future".to_owned()));
-            }
-            Life::Ended { at } => {
-                return Err(NoPlan::Impossible(format!("the layout's life ended at {}", layout.rfc3339(at))));
-            }
-        };
+        let left = life_left(layout, now)?;
         let all = (daemons * self.worker_ids_each) as f64 * layout.ids_per_second() as f64;
         Ok(Some(Space {
             ids_per_s_each: layout.ids_per_second(),
@@ -157,5 +140,16 @@ impl Form {
             ends: layout.end().date(),
             years_left: left.as_secs_f64() / (365.2425 * 86_400.0),
         }))
+    }
+}
+
+fn life_left(layout: &Layout, now: SystemTime) -> Result<Duration, NoPlan> {
+    let since_1970 = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    match layout.life(UnixMicros(since_1970.as_micros() as i64)) {
+        Life::Running { left } | Life::LastYear { left } => Ok(left),
+        Life::NotBegun => Err(NoPlan::Impossible("the layout's epoch is in the future".to_owned())),
+        Life::Ended { at } => {
+            Err(NoPlan::Impossible(format!("the layout's life ended at {}", layout.rfc3339(at))))
+        }
     }
 }

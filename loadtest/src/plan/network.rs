@@ -7,7 +7,7 @@ use super::form::Form;
 /// A NEXT request: length, kind, flags and tag, then count, source and wait.
 const REQUEST_BYTES: f64 = 8.0 + 8.0;
 
-/// What a reply's frame has before its runs.
+/// The bytes of a reply's frame before its runs.
 const FRAME_BYTES: f64 = 8.0;
 
 /// A run: first, count, stride.
@@ -19,28 +19,28 @@ const ID_BYTES: f64 = 8.0;
 /// The largest reply frame, its length field not counted.
 const MAX_FRAME_BYTES: f64 = 65_536.0;
 
-/// What each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40 (IPv4: 20 less), TCP with timestamps 32.
+/// The bytes that each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40, TCP with timestamps 32.
 const PACKET_OVERHEAD_BYTES: f64 = 38.0 + 40.0 + 32.0;
 
-/// What a packet carries of a stream, with the usual 1,500 bytes to a frame.
+/// The bytes of a stream in a packet, with the usual 1,500 bytes to a frame.
 const SEGMENT_BYTES: f64 = 1_500.0 - 40.0 - 32.0;
 
 /// A request and its reply on the wire, each in packets of its own: what a lone request costs. Several requests in flight
 /// on a connection share packets and cost less.
 #[derive(Debug, Clone, Serialize)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// Runs of a reply, at most.
-    pub runs: f64,
+    pub(crate) runs: f64,
     /// Bytes of the reply itself.
-    pub reply_bytes: f64,
+    pub(crate) reply_bytes: f64,
     /// To the daemon: the request, and the acknowledgement of its reply.
-    pub in_bytes: f64,
+    pub(crate) in_bytes: f64,
     /// From the daemon: the reply, which acknowledges the request.
-    pub out_bytes: f64,
+    pub(crate) out_bytes: f64,
 }
 
 impl Wire {
-    /// Of a request for `batch` IDs.
+    /// Returns the bytes of a request for `batch` IDs.
     pub(super) fn of(form: &Form, batch: f64) -> Self {
         // A request begins somewhere in a tick, and a run lies in one.
         let runs = 1.0 + form.ids_per_tick().map_or(0.0, |per_tick| ((batch - 1.0) / per_tick as f64).ceil());
@@ -57,8 +57,7 @@ impl Wire {
     }
 
     /// Those of the direction that carries more; a network carries both at once.
-    #[must_use]
-    pub fn busier_bytes(&self) -> f64 {
+    pub(crate) fn busier_bytes(&self) -> f64 {
         self.in_bytes.max(self.out_bytes)
     }
 }

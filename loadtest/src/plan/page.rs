@@ -4,10 +4,10 @@ use std::fmt::Write;
 
 use super::{Binding, Plan, RESIDENT_BYTES};
 use crate::schedule::Arrivals;
+use crate::units::{counted, grouped, ids_per_s};
 
 /// The page.
-#[must_use]
-pub fn markdown(plan: &Plan) -> String {
+pub(crate) fn markdown(plan: &Plan) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
     let _ = head(plan, &mut page)
@@ -202,9 +202,8 @@ fn check(plan: &Plan, out: &mut String) -> std::fmt::Result {
     )
 }
 
-/// What loads one daemon with its share.
-#[must_use]
-pub fn check_command(plan: &Plan) -> String {
+/// Returns the command that loads one daemon with its share.
+pub(crate) fn check_command(plan: &Plan) -> String {
     let inputs = &plan.inputs;
     let objectives = inputs.objective.split(", ").filter_map(|objective| {
         let (quantile, limit) = objective.split_once(" within ")?;
@@ -220,66 +219,4 @@ pub fn check_command(plan: &Plan) -> String {
     options.extend((inputs.arrivals == Arrivals::Poisson).then(|| "--poisson".to_owned()));
     options.extend(objectives);
     format!("snowbank-loadtest --address HOST:PORT {} --for 60s", options.join(" "))
-}
-
-/// What is smaller than this many decimals show is nothing to plan for.
-const DECIMALS_MAX: f64 = 12.0;
-
-/// With its plural.
-pub(super) fn counted(count: u64, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{} {what}{plural}", grouped(count as f64))
-}
-
-/// A rate with its unit.
-#[must_use]
-pub fn ids_per_s(rate: f64) -> String {
-    format!("{} IDs/s", grouped(rate))
-}
-
-/// A number with its thousands apart: two decimals below a hundred and none above, and two digits of what is too small
-/// for that.
-#[must_use]
-pub fn grouped(number: f64) -> String {
-    let decimals = match number.abs() {
-        small if small > 0.0 && small < 0.1 => (1.0 - small.log10().floor()).min(DECIMALS_MAX) as usize,
-        middle if middle < 100.0 => 2,
-        _ => 0,
-    };
-    let text = format!("{number:.decimals$}");
-    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
-    let mut groups = String::new();
-    for (index, digit) in whole.chars().enumerate() {
-        if index > 0 && (whole.len() - index) % 3 == 0 {
-            groups.push(',');
-        }
-        groups.push(digit);
-    }
-    let decimals = decimals.trim_end_matches('0');
-    if decimals.is_empty() { groups } else { format!("{groups}.{decimals}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thousands_stand_apart() {
-        let cases = [
-            (0.0, "0"),
-            (0.0001, "0.0001"),
-            (0.000_012_345, "0.000012"),
-            (0.099, "0.099"),
-            (1e-300, "0"),
-            (0.5, "0.5"),
-            (31.25, "31.25"),
-            (999.0, "999"),
-            (1_000.0, "1,000"),
-            (4_096_000.0, "4,096,000"),
-            (1e9, "1,000,000,000"),
-        ];
-        for (number, expected) in cases {
-            assert_eq!(grouped(number), expected);
-        }
-    }
 }

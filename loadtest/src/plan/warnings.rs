@@ -1,12 +1,12 @@
-//! What a plan takes for granted beyond its sweep. A sentence each; none where the sweep measured just what is planned.
+//! Lists the assumptions of a plan that its sweep did not measure, one sentence each.
 
 use super::form::Form;
-use super::page::{counted, grouped, ids_per_s};
 use super::swept::Swept;
 use super::{Binding, Plan, Wanted};
 use crate::sweep::search::Limit;
+use crate::units::{counted, grouped, ids_per_s};
 
-/// What a burst from rest is answered from at once, as a share of a second: the daemon's default `burst_window`.
+/// The burst that a resting daemon answers at once, as a share of a second: the default `burst_window`.
 const BURST_WINDOW_S: f64 = 0.01;
 
 /// The daemon's default `max_connections`.
@@ -133,7 +133,7 @@ fn of_the_fleet(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     warnings
 }
 
-/// Whether fewer daemons might do.
+/// Returns a sentence if fewer daemons might be enough.
 fn of_the_limit(plan: &Plan, sweep: &Swept, form: &Form) -> Option<String> {
     let limit_of = |binding| plan.limits.iter().find(|limit| limit.binding == binding);
     let layout_ended_the_sweep = sweep.limit == Some(Limit::Layout);

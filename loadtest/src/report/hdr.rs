@@ -10,8 +10,7 @@ const TICKS_PER_HALF: u32 = 5;
 const NS_PER_MS: f64 = 1e6;
 
 /// The percentile distribution of a histogram of nanoseconds as text, values in milliseconds: an `.hgrm` file.
-#[must_use]
-pub fn percentile_distribution(histogram: &Histogram<u64>) -> String {
+pub(crate) fn percentile_distribution(histogram: &Histogram<u64>) -> String {
     let mut text =
         format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     let mut total = 0;
@@ -45,7 +44,7 @@ mod tests {
 
     #[test]
     fn values_are_milliseconds_and_counts_add_up() {
-        let mut histogram = crate::measure::histogram();
+        let mut histogram = crate::measure::TimeHistogram::default();
         (1..=1_000_u64).for_each(|step| histogram.saturating_record(step * 1_000_000));
         let text = percentile_distribution(&histogram);
         let rows: Vec<Vec<f64>> = text

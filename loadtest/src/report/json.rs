@@ -5,163 +5,155 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
-use crate::daemon::Ending;
 use crate::measure::{Counts, SecondFigures, micros};
 use crate::origin::Origin;
 use crate::run::{ClientStall, Drive, Length};
-use crate::schedule::Arrivals;
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes it.
-pub const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 1;
 
-/// What [`Run::kind`] says.
-pub const RUN: &str = "run";
+/// The value of [`Run::kind`].
+pub(crate) const RUN: &str = "run";
 
 /// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
+/// A quantile with fewer values than this beyond it is decided by chance.
+const MIN_BEYOND_QUANTILE: f64 = 10.0;
+
 /// A run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub(crate) struct Run {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// [`RUN`].
-    pub kind: String,
+    pub(crate) kind: String,
     /// The command line, the machine and the time.
-    pub origin: Origin,
+    pub(crate) origin: Origin,
     /// `pass`, `fail` or `no verdict`.
-    pub verdict: String,
-    /// Why it is not a pass.
-    pub reasons: Vec<String>,
+    pub(crate) verdict: String,
+    /// The reasons why it is not a pass.
+    pub(crate) reasons: Vec<String>,
     /// The last line of the table.
-    pub summary: String,
-    /// What it was held to.
-    pub objectives: ObjectiveFigures,
+    pub(crate) summary: String,
+    pub(crate) objectives: ObjectiveFigures,
     /// `open loop` or `closed loop`.
-    pub loop_kind: String,
-    /// How requests of an open loop are spaced: `even` or `poisson`.
-    pub arrivals: Option<String>,
+    pub(crate) loop_kind: String,
+    /// The spacing of an open loop's requests: `even` or `poisson`.
+    pub(crate) arrivals: Option<String>,
     /// `snowbank` or `redis`.
-    pub protocol: String,
-    /// Whether the target was a daemon started for this run.
-    pub own_daemon: bool,
-    /// Where the target listens.
-    pub address: String,
+    pub(crate) protocol: String,
+    /// True if the target was a daemon started for this run.
+    pub(crate) own_daemon: bool,
+    pub(crate) address: String,
     /// Its version.
-    pub version: Option<String>,
+    pub(crate) version: Option<String>,
     /// The source's name.
-    pub source: String,
+    pub(crate) source: String,
     /// Its layout in text form.
-    pub layout: Option<String>,
-    /// What the source says that it can hand out per second.
-    pub source_per_second: Option<u64>,
+    pub(crate) layout: Option<String>,
+    /// The highest rate of the source by its own INFO.
+    pub(crate) source_per_second: Option<u64>,
     /// The rate offered, of an open loop.
-    pub wanted_ids_per_s: Option<f64>,
+    pub(crate) wanted_ids_per_s: Option<f64>,
     /// IDs per request, as on the command line.
-    pub batch: String,
+    pub(crate) batch: String,
     /// IDs per request in the long run.
-    pub mean_batch: f64,
+    pub(crate) mean_batch: f64,
     /// Connections.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Generator threads.
-    pub threads: usize,
+    pub(crate) threads: usize,
     /// Requests in flight on each connection, of a closed loop.
-    pub depth: Option<usize>,
-    /// How long the warm-up was, in seconds.
-    pub warm_up_s: f64,
-    /// How long the measurement was to be, in seconds, if a time ended it.
-    pub for_s: Option<f64>,
-    /// How long it was.
-    pub elapsed_s: f64,
+    pub(crate) depth: Option<usize>,
+    /// The length of the warm-up in seconds.
+    pub(crate) warm_up_s: f64,
+    /// The planned length of the measurement in seconds, if a time ended it.
+    pub(crate) for_s: Option<f64>,
+    /// The length of the measurement.
+    pub(crate) elapsed_s: f64,
     /// IDs per second of the measurement outside the announced outage.
-    pub ids_per_s: f64,
+    pub(crate) ids_per_s: f64,
     /// Requests sent.
-    pub requests: u64,
+    pub(crate) requests: u64,
     /// Those answered with IDs.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Those without an answer.
-    pub unanswered: u64,
+    pub(crate) unanswered: u64,
     /// IDs checked, the warm-up's included.
-    pub checked_ids: u64,
+    pub(crate) checked_ids: u64,
     /// Requests refused, by the error code's name.
-    pub refused: std::collections::BTreeMap<String, u64>,
+    pub(crate) refused: std::collections::BTreeMap<String, u64>,
     /// The announced outage; `None` without one.
-    pub outage: Option<OutageFigures>,
+    pub(crate) outage: Option<OutageFigures>,
     /// The announced stall of a client; `None` without one.
     #[serde(default)]
-    pub client_stall: Option<ClientStallFigures>,
+    pub(crate) client_stall: Option<ClientStallFigures>,
     /// From the intended instant to the receipt.
-    pub response_time: Times,
+    pub(crate) response_time: Times,
     /// From the sending to the receipt.
-    pub service_time: Times,
+    pub(crate) service_time: Times,
     /// The least that the target took: service time without the generator's own delays, as far as it knows them; `None` in a
     /// closed loop.
     #[serde(default)]
-    pub target_time: Option<Times>,
+    pub(crate) target_time: Option<Times>,
     /// From the intended instant to the sending; `None` in a closed loop.
-    pub schedule_slip: Option<Times>,
+    pub(crate) schedule_slip: Option<Times>,
     /// The longest that the generator stood still.
-    pub longest_pause_us: f64,
+    pub(crate) longest_pause_us: f64,
     /// The generator's processor time as a share of one core.
-    pub generator_cpu_share: f64,
+    pub(crate) generator_cpu_share: f64,
     /// That of its busiest thread.
-    pub busiest_thread_share: f64,
-    /// For how long its threads waited for a core that something else had.
+    pub(crate) busiest_thread_share: f64,
+    /// The time for which its threads waited for a core that something else used.
     #[serde(default)]
-    pub generator_waited_us: f64,
+    pub(crate) generator_waited_us: f64,
     /// The share of the time for which a processor quota held it back.
     #[serde(default)]
-    pub generator_throttled_share: f64,
-    /// Whether its threads ran before ordinary ones.
-    #[serde(default)]
-    pub generator_real_time: bool,
-    /// Whether its threads stayed awake between requests.
-    #[serde(default)]
-    pub generator_awake: bool,
+    pub(crate) generator_throttled_share: f64,
     /// The daemon's, where it was started for this run.
-    pub daemon_cpu_share: Option<f64>,
-    /// How far apart the two machines' clocks were seen to be; `None` on one machine.
-    pub clock_offset_us: Option<i64>,
+    pub(crate) daemon_cpu_share: Option<f64>,
+    /// The distance between the two machines' clocks; `None` on one machine.
+    pub(crate) clock_offset_us: Option<i64>,
     /// Second by second.
-    pub seconds: Vec<SecondFigures>,
+    pub(crate) seconds: Vec<SecondFigures>,
 }
 
-/// What an announced outage did.
+/// The effects of an announced outage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct OutageFigures {
-    /// How the daemon ended: `stop` or `kill`.
-    pub ending: String,
+pub(crate) struct OutageFigures {
+    /// The end of the daemon: `stop` or `kill`.
+    pub(crate) ending: String,
     /// When it began, in seconds of the measurement.
-    pub at_s: f64,
+    pub(crate) at_s: f64,
     /// Until every connection was back and one answered.
-    pub length_us: f64,
+    pub(crate) length_us: f64,
     /// The longest time between two answers.
-    pub longest_gap_us: f64,
+    pub(crate) longest_gap_us: f64,
     /// Requests that it took away.
-    pub lost: u64,
+    pub(crate) lost: u64,
 }
 
-/// What an announced stall of a client did.
+/// The effects of an announced stall of a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ClientStallFigures {
+pub(crate) struct ClientStallFigures {
     /// When the connection was not read any more, in seconds of the measurement.
-    pub at_s: f64,
-    /// For how long.
-    pub for_s: f64,
+    pub(crate) at_s: f64,
+    pub(crate) for_s: f64,
     /// `recovered`, `closed by the target`, or `not over` at the end of the run.
-    pub ended: String,
+    pub(crate) ended: String,
     /// When the target was seen to have closed the connection, from the begin of the stall.
-    pub closed_after_us: Option<f64>,
+    pub(crate) closed_after_us: Option<f64>,
     /// From the end of the stall until all that had been due on the connection was answered.
-    pub caught_up_after_us: Option<f64>,
+    pub(crate) caught_up_after_us: Option<f64>,
     /// The longest time between two answers on the other connections.
-    pub longest_gap_us: f64,
+    pub(crate) longest_gap_us: f64,
     /// Requests on the connection that do not count against objectives.
-    pub excused: u64,
+    pub(crate) excused: u64,
     /// Those in flight when it was closed.
-    pub lost: u64,
+    pub(crate) lost: u64,
 }
 
 impl ClientStallFigures {
@@ -186,39 +178,37 @@ impl ClientStallFigures {
     }
 }
 
-/// What a run was held to, and whether it kept to it.
+/// The objectives of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct ObjectiveFigures {
+pub(crate) struct ObjectiveFigures {
     /// IDs per second.
-    pub ids_per_s: Option<f64>,
+    pub(crate) ids_per_s: Option<f64>,
     /// Response times.
-    pub latencies: Vec<LatencyFigures>,
+    pub(crate) latencies: Vec<LatencyFigures>,
 }
 
 /// An objective of response time, and what was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct LatencyFigures {
+pub(crate) struct LatencyFigures {
     /// `p50` to `p99.99`, or `max`.
-    pub quantile: String,
-    /// What it may be at most.
-    pub limit_us: f64,
-    /// What it was.
-    pub found_us: f64,
-    /// Whether that is within the limit.
-    pub met: bool,
+    pub(crate) quantile: String,
+    pub(crate) limit_us: f64,
+    pub(crate) found_us: f64,
+    /// True if the value is within the limit.
+    pub(crate) met: bool,
 }
 
 /// A distribution in microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Times {
-    /// How many values.
-    pub count: u64,
+pub(crate) struct Times {
+    /// The number of values.
+    pub(crate) count: u64,
     /// Their mean.
-    pub mean_us: f64,
+    pub(crate) mean_us: f64,
     /// Quantile by name: `p50` to `p99.99`, and `max`.
-    pub quantiles_us: std::collections::BTreeMap<String, f64>,
+    pub(crate) quantiles_us: std::collections::BTreeMap<String, f64>,
     /// The distribution, ever finer towards 100 %: pairs of a quantile from 0 to 1 and its value in microseconds.
-    pub curve: Vec<(f64, f64)>,
+    pub(crate) curve: Vec<(f64, f64)>,
 }
 
 impl Times {
@@ -235,16 +225,23 @@ impl Times {
         }
     }
 
+    /// Returns the names of quantiles that fewer than [`MIN_BEYOND_QUANTILE`] values lie beyond.
+    pub(crate) fn decided_by_chance(&self) -> Vec<String> {
+        let few = |quantile: &f64| {
+            *quantile < 1.0 && (self.count as f64 * (1.0 - quantile)).round() < MIN_BEYOND_QUANTILE
+        };
+        QUANTILES.into_iter().filter(few).map(quantile_name).collect()
+    }
+
     /// The value at a quantile by its name, in microseconds.
-    #[must_use]
-    pub fn at(&self, name: &str) -> Option<f64> {
+    pub(crate) fn at(&self, name: &str) -> Option<f64> {
         self.quantiles_us.get(name).copied()
     }
 }
 
 impl ObjectiveFigures {
     fn of(report: &Report<'_>) -> Self {
-        let response = &report.outcome.counts.response;
+        let response = &report.outcome.collected.counts.response;
         let latencies = report.objectives.latencies.iter().map(|latency| {
             let found_ns = response.value_at_quantile(latency.quantile);
             LatencyFigures {
@@ -260,12 +257,15 @@ impl ObjectiveFigures {
 
 impl Run {
     /// The figures of a report.
-    #[must_use]
-    pub fn of(report: &Report<'_>, origin: &Origin) -> Self {
+    pub(crate) fn of(report: &Report<'_>, origin: &Origin) -> Self {
         let (scenario, outcome) = (report.scenario, report.outcome);
-        let counts = &outcome.counts;
+        let collected = &outcome.collected;
+        let counts = &collected.counts;
+        let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
         let (wanted_ids_per_s, arrivals, depth) = match scenario.drive {
-            Drive::Open { rate, arrivals, .. } => (Some(rate.per_s()), Some(arrivals_word(arrivals)), None),
+            Drive::Open { rate, arrivals, .. } => {
+                (Some(rate.per_s()), Some(format!("{arrivals:?}").to_lowercase()), None)
+            }
             Drive::Closed { depth } => (None, None, Some(depth)),
         };
         let for_s = match scenario.length {
@@ -280,7 +280,7 @@ impl Run {
             reasons: report.verdict.reasons().to_vec(),
             summary: last_line(&report.verdict, &report.evidence(), report.objectives),
             objectives: ObjectiveFigures::of(report),
-            loop_kind: report.loop_words().to_owned(),
+            loop_kind: scenario.loop_words().to_owned(),
             arrivals,
             protocol: if scenario.resp { "redis" } else { "snowbank" }.to_owned(),
             own_daemon: outcome.own_daemon,
@@ -309,7 +309,7 @@ impl Run {
                 .map(|(&code, refusals)| (code_name(code), refusals.count))
                 .collect(),
             outage: scenario.outage.map(|outage| OutageFigures {
-                ending: ending_word(outage.ending),
+                ending: format!("{:?}", outage.ending).to_lowercase(),
                 at_s: outage.at.as_secs_f64(),
                 length_us: counts.outage.as_secs_f64() * 1e6,
                 longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
@@ -321,29 +321,32 @@ impl Run {
             target_time: depth.is_none().then(|| Times::of(&counts.target)),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
             longest_pause_us: counts.longest_pause.as_secs_f64() * 1e6,
-            generator_cpu_share: report.own_cpu_share(),
+            generator_cpu_share: share(counts.cpu),
             busiest_thread_share: counts.busiest_thread,
             generator_waited_us: counts.waited.as_secs_f64() * 1e6,
             generator_throttled_share: counts.throttled_share,
-            generator_real_time: counts.real_time_threads > 0,
-            generator_awake: counts.awake_threads > 0,
-            daemon_cpu_share: report.target_cpu_share(),
+            daemon_cpu_share: collected.target_cpu.map(share),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
-            seconds: outcome.seconds.clone(),
+            seconds: collected.seconds.clone(),
         }
     }
 
+    /// Returns the seconds of the measurement outside the announced outage.
+    pub(crate) fn judged_s(&self) -> f64 {
+        let outage = self.outage.as_ref();
+        let outage_s = outage.map(|outage| (outage.length_us / 1e6).min(self.elapsed_s - outage.at_s));
+        self.elapsed_s - outage_s.unwrap_or_default().max(0.0)
+    }
+
     /// The seconds that the measurement lasted to their end; what trickles in after the last is left out.
-    #[must_use]
-    pub fn whole_seconds(&self) -> Vec<&SecondFigures> {
+    pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
         // What is measured ends with the last receipt, a moment before or after the last second does.
         let lasted = |second: &&SecondFigures| second.second as f64 + 1.0 <= self.elapsed_s + 0.05;
         self.seconds.iter().filter(lasted).collect()
     }
 
-    /// Whether a second of the measurement was part of an announced outage.
-    #[must_use]
-    pub fn is_outage(&self, second: u64) -> bool {
+    /// Returns true if a second of the measurement was part of an announced outage.
+    pub(crate) fn is_outage(&self, second: u64) -> bool {
         let second = second as f64;
         let within = |outage: &OutageFigures| {
             outage.at_s < second + 1.0 && second <= outage.at_s + outage.length_us / 1e6
@@ -352,31 +355,7 @@ impl Run {
     }
 
     /// The processor time that a daemon of our own took for each request it answered.
-    #[must_use]
-    pub fn daemon_us_per_request(&self) -> Option<f64> {
+    pub(crate) fn daemon_us_per_request(&self) -> Option<f64> {
         (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
     }
-
-    /// The file's text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        // Numbers, strings and lists: there is nothing that could not be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
-    }
-}
-
-fn arrivals_word(arrivals: Arrivals) -> String {
-    match arrivals {
-        Arrivals::Even => "even",
-        Arrivals::Poisson => "poisson",
-    }
-    .to_owned()
-}
-
-fn ending_word(ending: Ending) -> String {
-    match ending {
-        Ending::Stop => "stop",
-        Ending::Kill => "kill",
-    }
-    .to_owned()
 }

@@ -1,204 +1,148 @@
-//! The final table. Its lines fit into 80 columns, but for the last, which is one line whatever it says.
+//! The final table. Its lines fit into 80 columns, but for the last, which is one line of any length.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::{QUANTILES, Report};
-use crate::daemon::Ending;
-use crate::measure::{StallFigures, micros};
-use crate::run::{Drive, Length};
-use crate::target::code_name;
+use super::QUANTILES;
+use super::json::{ClientStallFigures, OutageFigures, Run};
+use crate::units::{count, counted, rate};
 use crate::value::Time;
-use crate::verdict::{last_line, quantile_name};
+use crate::verdict::quantile_name;
 
 /// Writes the table and, as its last line, the verdict.
 ///
 /// # Errors
 /// The writer's.
-pub fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    target(report, out)?;
-    load(report, out)?;
+pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    target(run, out)?;
+    load(run, out)?;
     writeln!(out)?;
-    latencies(report, out)?;
-    writeln!(out)?;
-    rates(report, out)?;
-    outage(report, out)?;
-    stall(report, out)?;
-    generator(report, out)?;
-    writeln!(out)?;
-    writeln!(out, "{}", last_line(&report.verdict, &report.evidence(), report.objectives))
+    if run.requests > 0 {
+        latencies(run, out)?;
+        requests(run, out)?;
+    } else {
+        writeln!(out, "requests    none: the run ended before one was due in the measurement")?;
+    }
+    writeln!(out, "IDs         {} checked, the warm-up's included", count(run.checked_ids))?;
+    run.outage.iter().try_for_each(|figures| outage(figures, out))?;
+    run.client_stall.iter().try_for_each(|figures| stall(figures, out))?;
+    if run.requests > 0 {
+        generator(run, out)?;
+    }
+    writeln!(out, "\n{}", run.summary)
 }
 
-fn target(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let outcome = report.outcome;
-    let version = outcome.version.as_deref().unwrap_or("version unknown");
-    let own = if outcome.own_daemon { ", started for this run" } else { "" };
-    writeln!(out, "target      {} ({version}{own})", outcome.address)?;
-    let layout = outcome.promise.layout();
-    let layout = layout.as_deref().unwrap_or("unknown: times and workers are not checked");
-    writeln!(out, "source      {}", outcome.promise.source_name)?;
+fn target(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let version = run.version.as_deref().unwrap_or("version unknown");
+    let own = if run.own_daemon { ", started for this run" } else { "" };
+    writeln!(out, "target      {} ({version}{own})", run.address)?;
+    let layout = run.layout.as_deref().unwrap_or("unknown: times and workers are not checked");
+    writeln!(out, "source      {}", run.source)?;
     // The fields, and below them tick and epoch.
     writeln!(out, "layout      {}", layout.replacen(';', ";\n            ", 1))
 }
 
-fn load(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let scenario = report.scenario;
-    let drive = match scenario.drive {
-        Drive::Open { rate, arrivals, .. } => {
-            format!("{} IDs/s, {} arrivals", rate.per_s(), format!("{arrivals:?}").to_lowercase())
+fn load(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let pace = match (run.wanted_ids_per_s, run.depth) {
+        (_, Some(depth)) => format!("{} in flight on each connection", counted(depth as u64, "request")),
+        (wanted, None) => {
+            let arrivals = run.arrivals.as_deref().unwrap_or("even");
+            format!("{} IDs/s, {arrivals} arrivals", rate(wanted.unwrap_or_default()))
         }
-        Drive::Closed { depth } => format!("{depth} requests in flight on each connection"),
     };
-    let length = match scenario.length {
-        Length::For(length) => format!("for {}", Time(length)),
-        Length::Ids(ids) => format!("{ids} IDs"),
-    };
-    writeln!(
-        out,
-        "load        {}: {drive},\n            {length} after a warm-up of {}",
-        report.loop_words(),
-        Time(scenario.warm_up)
-    )?;
-    writeln!(
-        out,
-        "            IDs per request {}, {}, {}",
-        scenario.batch,
-        counted(scenario.connections, "connection"),
-        counted(scenario.threads, "thread")
-    )
+    let length = run
+        .for_s
+        .map_or_else(|| "until its count of IDs".to_owned(), |for_s| format!("for {}", seconds(for_s)));
+    writeln!(out, "load        {}: {pace},", run.loop_kind)?;
+    writeln!(out, "            {length} after a warm-up of {}", seconds(run.warm_up_s))?;
+    let connections = counted(run.connections as u64, "connection");
+    let threads = counted(run.threads as u64, "thread");
+    writeln!(out, "            IDs per request {},\n            {connections}, {threads}", run.batch)
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn seconds(seconds: f64) -> Time {
+    Time(Duration::from_secs_f64(seconds))
 }
 
-fn latencies(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let counts = &report.outcome.counts;
+fn ms(us: f64) -> String {
+    format!("{:.3} ms", us / 1e3)
+}
+
+fn latencies(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     write!(out, "{:<18}", "ms")?;
-    for quantile in QUANTILES {
-        write!(out, "{:>10}", quantile_name(quantile))?;
-    }
+    let names = QUANTILES.map(quantile_name);
+    names.iter().try_for_each(|name| write!(out, "{name:>10}"))?;
     writeln!(out)?;
-    let intended = matches!(report.scenario.drive, Drive::Open { .. });
     let rows = [
-        ("response time", &counts.response, true),
-        ("service time", &counts.service, true),
-        ("target's at least", &counts.target, intended),
-        ("schedule slip", &counts.slip, intended),
+        ("response time", Some(&run.response_time)),
+        ("service time", Some(&run.service_time)),
+        ("target's at least", run.target_time.as_ref()),
+        ("schedule slip", run.schedule_slip.as_ref()),
     ];
-    for (name, histogram, _) in rows.into_iter().filter(|(.., shown)| *shown) {
+    for (name, times) in rows.into_iter().filter_map(|(name, times)| Some((name, times?))) {
         write!(out, "{name:<18}")?;
-        for quantile in QUANTILES {
-            write!(out, "{:>10.3}", micros(histogram.value_at_quantile(quantile)) / 1e3)?;
-        }
+        let values = names.iter().map(|name| times.at(name).unwrap_or_default() / 1e3);
+        values.into_iter().try_for_each(|ms| write!(out, "{ms:>10.3}"))?;
         writeln!(out)?;
     }
-    Ok(())
-}
-
-fn rates(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let counts = &report.outcome.counts;
-    let outside = if report.scenario.outage.is_some() { " outside the outage" } else { "" };
-    writeln!(out, "rate        {:.0} IDs/s over {:.3} s{outside}", report.ids_per_s(), report.judged_s())?;
-    writeln!(
-        out,
-        "requests    {} sent, {} answered, {} refused, {} without an answer",
-        counts.requests,
-        counts.answered,
-        counts.refused_count(),
-        counts.unanswered
-    )?;
-    for (&code, refusals) in &counts.refused {
-        writeln!(out, "            {} x {}: {}", code_name(code), refusals.count, refusals.first_message)?;
+    let by_chance = run.response_time.decided_by_chance().join(", ");
+    if !by_chance.is_empty() {
+        writeln!(out, "note        too few requests for {by_chance}: chance decides them")?;
     }
-    writeln!(out, "IDs         {} checked, the warm-up's included", counts.checked_ids)
+    writeln!(out)
 }
 
-fn outage(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(outage) = report.scenario.outage else {
-        return Ok(());
-    };
-    let counts = &report.outcome.counts;
-    let how = match outage.ending {
-        Ending::Stop => "restarted",
-        Ending::Kill => "killed and started",
-    };
-    writeln!(
-        out,
-        "outage      {how} at {}: {:.3} ms until all was back,\n            \
-         longest gap between answers {:.3} ms, {} requests lost",
-        Time(outage.at),
-        counts.outage.as_secs_f64() * 1e3,
-        counts.longest_gap.as_secs_f64() * 1e3,
-        counts.lost
-    )
+fn requests(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let outside = if run.outage.is_some() { " outside the outage" } else { "" };
+    writeln!(out, "rate        {} IDs/s over {:.3} s{outside}", rate(run.ids_per_s), run.judged_s())?;
+    let refused = count(run.refused.values().sum());
+    let (sent, answered, unanswered) = (count(run.requests), count(run.answered), count(run.unanswered));
+    writeln!(out, "requests    {sent} sent, {answered} answered,")?;
+    writeln!(out, "            {refused} refused, {unanswered} without an answer")?;
+    run.refused.iter().try_for_each(|(code, number)| writeln!(out, "            {code}: {}", count(*number)))
 }
 
-fn stall(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let Some(stall) = report.scenario.client_stall else {
-        return Ok(());
-    };
-    let counts = &report.outcome.counts;
-    let (at, length) = (Time(stall.at), Time(stall.length));
-    write!(out, "stall       one connection not read for {length} at {at}:")?;
-    let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    match counts.stall {
-        None => write!(out, "\n            the run ended before it was over")?,
-        Some(StallFigures { closed_after: None, caught_up_after }) => {
-            write!(out, "\n            it recovered, all answered {:.3} ms after", ms(caught_up_after))?;
+fn outage(outage: &OutageFigures, out: &mut dyn Write) -> io::Result<()> {
+    let how = if outage.ending == "kill" { "killed and started" } else { "restarted" };
+    let (at, gap) = (seconds(outage.at_s), ms(outage.longest_gap_us));
+    writeln!(out, "outage      {how} at {at}: {} until all was back,", ms(outage.length_us))?;
+    writeln!(out, "            longest gap between answers {gap},")?;
+    writeln!(out, "            {} lost", counted(outage.lost, "request"))
+}
+
+fn stall(stall: &ClientStallFigures, out: &mut dyn Write) -> io::Result<()> {
+    let (at, length) = (seconds(stall.at_s), seconds(stall.for_s));
+    writeln!(out, "stall       one connection not read for {length} at {at}:")?;
+    match (stall.closed_after_us, stall.caught_up_after_us) {
+        (_, None) => writeln!(out, "            the run ended before it was over")?,
+        (None, Some(after)) => writeln!(out, "            it recovered, all answered {} after", ms(after))?,
+        (Some(closed), Some(after)) => {
+            writeln!(out, "            the target closed it, seen after {};", ms(closed))?;
+            writeln!(out, "            opened again {} after the stall", ms(after))?;
         }
-        Some(StallFigures { closed_after: Some(after), caught_up_after }) => write!(
-            out,
-            "\n            the target closed it, seen after {:.3} ms;\n            \
-             opened anew {:.3} ms after the stall",
-            ms(after),
-            ms(caught_up_after)
-        )?,
     }
-    writeln!(
-        out,
-        "\n            longest gap between answers on the others {:.3} ms;\n            \
-         {} requests on it excused, {} lost",
-        ms(counts.longest_gap),
-        counts.excused,
-        counts.lost
-    )
+    writeln!(out, "            longest gap between answers on the others {};", ms(stall.longest_gap_us))?;
+    writeln!(out, "            {} requests on it excused, {} lost", count(stall.excused), count(stall.lost))
 }
 
-fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let counts = &report.outcome.counts;
-    if let Some(share) = report.target_cpu_share() {
-        let each_us =
-            report.outcome.target_cpu.unwrap_or_default().as_secs_f64() * 1e6 / counts.answered.max(1) as f64;
-        writeln!(out, "daemon      {:.1} % of a core, {each_us:.2} us for each request", share * 100.0)?;
+fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if let Some((share, each_us)) = run.daemon_cpu_share.zip(run.daemon_us_per_request()) {
+        writeln!(out, "daemon      {} of a core, {each_us:.2} us for each request", percent(share))?;
     }
-    writeln!(
-        out,
-        "generator   {:.1} % of a core (busiest thread {:.1} %),\n            longest pause {:.3} ms",
-        report.own_cpu_share() * 100.0,
-        counts.busiest_thread * 100.0,
-        counts.longest_pause.as_secs_f64() * 1e3
-    )?;
-    let priority = if counts.real_time_threads > 0 { "real-time" } else { "ordinary" };
-    let awake = if counts.awake_threads > 0 { ", awake between requests" } else { "" };
-    writeln!(
-        out,
-        "            {priority} priority{awake};\n            waited {:.1} ms in all for a core that something else had",
-        counts.waited.as_secs_f64() * 1e3
-    )?;
-    if counts.throttled_share > 0.0 {
-        writeln!(
-            out,
-            "            a processor quota held it back for {:.1} % of the time",
-            counts.throttled_share * 100.0
-        )?;
+    let (all, busiest) = (percent(run.generator_cpu_share), percent(run.busiest_thread_share));
+    writeln!(out, "generator   {all} of a core (busiest thread {busiest}),")?;
+    writeln!(out, "            longest pause {},", ms(run.longest_pause_us))?;
+    let waited_ms = run.generator_waited_us / 1e3;
+    writeln!(out, "            waited {waited_ms:.1} ms in all for a core that something else used")?;
+    if run.generator_throttled_share > 0.0 {
+        let share = percent(run.generator_throttled_share);
+        writeln!(out, "            a processor quota held it back for {share} of the time")?;
     }
-    if !report.outcome.same_clock {
-        let offset_ms = counts.clock_offset_us as f64 / 1e3;
-        writeln!(
-            out,
-            "clocks      {offset_ms:+.3} ms apart in the warm-up;\n            the IDs' window is widened by that"
-        )?;
+    if let Some(offset_us) = run.clock_offset_us {
+        let offset_ms = offset_us as f64 / 1e3;
+        writeln!(out, "clocks      {offset_ms:+.3} ms apart in the warm-up;")?;
+        writeln!(out, "            the allowed time of an ID is widened by that")?;
     }
     Ok(())
 }
@@ -206,85 +150,92 @@ fn generator(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::Counts;
-    use crate::promise::Promise;
-    use crate::run::{ClientStall, Outage, Outcome, Scenario};
-    use crate::schedule::Arrivals;
-    use crate::verdict::Objectives;
+    use crate::report::json::Times;
+    use crate::report::testing;
 
-    /// A run in which everything there is a line for took as long as it can.
-    fn table(drive: Drive, stall: StallFigures) -> String {
-        let hour = Duration::from_secs(3_600);
-        let mut counts = Counts::empty();
-        (counts.requests, counts.answered, counts.checked_ids) = (1_000_000_000, 999_999_999, u64::MAX);
-        counts.ids = 997_222_223;
-        for histogram in [&mut counts.response, &mut counts.service, &mut counts.target, &mut counts.slip] {
-            histogram.saturating_record(99_999_000_000);
+    /// A run in which every line of the table is as long as it can be.
+    fn longest(closed_after_us: Option<f64>, is_closed_loop: bool) -> Run {
+        const HOUR_US: f64 = 3_600e6;
+        let mut run = testing::run(&[60.0]);
+        let longest = |times: &mut Times| times.quantiles_us.values_mut().for_each(|us| *us = 99_999_000.0);
+        longest(&mut run.response_time);
+        run.version = Some("0.1.0".to_owned());
+        run.address = "127.0.0.1:65535".to_owned();
+        run.response_time.count = 30;
+        (run.requests, run.answered, run.unanswered) = (1_000_000_000, 999_999_999, 1_000_000_000);
+        run.checked_ids = u64::MAX;
+        run.refused.insert("shutting_down".to_owned(), 1_000_000_000);
+        run.wanted_ids_per_s = Some(1e12);
+        run.arrivals = Some("poisson".to_owned());
+        if is_closed_loop {
+            (run.depth, run.loop_kind) = (Some(65_536), "closed loop".to_owned());
         }
-        (counts.busiest_thread, counts.throttled_share, counts.waited) = (1.0, 1.0, hour);
-        (counts.longest_pause, counts.longest_gap, counts.outage) = (hour, hour, Duration::from_secs(10));
-        (counts.stall, counts.excused, counts.lost) = (Some(stall), 1_000_000_000, 1_000_000_000);
-        counts.clock_offset_us = -i64::from(i32::MAX);
-        let scenario = Scenario {
-            address: None,
-            token: None,
-            source: None,
-            resp: false,
-            drive,
-            batch: "1:90,100:9,10000:1".parse().expect("a mix"),
-            connections: 100_000,
-            threads: 1_024,
-            warm_up: hour,
-            length: Length::For(hour),
-            outage: Some(Outage { at: Duration::from_millis(3_500), ending: Ending::Kill }),
-            client_stall: Some(ClientStall { at: hour, length: hour }),
-            stays_awake: false,
-            real_time: true,
-            keeps_interval_log: false,
-            seed: 1,
-        };
-        let outcome = Outcome {
-            address: "127.0.0.1:65535".to_owned(),
-            version: Some("0.1.0".to_owned()),
-            own_daemon: true,
-            same_clock: false,
-            promise: Promise::of_counter(),
-            counts,
-            faults: Vec::new(),
-            seconds: Vec::new(),
-            interval_log: Vec::new(),
-            elapsed: hour,
-            target_cpu: Some(hour),
-            interrupted: false,
-            too_scattered: false,
-        };
-        let objectives = Objectives { rate: None, latencies: Vec::new() };
+        (run.batch, run.connections, run.threads) = ("1:90,100:9,10000:1".to_owned(), 100_000, 1_024);
+        (run.for_s, run.elapsed_s, run.warm_up_s, run.ids_per_s) =
+            (Some(3_600.0), 3_600.0, 3_600.0, 277_778.0);
+        run.outage = Some(OutageFigures {
+            ending: "kill".to_owned(),
+            at_s: 3.5,
+            length_us: 10e6,
+            longest_gap_us: HOUR_US,
+            lost: 1_000_000_000,
+        });
+        run.client_stall = Some(ClientStallFigures {
+            at_s: 3_600.0,
+            for_s: 3_600.0,
+            ended: "recovered".to_owned(),
+            closed_after_us,
+            caught_up_after_us: Some(10e6),
+            longest_gap_us: HOUR_US,
+            excused: 1_000_000_000,
+            lost: 1_000_000_000,
+        });
+        (run.generator_cpu_share, run.busiest_thread_share) = (1_024.0, 1.0);
+        (run.generator_waited_us, run.longest_pause_us) = (HOUR_US, HOUR_US);
+        (run.generator_throttled_share, run.clock_offset_us) = (1.0, Some(-i64::from(i32::MAX)));
+        run
+    }
+
+    fn table(run: &Run) -> String {
         let mut out = Vec::new();
-        write(&Report::new(&scenario, &objectives, &outcome), &mut out).expect("memory");
+        write(run, &mut out).expect("memory");
         String::from_utf8(out).expect("text")
     }
 
     #[test]
     fn the_rate_is_that_of_the_time_outside_the_announced_outage() {
-        let still = StallFigures { closed_after: None, caught_up_after: Duration::ZERO };
-        let table = table(Drive::Closed { depth: 1 }, still);
-        // So many IDs in an hour less the 10 s of the outage.
-        assert!(table.contains("277778 IDs/s over 3590.000 s outside the outage"), "{table}");
+        let table = table(&longest(None, true));
+        // An hour less the 10 s of the outage.
+        assert!(table.contains("277,778 IDs/s over 3590.000 s outside the outage"), "{table}");
     }
 
     #[test]
     fn lines_fit_into_80_columns_but_for_the_last() {
-        let caught_up_after = Duration::from_secs(10);
-        let rate = "1000000M/s".parse().expect("a rate");
-        let open = Drive::Open { rate, ramp: Duration::ZERO, arrivals: Arrivals::Poisson };
-        for drive in [open, Drive::Closed { depth: 65_536 }] {
-            for closed_after in [None, Some(Duration::from_secs(3_600))] {
-                let table = table(drive, StallFigures { closed_after, caught_up_after });
+        for is_closed_loop in [false, true] {
+            for closed_after_us in [None, Some(3_600e6)] {
+                let table = table(&longest(closed_after_us, is_closed_loop));
                 let (lines, _) = table.trim_end().rsplit_once('\n').expect("lines");
                 for line in lines.lines() {
                     assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_run_without_a_request_has_no_table_of_zeros() {
+        let mut run = testing::run(&[]);
+        (run.requests, run.answered) = (0, 0);
+        let table = table(&run);
+        assert!(table.contains("requests    none") && !table.contains("0.000"), "{table}");
+    }
+
+    #[test]
+    fn quantiles_that_a_few_requests_decide_are_named() {
+        let mut run = testing::run(&[60.0]);
+        run.response_time.count = 30;
+        assert!(table(&run).contains("too few requests for p90, p99, p99.9, p99.99: chance decides them"));
+        run.response_time.count = 100_000;
+        assert!(!table(&run).contains("chance"));
     }
 }

@@ -63,8 +63,6 @@ pub(crate) fn run(p50s_us: &[f64]) -> Run {
         busiest_thread_share: 0.2,
         generator_waited_us: 100.0,
         generator_throttled_share: 0.0,
-        generator_real_time: false,
-        generator_awake: false,
         daemon_cpu_share: Some(0.3),
         clock_offset_us: None,
         seconds,

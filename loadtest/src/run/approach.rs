@@ -5,11 +5,14 @@ use std::time::{Duration, Instant};
 use super::{CannotRun, Scenario};
 use crate::load::Wire;
 use crate::promise::Promise;
-use crate::target::{self, Access, GREETING_TIMEOUT, Stream};
+use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
 
 /// How long all connections together may take: tens of thousands on one machine take some seconds, and a target that takes
 /// each of them only after a retry must not hold the run up for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A timeout of 0 is refused by the system.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// All that is done before the load: each step blocks.
 pub(super) fn approach(
@@ -17,15 +20,21 @@ pub(super) fn approach(
     scenario: &Scenario,
 ) -> Result<(Greeted, Vec<Vec<Stream>>), CannotRun> {
     let greeted = greet(access, scenario)?;
-    let (asked, allowed) = (scenario.batch.max(), greeted.promise.max_count);
-    if asked > allowed {
-        return Err(CannotRun::TooLargeBatch { asked, allowed });
-    }
+    check_batch(scenario, &greeted.promise)?;
     let streams = connect_all(access, scenario)?;
     Ok((greeted, streams))
 }
 
-/// What a target says of itself before it is loaded.
+/// Checks that the target allows the scenario's largest request.
+///
+/// # Errors
+/// [`CannotRun::TooLargeBatch`] if it does not.
+pub(crate) fn check_batch(scenario: &Scenario, promise: &Promise) -> Result<(), CannotRun> {
+    let (asked, allowed) = (scenario.batch.max(), promise.max_count);
+    if asked > allowed { Err(CannotRun::TooLargeBatch { asked, allowed }) } else { Ok(()) }
+}
+
+/// The answers of a target before it is loaded.
 pub(super) struct Greeted {
     pub(super) wire: Wire,
     pub(super) promise: Promise,
@@ -51,31 +60,26 @@ fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
     Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
 }
 
-/// One list of connections for each thread.
+/// Opens one list of connections for each thread.
 fn connect_all(access: &Access, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
     allow_open_files();
     let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
     let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
     for taken in 0..wanted {
         let left = deadline.saturating_duration_since(Instant::now());
-        let opened = if left.is_zero() {
-            Err(std::io::Error::other(format!("that took {CONNECT_ALL_TIMEOUT:?}")))
-        } else {
-            access.open(GREETING_TIMEOUT.min(left))
-        };
-        let stream = opened.map_err(|reason| {
-            if is_our_limit(&reason) {
-                CannotRun::TooManyConnections { taken, wanted, reason }
-            } else {
-                CannotRun::Connections { taken, wanted, reason }
-            }
-        })?;
+        let stream =
+            access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT)).map_err(|reason| match reason {
+                NoTarget::Unreachable { reason, .. } if is_our_limit(&reason) => {
+                    CannotRun::TooManyConnections { taken, wanted, reason }
+                }
+                reason => CannotRun::Connections { taken, wanted, reason },
+            })?;
         streams[taken % scenario.threads].push(stream);
     }
     Ok(streams)
 }
 
-/// Whether this machine, and not the target, has no more of what a connection needs: open files, local ports.
+/// Returns true if this machine has no more open files or local ports: the target is not at fault.
 fn is_our_limit(error: &std::io::Error) -> bool {
     use rustix::io::Errno;
     let limits = [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL];

@@ -1,7 +1,6 @@
-//! What the load threads tell, put together while they run.
+//! Puts the messages of the load threads together while they run.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::{Outcome, Progress, Scenario};
+use super::{Progress, Scenario};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, Refused};
 use crate::daemon::Daemon;
@@ -17,89 +16,78 @@ use crate::load::{Message, Shared};
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
 
-/// How often the progress is told: often enough to look alive, too seldom to disturb.
+/// Often enough to look alive, and too seldom to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
-pub(super) struct Collected {
-    counts: Counts,
-    faults: Vec<Fault>,
-    seconds: Vec<SecondFigures>,
-    interval_log: Vec<u8>,
-    target_cpu: Option<Duration>,
-    interrupted: bool,
-    too_scattered: bool,
+/// The results of all load threads.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) counts: Counts,
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) seconds: Vec<SecondFigures>,
+    /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
+    pub(crate) interval_log: Vec<u8>,
+    /// The processor time of the load test's own daemon during the measurement.
+    pub(crate) target_cpu: Option<Duration>,
+    /// True if the user ended the run early.
+    pub(crate) interrupted: bool,
+    /// True if the positions of the IDs were too scattered to keep.
+    pub(crate) too_scattered: bool,
 }
 
 struct Collector<'a> {
+    scenario: &'a Scenario,
     shared: &'a Shared,
     distinct: &'a mut Distinct,
-    /// For each thread, what no ID still to come is dated before.
+    daemon: Option<&'a mut Daemon>,
+    /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
-    /// For each thread, the first second that it has not told yet.
+    /// For each thread, the first second that it has not sent yet.
     reached: Vec<u64>,
     running: usize,
     pending: BTreeMap<u64, Second>,
+    log: Option<IntervalLog>,
+    cpu: TargetCpu,
+    is_outage_begun: bool,
     collected: Collected,
 }
 
-/// Listens until every thread is done.
+/// Receives messages until every thread is done.
 pub(super) fn collect(
     scenario: &Scenario,
     shared: &Shared,
     seen: &mut Distinct,
     from: &Receiver<Message>,
-    mut daemon: Option<&mut Daemon>,
+    daemon: Option<&mut Daemon>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Collected {
-    let mut collector = Collector::new(shared, seen, scenario.threads);
-    let until_origin = shared.origin.saturating_duration_since(Instant::now());
-    let begin = SystemTime::now() + until_origin + scenario.measured_from();
-    // It grows with the run, so it is kept only for who wants it.
-    let mut log = scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words()));
-    let mut cpu = TargetCpu::default();
-    let mut told = Instant::now();
-    let mut restarted = false;
+    let mut collector = Collector::new(scenario, shared, seen, daemon);
+    let mut shown = Instant::now();
     while collector.running > 0 {
         match from.recv_timeout(until_next(scenario, shared.origin)) {
-            Ok(message) => collector.hear(message),
+            Ok(message) => collector.receive(message),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if interrupt.load(Ordering::Relaxed) {
             collector.collected.interrupted = true;
-            shared.stop.store(true, Ordering::Relaxed);
+            collector.stop();
         }
-        collector.finish_seconds(log.as_mut());
+        collector.finish_seconds();
         let elapsed = Instant::now().saturating_duration_since(shared.origin);
-        match scenario.outage.zip(scenario.outage_at()) {
-            None => cpu.look(daemon.as_deref(), elapsed, scenario),
-            // The processor time of two processes would be of no use.
-            Some((outage, at)) if elapsed >= at && !restarted => {
-                restarted = true;
-                if let Some(Err(error)) = daemon.as_mut().map(|daemon| daemon.restart(outage.ending)) {
-                    collector.collected.faults.push(Fault::Unreadable(error.to_string()));
-                    shared.stop.store(true, Ordering::Relaxed);
-                }
-            }
-            Some(_) => {}
-        }
-        if told.elapsed() >= PROGRESS_INTERVAL {
-            told = Instant::now();
+        collector.watch_daemon(elapsed);
+        if shown.elapsed() >= PROGRESS_INTERVAL {
+            shown = Instant::now();
             let last_second = collector.collected.seconds.last();
             let loop_words = scenario.loop_words();
             progress(Progress { elapsed, total: scenario.ends_at(), last_second, loop_words });
         }
     }
-    collector.reached.fill(u64::MAX);
-    collector.finish_seconds(log.as_mut());
-    let mut collected = collector.collected;
-    collected.interval_log = log.map(|log| log.text).unwrap_or_default();
-    collected.target_cpu = cpu.used(daemon.as_deref());
-    collected
+    collector.finish()
 }
 
-/// How long to listen at most: what is due at an instant of the run is not to wait for a message.
+/// Returns the longest wait for a message that does not miss an instant of the scenario.
 fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
     let now = Instant::now();
     let due = [Some(scenario.measured_from()), scenario.outage_at(), scenario.ends_at()];
@@ -109,47 +97,75 @@ fn until_next(scenario: &Scenario, origin: Instant) -> Duration {
 }
 
 impl<'a> Collector<'a> {
-    fn new(shared: &'a Shared, distinct: &'a mut Distinct, threads: usize) -> Self {
+    fn new(
+        scenario: &'a Scenario,
+        shared: &'a Shared,
+        distinct: &'a mut Distinct,
+        daemon: Option<&'a mut Daemon>,
+    ) -> Self {
+        let until_origin = shared.origin.saturating_duration_since(Instant::now());
+        let begin = SystemTime::now() + until_origin + scenario.measured_from();
         Self {
+            scenario,
             shared,
             distinct,
-            low_us: vec![None; threads],
-            reached: vec![0; threads],
-            running: threads,
+            daemon,
+            low_us: vec![None; scenario.threads],
+            reached: vec![0; scenario.threads],
+            running: scenario.threads,
             pending: BTreeMap::new(),
-            collected: Collected {
-                counts: Counts::empty(),
-                faults: Vec::new(),
-                seconds: Vec::new(),
-                interval_log: Vec::new(),
-                target_cpu: None,
-                interrupted: false,
-                too_scattered: false,
-            },
+            // The log grows with the run, so only --hlog keeps it.
+            log: scenario.keeps_interval_log.then(|| IntervalLog::begin(begin, scenario.loop_words())),
+            cpu: TargetCpu::default(),
+            is_outage_begun: false,
+            collected: Collected::default(),
         }
     }
 
-    fn hear(&mut self, message: Message) {
+    fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+    }
+
+    fn receive(&mut self, message: Message) {
         match message {
             Message::Spans { thread, spans, low_us } => self.take(thread, spans, low_us),
             Message::Second { thread, number, second } => {
                 self.reached[thread] = number + 1;
-                match self.pending.entry(number) {
-                    std::collections::btree_map::Entry::Vacant(entry) => {
-                        entry.insert(*second);
-                    }
-                    std::collections::btree_map::Entry::Occupied(mut entry) => entry.get_mut().merge(&second),
-                }
+                self.pending.entry(number).or_default().merge(&second);
             }
             Message::Done { thread, counts, fault } => {
                 self.running -= 1;
                 self.reached[thread] = u64::MAX;
-                // It has nothing more to come, and so holds nothing back.
+                // No ID of this thread is still to come.
                 self.low_us[thread] = Some(i64::MAX);
                 self.collected.counts.merge(*counts);
                 self.collected.faults.extend(fault);
             }
         }
+    }
+
+    /// Brings about the announced outage when it is due; without one, reads the daemon's processor time.
+    fn watch_daemon(&mut self, elapsed: Duration) {
+        match self.scenario.outage.zip(self.scenario.outage_at()) {
+            None => self.cpu.look(self.daemon.as_deref(), elapsed, self.scenario),
+            // The processor time of two processes would be of no use.
+            Some((outage, at)) if elapsed >= at && !self.is_outage_begun => {
+                self.is_outage_begun = true;
+                if let Some(Err(error)) = self.daemon.as_mut().map(|daemon| daemon.restart(outage.ending)) {
+                    self.collected.faults.push(Fault::Unreadable(error.to_string()));
+                    self.stop();
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn finish(mut self) -> Collected {
+        self.reached.fill(u64::MAX);
+        self.finish_seconds();
+        self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
+        self.collected.target_cpu = self.cpu.used(self.daemon.as_deref());
+        self.collected
     }
 
     fn take(&mut self, thread: usize, mut spans: Vec<Span>, low_us: Option<i64>) {
@@ -165,11 +181,11 @@ impl<'a> Collector<'a> {
                 if !self.collected.faults.contains(&Fault::Violation(duplicate)) {
                     self.collected.faults.insert(0, Fault::Violation(duplicate));
                 }
-                self.shared.stop.store(true, Ordering::Relaxed);
+                self.stop();
             }
             Err(Refused::Full) => {
                 self.collected.too_scattered = true;
-                self.shared.stop.store(true, Ordering::Relaxed);
+                self.stop();
             }
         }
         let oldest_us = self.low_us.iter().copied().min().flatten();
@@ -178,14 +194,14 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Writes down the seconds that every thread has told.
-    fn finish_seconds(&mut self, mut log: Option<&mut IntervalLog>) {
+    /// Records the seconds that every thread has sent.
+    fn finish_seconds(&mut self) {
         let complete = self.reached.iter().copied().min().unwrap_or(u64::MAX);
         while let Some(entry) = self.pending.first_entry()
             && *entry.key() < complete
         {
             let (number, second) = entry.remove_entry();
-            if let Some(log) = &mut log {
+            if let Some(log) = &mut self.log {
                 log.write(number, &second);
             }
             self.collected.seconds.push(SecondFigures::of(number, &second));
@@ -249,35 +265,17 @@ impl IntervalLog {
 }
 
 impl Collected {
-    pub(super) fn outcome(
-        self,
-        scenario: &Scenario,
-        address: String,
-        version: Option<String>,
-        own_daemon: bool,
-        same_clock: bool,
-        shared: Arc<Shared>,
-    ) -> Outcome {
-        let wanted = if self.faults.is_empty() && !self.interrupted { scenario.measured_for() } else { None };
-        let elapsed = self.counts.last_receipt.max(wanted.unwrap_or_default());
-        let Some(shared) = Arc::into_inner(shared) else {
-            unreachable!("every thread that had a part of it has been joined")
+    /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the last answer if
+    /// that came later.
+    pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
+        let ran = Instant::now().saturating_duration_since(origin + scenario.measured_from());
+        let is_cut_short = self.interrupted || self.too_scattered || !self.faults.is_empty();
+        let length = match scenario.measured_for() {
+            Some(length) if is_cut_short => ran.min(length),
+            Some(length) => length,
+            None => Duration::ZERO,
         };
-        Outcome {
-            address,
-            version,
-            own_daemon,
-            same_clock,
-            promise: shared.promise,
-            counts: self.counts,
-            faults: self.faults,
-            seconds: self.seconds,
-            interval_log: self.interval_log,
-            elapsed,
-            target_cpu: self.target_cpu,
-            interrupted: self.interrupted,
-            too_scattered: self.too_scattered,
-        }
+        length.max(self.counts.last_receipt)
     }
 }
 
@@ -293,7 +291,7 @@ mod tests {
         let mut log =
             IntervalLog::begin(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000), "open loop");
         for number in 0..3 {
-            let mut second = Second::empty();
+            let mut second = Second::default();
             second.response.saturating_record_n(5_000_000, number + 1);
             log.write(number, &second);
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::CannotRun;
 
-/// How soon an interrupt is seen.
+/// The longest time until an interrupt is seen.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What `work` comes to, or [`CannotRun::Interrupted`] as soon as `interrupt` is set: the work then goes on, unheard, until

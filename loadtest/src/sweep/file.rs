@@ -4,128 +4,95 @@
 use serde::{Deserialize, Serialize};
 
 use super::machine::{Machine, Versions};
-use super::search::{Answer, Limit, Phase};
-use super::step::{Said, Step};
+use super::search::{Bounds, Limit, Phase};
+use super::step::Step;
 use super::table::summary;
-use super::{Ended, Sweep};
-use crate::report::json::{FORMAT, Run};
+use super::{Sweep, Target};
+use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
 
-/// What `kind` says.
-pub const KIND: &str = "sweep";
+/// The value of `kind`.
+pub(crate) const KIND: &str = "sweep";
 
 /// A sweep.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct File {
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct File {
     /// [`FORMAT`].
-    pub format: u32,
+    pub(crate) format: u32,
     /// [`KIND`].
-    pub kind: String,
+    pub(crate) kind: String,
     /// The last line of the table.
-    pub summary: String,
-    /// What the process ended with.
-    pub exit_code: u8,
+    pub(crate) summary: String,
+    /// The exit code of the process.
+    pub(crate) exit_code: u8,
     /// `searched`, `interrupted`, `broken` or `gone`.
-    pub ended: String,
+    pub(crate) ended: String,
     /// Each has to hold.
-    pub objective: Vec<Objective>,
+    pub(crate) objective: Vec<Objective>,
     /// The highest rate at which the objective held; null where it held at none.
-    pub knee: Option<f64>,
-    /// Whether a second run at the knee held.
-    pub confirmed: bool,
-    /// Whether the target may be able to do more: the generator or `--limit` ended the climb.
-    pub at_least: bool,
+    pub(crate) knee: Option<f64>,
+    /// True if a second run at the knee held.
+    pub(crate) confirmed: bool,
+    /// True if the target may be able to do more: the generator or `--limit` ended the climb.
+    pub(crate) at_least: bool,
     /// The lowest rate above the knee that missed.
-    pub missed: Option<f64>,
-    /// What keeps the knee from being higher; null where every rate held.
-    pub limit: Option<Limit>,
-    /// Whether the target was a Redis.
-    pub resp: bool,
-    /// Whether the daemon was started for the sweep.
-    pub own_daemon: bool,
-    /// Where the target listened.
-    pub address: String,
+    pub(crate) missed: Option<f64>,
+    /// The reason why the knee is not higher; null where every rate held.
+    pub(crate) limit: Option<Limit>,
+    /// True if the target was a Redis.
+    pub(crate) resp: bool,
+    /// True if the daemon was started for the sweep.
+    pub(crate) own_daemon: bool,
+    #[serde(flatten)]
+    pub(crate) target: Target,
     /// The source's name.
-    pub source: Option<String>,
+    pub(crate) source: Option<String>,
     /// Its layout in text form.
-    pub layout: Option<String>,
-    /// What the source says that it can hand out per second.
-    pub source_per_second: Option<u64>,
-    /// How many worker IDs the source held.
-    pub worker_ids: Option<usize>,
-    /// The most IDs that a request may ask for.
-    pub max_count: Option<u32>,
+    pub(crate) layout: Option<String>,
     /// IDs per request, as on the command line.
-    pub batch: String,
+    pub(crate) batch: String,
     /// IDs per request in the long run.
-    pub mean_batch: f64,
+    pub(crate) mean_batch: f64,
     /// Connections.
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Generator threads.
-    pub threads: usize,
-    /// How requests were spaced.
-    pub arrivals: Arrivals,
-    /// Where the search looked.
-    pub search: Searched,
-    /// Where it was measured: the generator's machine, and the daemon's where that was started for the sweep.
-    pub machine: Machine,
-    /// Of the programs.
-    pub versions: Versions,
+    pub(crate) threads: usize,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) search: Searched,
+    /// The generator's machine, and the daemon's if that was started for the sweep.
+    pub(crate) machine: Machine,
+    pub(crate) versions: Versions,
     /// Every run, in order.
-    pub steps: Vec<StepFigures>,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// A response time that most of all requests had to keep to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Objective {
+pub(crate) struct Objective {
     /// `p50` to `p99.99`, or `max`.
-    pub quantile: String,
-    /// What it may be at most.
-    pub limit_us: f64,
+    pub(crate) quantile: String,
+    pub(crate) limit_us: f64,
 }
 
-/// How the search was made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Searched {
-    /// The first rate.
-    pub start: f64,
-    /// The highest rate.
-    pub limit: f64,
-    /// What the climb multiplied the rate by.
-    pub factor: f64,
-    /// How close the knee is to the next rate that misses, as a share of it.
-    pub resolution: f64,
-    /// How many runs in a row had to miss.
-    pub tries: u32,
-    /// How long a step was measured, in seconds.
-    pub step_s: f64,
-    /// How long a confirmation was.
-    pub confirm_s: f64,
-    /// The warm-up of each.
-    pub warm_up_s: f64,
-}
-
-/// A run's figures, and what it was for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct StepFigures {
-    /// What it was for.
-    pub phase: Phase,
-    /// Whether the objective held.
-    pub holds: bool,
-    /// What stood in the way; null where it held or the sweep ended with it.
-    pub limit: Option<Limit>,
-    /// As in the file of a plain run.
+/// The options of the search.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Searched {
     #[serde(flatten)]
-    pub run: Run,
+    pub(crate) bounds: Bounds,
+    /// The length of a step in seconds.
+    pub(crate) step_s: f64,
+    /// The length of a confirmation.
+    pub(crate) confirm_s: f64,
+    /// The warm-up of each.
+    pub(crate) warm_up_s: f64,
 }
 
 impl File {
-    /// The figures of a sweep made on a machine.
-    #[must_use]
-    pub fn of(sweep: &Sweep, machine: &Machine) -> Self {
+    /// Returns the figures of a sweep.
+    pub(crate) fn of(sweep: &Sweep) -> Self {
         let (settings, bounds) = (&sweep.settings, sweep.bounds);
         let scenario = &settings.scenario;
-        let first = sweep.steps.first().map(|step| &step.figures);
+        let first = sweep.steps.first().map(|step| &step.run);
         let objective = |latency: &crate::verdict::Latency| Objective {
             quantile: latency.name(),
             limit_us: latency.limit.as_secs_f64() * 1e6,
@@ -135,13 +102,7 @@ impl File {
             kind: KIND.to_owned(),
             summary: summary(sweep),
             exit_code: sweep.exit_code(),
-            ended: match sweep.ended {
-                Ended::Searched => "searched",
-                Ended::Interrupted => "interrupted",
-                Ended::Broken(_) => "broken",
-                Ended::Gone(_) => "gone",
-            }
-            .to_owned(),
+            ended: sweep.ended.name().to_owned(),
             objective: settings.objectives.latencies.iter().map(objective).collect(),
             knee: sweep.finding.knee,
             confirmed: sweep.finding.confirmed,
@@ -150,52 +111,23 @@ impl File {
             limit: sweep.limit(),
             resp: scenario.resp,
             own_daemon: sweep.own_daemon,
-            address: scenario.address.as_ref().map(ToString::to_string).unwrap_or_default(),
+            target: sweep.target.clone(),
             source: first.map(|run| run.source.clone()),
             layout: first.and_then(|run| run.layout.clone()),
-            source_per_second: sweep.target.per_second,
-            worker_ids: sweep.target.worker_ids,
-            max_count: sweep.target.max_count,
             batch: scenario.batch.to_string(),
             mean_batch: scenario.batch.mean(),
             connections: scenario.connections,
             threads: scenario.threads,
             arrivals: settings.arrivals(),
             search: Searched {
-                start: bounds.start,
-                limit: bounds.limit,
-                factor: bounds.factor,
-                resolution: bounds.resolution,
-                tries: bounds.tries,
+                bounds,
                 step_s: settings.length(Phase::Climb).as_secs_f64(),
                 confirm_s: settings.length(Phase::Confirm).as_secs_f64(),
                 warm_up_s: scenario.warm_up.as_secs_f64(),
             },
-            machine: machine.clone(),
+            machine: settings.origin.machine.clone(),
             versions: Versions::with(sweep.target.version.clone()),
-            steps: sweep.steps.iter().map(StepFigures::of).collect(),
-        }
-    }
-
-    /// The file's text.
-    #[must_use]
-    pub fn to_json(&self) -> String {
-        // Numbers, strings and lists: there is nothing that could not be written.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
-    }
-}
-
-impl StepFigures {
-    fn of(step: &Step) -> Self {
-        let limit = match step.said {
-            Said::Answer(Answer::Misses(limit)) => Some(limit),
-            _ => None,
-        };
-        Self {
-            phase: step.phase,
-            holds: step.said == Said::Answer(Answer::Holds),
-            limit,
-            run: step.figures.clone(),
+            steps: sweep.steps.clone(),
         }
     }
 }

@@ -1,24 +1,21 @@
-//! Where figures were measured; a figure without its machine says nothing.
+//! The machine and the programs of a sweep; a figure without its machine means nothing.
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::origin::Machine;
+pub(crate) use crate::origin::Machine;
 
 /// The version of this program, and whether it is a build that figures should not be taken from.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Versions {
-    /// Of this program.
-    pub loadtest: String,
-    /// Of the daemon.
-    pub daemon: Option<String>,
-    /// Whether this program was built without optimisation, and a daemon that it starts with it.
-    pub debug_build: bool,
+pub(crate) struct Versions {
+    pub(crate) loadtest: String,
+    pub(crate) daemon: Option<String>,
+    /// True if this program was built without optimisation, and with it a daemon that it starts.
+    pub(crate) debug_build: bool,
 }
 
 impl Versions {
     /// With the version that the target told.
-    #[must_use]
-    pub fn with(daemon: Option<String>) -> Self {
+    pub(crate) fn with(daemon: Option<String>) -> Self {
         let loadtest = env!("CARGO_PKG_VERSION").to_owned();
         Self { loadtest, daemon, debug_build: cfg!(debug_assertions) }
     }

@@ -1,4 +1,4 @@
-//! Where to look next: pure, one answer in, one rate out.
+//! Chooses the next rate. Pure: one answer in, one rate out.
 //!
 //! ```text
 //!  climb: × factor until a rate misses ─▶ bisect: halve what lies between, in proportion ─▶ confirm: the same rate again
@@ -15,25 +15,25 @@ use serde::{Deserialize, Serialize};
 /// Steps down from a rate that was not confirmed: each twice as long as the one before, so few are enough.
 const DESCENT_GROWTH: f64 = 2.0;
 
-/// Where the search looks, and how closely.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bounds {
+/// The bounds of a search.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Bounds {
     /// The first rate; above 0.
-    pub start: f64,
+    pub(crate) start: f64,
     /// The highest rate to try; at least `start`.
-    pub limit: f64,
-    /// What the climb multiplies the rate by; above 1.
-    pub factor: f64,
-    /// How close the knee is to the next rate that misses, as a share of it; above 0.
-    pub resolution: f64,
-    /// How many runs in a row have to miss; at least 1.
-    pub tries: u32,
+    pub(crate) limit: f64,
+    /// The climb multiplies the rate by this; above 1.
+    pub(crate) factor: f64,
+    /// The distance from the knee to the next rate that misses, as a share of the knee; above 0.
+    pub(crate) resolution: f64,
+    /// Runs in a row that have to miss; at least 1.
+    pub(crate) tries: u32,
 }
 
-/// What stood in the way at a rate.
+/// The reason why a rate does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Limit {
+pub(crate) enum Limit {
     /// The layout has no more IDs for this time and these worker IDs.
     Layout,
     /// Answers came too late.
@@ -44,55 +44,73 @@ pub enum Limit {
     Generator,
 }
 
-/// What a run at a rate says.
+impl Limit {
+    /// The word for it in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Layout => "layout",
+            Self::Latency => "latency",
+            Self::Target => "target",
+            Self::Generator => "generator",
+        }
+    }
+}
+
+/// The answer of a run at a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub(crate) enum Answer {
     /// The objective holds.
     Holds,
     /// It does not, or cannot be told.
     Misses(Limit),
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Phase {
+pub(crate) enum Phase {
     /// Up, until a rate misses.
     Climb,
     /// Between the highest rate that held and the lowest that missed.
     Bisect,
-    /// Whether it holds again.
+    /// The same rate a second time.
     Confirm,
 }
 
-/// What to do next.
+impl Phase {
+    /// The word for it in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Climb => "climb",
+            Self::Bisect => "bisect",
+            Self::Confirm => "confirm",
+        }
+    }
+}
+
+/// The next step of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Next {
+pub(crate) enum Next {
     /// A run at this rate.
-    Try {
-        /// IDs per second.
-        rate: f64,
-        /// What for.
-        phase: Phase,
-    },
+    Try { rate: f64, phase: Phase },
     /// Nothing: the search is over.
     Done(Finding),
 }
 
-/// What a search has found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// The highest rate at which the objective held.
-    pub knee: Option<f64>,
-    /// Whether a second run at that rate held, too.
-    pub confirmed: bool,
+    pub(crate) knee: Option<f64>,
+    /// True if a second run at that rate held, too.
+    pub(crate) confirmed: bool,
     /// The lowest rate above it that missed, and why; none where every rate up to the limit held.
-    pub missed: Option<(f64, Limit)>,
+    pub(crate) missed: Option<(f64, Limit)>,
 }
 
 /// A search under way.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub(crate) struct Search {
     bounds: Bounds,
     phase: Phase,
     rate: f64,
@@ -101,7 +119,7 @@ pub struct Search {
     /// Rates that held and were not missed since, ascending.
     held: Vec<f64>,
     missed: Option<(f64, Limit)>,
-    /// How often the rate has to hold to be confirmed.
+    /// The number of times that the rate still has to hold.
     holds_needed: u32,
     /// By what share the next step down goes.
     descent: f64,
@@ -110,8 +128,7 @@ pub struct Search {
 
 impl Search {
     /// A search that has not begun.
-    #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             phase: Phase::Climb,
@@ -125,24 +142,22 @@ impl Search {
         }
     }
 
-    /// What to do next.
-    #[must_use]
-    pub fn next(&self) -> Next {
+    /// Returns the next step.
+    pub(crate) fn next(&self) -> Next {
         match self.over {
             Some(finding) => Next::Done(finding),
             None => Next::Try { rate: self.rate, phase: self.phase },
         }
     }
 
-    /// What is known if it ends here.
-    #[must_use]
-    pub fn so_far(&self) -> Finding {
+    /// Returns the result if the search ended here.
+    pub(crate) fn so_far(&self) -> Finding {
         let unconfirmed = Finding { knee: self.held.last().copied(), confirmed: false, missed: self.missed };
         self.over.unwrap_or(unconfirmed)
     }
 
     /// Takes the answer to the run that [`Search::next`] asked for.
-    pub fn hear(&mut self, answer: Answer) {
+    pub(crate) fn record(&mut self, answer: Answer) {
         match (answer, self.phase) {
             (Answer::Holds, Phase::Climb) => self.climb(),
             (Answer::Holds, Phase::Bisect) => {

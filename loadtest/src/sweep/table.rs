@@ -4,66 +4,64 @@
 
 use std::io::{self, Write};
 
-use super::machine::{Machine, Versions};
-use super::search::{Answer, Limit, Phase};
-use super::step::{Said, Step};
-use super::{Begun, Ended, Sweep};
-use crate::report::json::Run;
+use super::machine::Versions;
+use super::search::{Limit, Phase};
+use super::step::Step;
+use super::{Ended, Sweep};
+use crate::units::{counted, rate};
 use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
 
-/// What every terminal has.
+/// The width of every terminal.
 const WIDTH: usize = 80;
 
-/// A quantile of fewer requests than this beyond it is decided by chance.
-const MIN_BEYOND_QUANTILE: f64 = 10.0;
-
-/// Writes what comes before the steps.
+/// Writes the lines before the steps.
 ///
 /// # Errors
 /// The writer's.
-pub fn begin(begun: &Begun<'_>, machine: &Machine, out: &mut dyn Write) -> io::Result<()> {
-    let Begun { settings, target, own_daemon, bounds } = begun;
+pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+    let Sweep { settings, target, own_daemon, bounds, .. } = sweep;
     let scenario = &settings.scenario;
-    let address = scenario.address.as_ref().map(ToString::to_string).unwrap_or_default();
     let version = if scenario.resp { Some("a Redis, by INCRBY") } else { target.version.as_deref() };
     let version = version.unwrap_or("version unknown");
     let own = if *own_daemon { ", started for this sweep" } else { "" };
-    let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
-    writeln!(out, "target      {address} ({version}{own})")?;
-    writeln!(out, "machine     {cpu}, {} cores, {}", machine.cores, machine.kernel)?;
-    let objective: Vec<String> = settings.objectives.latencies.iter().map(within).collect();
-    writeln!(out, "objective   response time {}, open loop", objective.join(", "))?;
+    let machine = &settings.origin.machine;
+    let (cpu, cores) = (machine.cpu.as_deref().unwrap_or("processor unknown"), machine.cores);
+    writeln!(out, "target      {} ({version}{own})", target.address)?;
+    writeln!(out, "machine     {cpu}, {}, {}", counted(cores as u64, "core"), machine.kernel)?;
+    writeln!(out, "objective   response time {}, open loop", objective(sweep))?;
+    let connections = counted(scenario.connections as u64, "connection");
+    let threads = counted(scenario.threads as u64, "thread");
+    writeln!(out, "load        {} IDs per request, {connections}, {threads}", scenario.batch)?;
+    let to =
+        if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() };
+    let (each, warm_up) = (Time(settings.step_length), Time(scenario.warm_up));
     writeln!(
         out,
-        "load        {} IDs per request, {} connections, {} threads",
-        scenario.batch, scenario.connections, scenario.threads
+        "steps       from {}/s {to}, {each} each after a warm-up of {warm_up}",
+        short(bounds.start)
     )?;
-    writeln!(
-        out,
-        "steps       from {}/s {}, {} each after a warm-up of {}",
-        short(bounds.start),
-        if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() },
-        Time(settings.step_length),
-        Time(scenario.warm_up)
-    )?;
-    writeln!(out)?;
-    writeln!(out, "    IDs/s       response time in ms                daemon  gen   slip")?;
+    writeln!(out, "\n    IDs/s       response time in ms                daemon  gen   slip")?;
     writeln!(out, " asked    got    p50    p99  p99.9    max errors    CPU  CPU  p99.9 verdict")
+}
+
+fn objective(sweep: &Sweep) -> String {
+    let within = |latency: &Latency| format!("{} within {}", latency.name(), Time(latency.limit));
+    sweep.settings.objectives.latencies.iter().map(within).collect::<Vec<_>>().join(", ")
 }
 
 /// Writes a step's row.
 ///
 /// # Errors
 /// The writer's.
-pub fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
-    let run = &step.figures;
-    let at = |name: &str| ms(quantile_us(run, name));
-    let slip_us = run.schedule_slip.as_ref().and_then(|slip| slip.quantiles_us.get("p99.9"));
+pub(crate) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
+    let run = &step.run;
+    let at = |name: &str| ms(run.response_time.at(name).unwrap_or_default());
+    let slip_us = run.schedule_slip.as_ref().and_then(|slip| slip.at("p99.9"));
     writeln!(
         out,
         "{:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>4} {:>6} {}",
-        short(step.rate),
+        short(step.rate()),
         short(run.ids_per_s),
         at("p50"),
         at("p99"),
@@ -72,18 +70,18 @@ pub fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
         short((run.refused.values().sum::<u64>() + run.unanswered) as f64),
         run.daemon_cpu_share.map_or("-".to_owned(), percent),
         percent(run.generator_cpu_share),
-        ms(slip_us.copied().unwrap_or(0.0)),
+        ms(slip_us.unwrap_or_default()),
         verdict(step)
     )
 }
 
 fn verdict(step: &Step) -> &'static str {
-    match (&step.said, step.phase) {
-        (Said::Answer(Answer::Holds), Phase::Confirm) => "again",
-        (Said::Answer(Answer::Holds), _) => "holds",
-        (Said::Answer(Answer::Misses(limit)), _) => limit_name(*limit),
-        (Said::Interrupted, _) => "cut short",
-        (Said::Broken(_), _) => "broken",
+    match (step.limit, step.phase) {
+        (Some(limit), _) => limit.name(),
+        (None, Phase::Confirm) if step.holds => "again",
+        (None, _) if step.holds => "holds",
+        (None, _) if step.run.verdict == "fail" => "broken",
+        (None, _) => "cut short",
     }
 }
 
@@ -91,15 +89,15 @@ fn verdict(step: &Step) -> &'static str {
 ///
 /// # Errors
 /// The writer's.
-pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
     }
     // Without a knee the last line says it.
-    if let Some((rate, _)) = sweep.finding.missed.filter(|_| sweep.finding.knee.is_some()) {
-        let reasons = sweep.at_miss().map(|step| step.figures.reasons.join("; ")).unwrap_or_default();
-        labelled("missed", &format!("{rate:.0} IDs/s: {reasons}"), out)?;
+    if let Some((missed, _)) = sweep.finding.missed.filter(|_| sweep.finding.knee.is_some()) {
+        let reasons = sweep.at_miss().map(|step| step.run.reasons.join("; ")).unwrap_or_default();
+        labelled("missed", &format!("{} IDs/s: {reasons}", rate(missed)), out)?;
     }
     if let Some(limit) = sweep.limit().filter(|_| sweep.finding.knee.is_some()) {
         labelled("limit", &limit_words(limit, sweep), out)?;
@@ -112,12 +110,12 @@ pub fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn knee(sweep: &Sweep, step: &Step, out: &mut dyn Write) -> io::Result<()> {
-    let run = &step.figures;
-    let requests_per_s = step.rate / run.mean_batch;
+    let run = &step.run;
+    let requests_per_s = step.rate() / run.mean_batch;
     let again = if sweep.finding.confirmed { "held by a second run" } else { "not confirmed" };
-    let rate = format!("{:.0} IDs/s, {requests_per_s:.0} requests/s, {again}", step.rate);
-    labelled("knee", &rate, out)?;
-    let at = |name| quantile_us(run, name) / 1e3;
+    let (ids_per_s, requests) = (rate(step.rate()), rate(requests_per_s));
+    labelled("knee", &format!("{ids_per_s} IDs/s, {requests} requests/s, {again}"), out)?;
+    let at = |name| run.response_time.at(name).unwrap_or_default() / 1e3;
     let times = format!("p50 {:.3} ms, p99 {:.3} ms, p99.9 {:.3} ms", at("p50"), at("p99"), at("p99.9"));
     labelled("", &times, out)?;
     let Some(share) = run.daemon_cpu_share else {
@@ -148,9 +146,12 @@ fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn limit_words(limit: Limit, sweep: &Sweep) -> String {
-    match (limit, sweep.target.per_second) {
+    match (limit, sweep.target.source_per_second) {
         (Limit::Layout, Some(ceiling)) => {
-            format!("the layout: {ceiling} IDs/s for the source's worker IDs; more IDs need more worker IDs")
+            format!(
+                "the layout: {} IDs/s for the source's worker IDs; more IDs need more worker IDs",
+                rate(ceiling as f64)
+            )
         }
         (Limit::Layout, None) => "the layout: the source has no more IDs for this time".to_owned(),
         (Limit::Latency, Some(ceiling)) => {
@@ -166,17 +167,15 @@ fn limit_words(limit: Limit, sweep: &Sweep) -> String {
 }
 
 fn notes(sweep: &Sweep) -> Vec<String> {
-    let mut notes = Vec::new();
-    let held = sweep.at_knee().map(|step| &step.figures);
-    for latency in &sweep.settings.objectives.latencies {
-        let beyond = held.map_or(f64::MAX, |run| run.requests as f64 * (1.0 - latency.quantile));
-        if latency.quantile < 1.0 && beyond < MIN_BEYOND_QUANTILE {
-            notes.push(format!(
-                "{beyond:.0} requests decide the {} at the knee: a longer --for tells more",
-                latency.name()
-            ));
-        }
-    }
+    let by_chance =
+        sweep.at_knee().map(|step| step.run.response_time.decided_by_chance()).unwrap_or_default();
+    let objectives = sweep.settings.objectives.latencies.iter().map(Latency::name);
+    let mut notes: Vec<String> = objectives
+        .filter(|name| by_chance.contains(name))
+        .map(|name| {
+            format!("too few requests for the {name} at the knee, chance decides it: use a longer --for")
+        })
+        .collect();
     if Versions::with(None).debug_build {
         notes.push("this is a debug build: its figures are not a release's".to_owned());
     }
@@ -187,12 +186,10 @@ fn notes(sweep: &Sweep) -> Vec<String> {
 }
 
 /// The last line: the knee, or why there is none.
-#[must_use]
-pub fn summary(sweep: &Sweep) -> String {
-    let objective: Vec<String> = sweep.settings.objectives.latencies.iter().map(within).collect();
-    let objective = objective.join(", ");
+pub(crate) fn summary(sweep: &Sweep) -> String {
+    let objective = objective(sweep);
     let so_far = match sweep.finding.knee {
-        Some(knee) => format!("held up to {knee:.0} IDs/s, not confirmed"),
+        Some(knee) => format!("held up to {} IDs/s, not confirmed", rate(knee)),
         None => "no rate held".to_owned(),
     };
     match (&sweep.ended, sweep.finding.knee) {
@@ -201,46 +198,29 @@ pub fn summary(sweep: &Sweep) -> String {
         (Ended::Interrupted, _) => format!("no knee: interrupted; {objective} {so_far}"),
         (Ended::Searched, Some(knee)) if sweep.finding.confirmed => {
             let bound = if sweep.is_lower_bound() { "at least " } else { "" };
-            let limit = sweep.limit().map_or("none found", limit_name);
-            let at = sweep.finding.missed.map(|(rate, _)| format!(" at {rate:.0} IDs/s")).unwrap_or_default();
-            format!("knee: {bound}{knee:.0} IDs/s with {objective}, confirmed; limit: {limit}{at}")
+            let limit = sweep.limit().map_or("none found", Limit::name);
+            let at = sweep
+                .finding
+                .missed
+                .map(|(missed, _)| format!(" at {} IDs/s", rate(missed)))
+                .unwrap_or_default();
+            format!("knee: {bound}{} IDs/s with {objective}, confirmed; limit: {limit}{at}", rate(knee))
         }
         (Ended::Searched, _) => format!("no knee: {}", why_none(sweep, &objective)),
     }
 }
 
 fn why_none(sweep: &Sweep, objective: &str) -> String {
-    let reasons = sweep.at_miss().map(|step| step.figures.reasons.join("; ")).unwrap_or_default();
-    let start = sweep.bounds.start;
-    let held_once = sweep.steps.iter().any(|step| step.said == Said::Answer(Answer::Holds));
+    let reasons = sweep.at_miss().map(|step| step.run.reasons.join("; ")).unwrap_or_default();
+    let start = rate(sweep.bounds.start);
+    let held_once = sweep.steps.iter().any(|step| step.holds);
     match (sweep.finding.missed, held_once) {
         (_, true) => format!(
-            "{objective} held at some rates, and at none of them when it was confirmed, down to {start:.0} IDs/s: {reasons}"
+            "{objective} held at some rates, and at none of them when it was confirmed, down to {start} IDs/s: {reasons}"
         ),
-        (Some((_, Limit::Generator)), _) => format!("at the first step, {start:.0} IDs/s: {reasons}"),
-        _ => format!("{objective} does not hold at the first step, {start:.0} IDs/s: {reasons}"),
+        (Some((_, Limit::Generator)), _) => format!("at the first step, {start} IDs/s: {reasons}"),
+        _ => format!("{objective} does not hold at the first step, {start} IDs/s: {reasons}"),
     }
-}
-
-fn within(latency: &Latency) -> String {
-    format!("{} within {}", latency.name(), Time(latency.limit))
-}
-
-/// One word for a row.
-#[must_use]
-pub fn limit_name(limit: Limit) -> &'static str {
-    match limit {
-        Limit::Layout => "layout",
-        Limit::Latency => "latency",
-        Limit::Target => "target",
-        Limit::Generator => "generator",
-    }
-}
-
-/// A quantile of the response time.
-#[must_use]
-pub fn quantile_us(run: &Run, name: &str) -> f64 {
-    run.response_time.quantiles_us.get(name).copied().unwrap_or(0.0)
 }
 
 fn percent(share: f64) -> String {
@@ -258,8 +238,7 @@ fn ms(us: f64) -> String {
 }
 
 /// A rate in four digits, at most 6 characters.
-#[must_use]
-pub fn short(rate: f64) -> String {
+pub(crate) fn short(rate: f64) -> String {
     let (unit, name) = match rate {
         ..9_999.5 => return format!("{rate:.0}"),
         ..999_950.0 => (1e3, "k"),

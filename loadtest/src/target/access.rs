@@ -1,4 +1,4 @@
-//! How a connection to a target is opened: connect, and show the token. TLS will go between the two.
+//! Opens a connection to a target: connects and sends the token. TLS will go between the two.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -6,46 +6,36 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use snowbank_client::Endpoint;
-use snowbank_client::protocol::reply::{self, Reply};
-use snowbank_client::protocol::{MAX_TOKEN_SIZE, Parsed, request};
+use snowbank_client::protocol::reply::{self, ErrorReply, Reply};
+use snowbank_client::protocol::{ErrorCode, MAX_TOKEN_SIZE, Parsed, request};
 
-use super::{Stream, code_name};
+use super::{NoTarget, Stream, code_name};
+use crate::units::printable;
 
-/// Where a target listens, and what it asks of those that come.
+/// The address of a target and the token that it asks for.
 #[derive(Debug, Clone)]
-pub struct Access {
-    /// Where.
-    pub endpoint: Endpoint,
-    /// What is shown first on each connection.
-    pub token: Option<Token>,
+pub(crate) struct Access {
+    pub(crate) endpoint: Endpoint,
+    /// Sent first on each connection.
+    pub(crate) token: Option<Token>,
 }
 
 /// A secret of 1 to [`MAX_TOKEN_SIZE`] bytes: never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(Box<[u8]>);
+pub(crate) struct Token(Box<[u8]>);
 
-/// Why a file holds no token.
+/// The reason why a file holds no token.
 #[derive(Debug, thiserror::Error)]
-pub enum NoToken {
+pub(crate) enum NoToken {
     /// It cannot be read.
     #[error("cannot read the token file {}: {reason}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        reason: io::Error,
-    },
+    Unreadable { path: PathBuf, reason: io::Error },
     /// It has more than one line.
     #[error("found several lines in the token file {}, allowed: one token, as a client sends it", .0.display())]
     SeveralLines(PathBuf),
-    /// What it holds fits no AUTH.
+    /// Its content fits no AUTH.
     #[error("found a token of {size} bytes in {}, allowed: 1 to {MAX_TOKEN_SIZE}", path.display())]
-    Size {
-        /// The file.
-        path: PathBuf,
-        /// The length found.
-        size: u64,
-    },
+    Size { path: PathBuf, size: u64 },
 }
 
 impl Token {
@@ -53,7 +43,7 @@ impl Token {
     ///
     /// # Errors
     /// [`NoToken`]; no byte of the file is in it.
-    pub fn read(path: &Path) -> Result<Self, NoToken> {
+    pub(crate) fn read(path: &Path) -> Result<Self, NoToken> {
         let unreadable = |reason| NoToken::Unreadable { path: path.to_owned(), reason };
         let mut token = Vec::new();
         // A path that names a device must not fill the memory.
@@ -92,48 +82,106 @@ impl Access {
     /// Opens a connection that requests may be sent on: connected, and the token accepted. Blocks.
     ///
     /// # Errors
-    /// The last address's, the target's refusal of the token, or what it said instead of an answer.
-    pub fn open(&self, timeout: Duration) -> io::Result<Stream> {
-        let mut stream = Stream::connect(&self.endpoint, timeout)?;
-        if let Some(token) = &self.token {
-            let mut hello = Vec::new();
-            token.encode(&mut hello);
-            stream.set_timeout(timeout)?;
-            stream.write_all(&hello)?;
-            await_ok(&mut stream, Instant::now() + timeout)?;
-        }
-        Ok(stream)
+    /// [`NoTarget`], also if the target refuses the token.
+    pub(crate) fn open(&self, timeout: Duration) -> Result<Stream, NoTarget> {
+        Ok(Conversation::begin(self, timeout)?.stream)
     }
 }
 
-/// Reads the answer to AUTH and not a byte more.
-fn await_ok(stream: &mut Stream, deadline: Instant) -> io::Result<()> {
-    let mut input = Vec::new();
-    loop {
-        match reply::parse(&input) {
-            Parsed::Incomplete => {}
-            Parsed::Frame { content: Ok(Reply::Ok), .. } => return Ok(()),
-            Parsed::Frame { content: Ok(Reply::Error(error)), .. } => {
-                let (name, message) = (code_name(error.code), String::from_utf8_lossy(error.message));
-                return Err(io::Error::other(format!("{name}: {message}")));
+/// Blocking requests and replies on a new connection, all before one deadline.
+pub(super) struct Conversation {
+    pub(super) stream: Stream,
+    pub(super) address: String,
+    has_token: bool,
+    deadline: Instant,
+    /// Bytes received and not parsed yet.
+    input: Vec<u8>,
+}
+
+impl Conversation {
+    /// Connects, and sends the token if there is one.
+    pub(super) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
+        let address = access.endpoint.to_string();
+        let deadline = Instant::now() + timeout;
+        let stream = Stream::connect(&access.endpoint, timeout)
+            .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
+        let has_token = access.token.is_some();
+        let mut conversation = Self { stream, address, has_token, deadline, input: Vec::new() };
+        if let Some(token) = &access.token {
+            conversation.send(|out| token.encode(out))?;
+            let other = conversation.other("something else than an answer to AUTH came");
+            conversation.next_reply(|reply| if matches!(reply, Reply::Ok) { Ok(()) } else { Err(other) })?;
+        }
+        Ok(conversation)
+    }
+
+    pub(super) fn send(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), NoTarget> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes);
+        self.limit_wait()?;
+        self.stream.write_all(&bytes).map_err(|error| NoTarget::no_answer(&self.address, &error))
+    }
+
+    /// Waits for the next reply; an error reply is an error.
+    pub(super) fn next_reply<T>(
+        &mut self,
+        take: impl FnOnce(Reply<'_>) -> Result<T, NoTarget>,
+    ) -> Result<T, NoTarget> {
+        loop {
+            match reply::parse(&self.input) {
+                Parsed::Incomplete => self.read_more()?,
+                Parsed::BadLength(length) => {
+                    return Err(self.other(&format!("a frame of {length} bytes came")));
+                }
+                Parsed::Frame { content: Err(fault), .. } => return Err(self.other(&fault.to_string())),
+                Parsed::Frame { content: Ok(Reply::Error(error)), .. } => return Err(self.refused(&error)),
+                Parsed::Frame { content: Ok(reply), consumed, .. } => {
+                    let taken = take(reply);
+                    self.input.drain(..consumed);
+                    return taken;
+                }
             }
-            Parsed::Frame { .. } | Parsed::BadLength(_) => {
-                return Err(io::Error::other("something else than an answer to AUTH came"));
+        }
+    }
+
+    fn read_more(&mut self) -> Result<(), NoTarget> {
+        let mut chunk = [0; 4_096];
+        self.limit_wait()?;
+        match self.stream.read(&mut chunk) {
+            Ok(0) if self.input.is_empty() => Err(NoTarget::Closed { address: self.address.clone() }),
+            Ok(0) => Err(self.other("it closed the connection within a frame")),
+            Ok(size) => {
+                self.input.extend_from_slice(&chunk[..size]);
+                Ok(())
             }
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            Err(error) => Err(NoTarget::no_answer(&self.address, &error)),
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
+    }
+
+    /// One byte now and then must not delay the end beyond the deadline.
+    fn limit_wait(&self) -> Result<(), NoTarget> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let limited =
+            if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { self.stream.set_timeout(left) };
+        limited.map_err(|error| NoTarget::no_answer(&self.address, &error))
+    }
+
+    fn other(&self, reason: &str) -> NoTarget {
+        NoTarget::OtherProtocol { address: self.address.clone(), reason: reason.to_owned() }
+    }
+
+    fn refused(&self, error: &ErrorReply<'_>) -> NoTarget {
+        let address = self.address.clone();
+        let message = printable(&String::from_utf8_lossy(error.message));
+        if error.code != ErrorCode::Unauthorized.to_u16() {
+            return NoTarget::Refused { address, name: code_name(error.code), message };
         }
-        stream.set_timeout(left)?;
-        // Nothing was asked for yet, so nothing but the answer can come: reading on cannot take a later reply's bytes.
-        let mut chunk = [0; 512];
-        match stream.read(&mut chunk) {
-            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
-            Ok(size) => input.extend_from_slice(&chunk[..size]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+        let advice = match self.has_token {
+            true => "name the file of another token",
+            false => "give its token with --token-file",
+        };
+        NoTarget::Unauthorized { address, message, advice }
     }
 }
 

@@ -5,7 +5,7 @@ use crate::measure::Refusals;
 const TWO_MS: Latency = Latency { quantile: 0.999, limit: Duration::from_millis(2) };
 
 fn counts(response_us: u64, slip_us: u64) -> Counts {
-    let mut counts = Counts::empty();
+    let mut counts = Counts::default();
     (counts.requests, counts.answered, counts.ids) = (1_000, 1_000, 1_000);
     counts.response.saturating_record_n(response_us * 1_000, 1_000);
     counts.slip.saturating_record_n(slip_us * 1_000, 1_000);
@@ -106,7 +106,7 @@ fn a_refusal_fails() {
     refused.refused.insert(6, Refusals { count: 7, first_message: "too many".into() });
     let verdict = verdict(&refused, &[], true);
     assert_eq!(verdict.exit_code(), 1);
-    assert_eq!(verdict.reasons()[0], "7 of 1000 requests were refused: exhausted x 7 (too many)");
+    assert_eq!(verdict.reasons()[0], "7 of 1,000 requests were refused: exhausted x 7 (too many)");
 }
 
 #[test]

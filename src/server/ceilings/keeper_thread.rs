@@ -13,7 +13,7 @@ use super::start_sources::{self, Joined, Joining};
 use crate::clock::{self, Observed};
 use crate::keeper::{Keeper, Looked};
 use crate::server::health::rate_limited_log;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 
 /// What a reload has the keeper do, all of it or nothing.
 pub(crate) struct JoinRequest {

@@ -10,7 +10,7 @@ use crate::ceiling::TakenOver;
 use crate::keeper::Ownership;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 
 /// How long after the keeper's last look, and between its own.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -11,7 +11,7 @@ use crate::ceiling::{
 use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::{self, Keeper, Kept};
-use crate::server::StartError;
+use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick};
 

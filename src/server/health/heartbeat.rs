@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 
 use crate::ceiling::store::{Claimant, PlanError};
 use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
-use crate::server::shard_thread::worker::WakeUps;
+use crate::server::shared::wake_ups::WakeUps;
 use snowbank_client::layout::{Position, UnixMicros};
 
 /// Asks all threads, and collects their answers.
@@ -172,7 +172,6 @@ impl CeilingStore for Excused {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::OnceLock;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
@@ -182,13 +181,9 @@ mod tests {
         future.poll(&mut Context::from_waker(Waker::noop())) == Poll::Ready(())
     }
 
-    fn silent(shards: usize) -> WakeUps {
-        WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
-    }
-
     #[test]
     fn a_round_ends_when_the_last_thread_has_answered() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(2), silent(2));
+        let (heartbeat, wake_ups) = (Heartbeat::new(2), WakeUps::new(2));
         let (mut first, mut second) = (pin!(heartbeat.beat(0)), pin!(heartbeat.beat(1)));
         assert!(!ends(first.as_mut()) && !ends(second.as_mut()), "nobody was asked");
         for _ in 0..3 {
@@ -204,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_look_that_began_before_the_round_is_no_answer_to_it() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), WakeUps::new(0));
         let before = heartbeat.round();
         let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));
@@ -216,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_keeper_that_waits_for_storage_is_excused() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(0), silent(0));
+        let (heartbeat, wake_ups) = (Heartbeat::new(0), WakeUps::new(0));
         let mut round = pin!(heartbeat.all_beat(&wake_ups));
         assert!(!ends(round.as_mut()));
         heartbeat.at_storage(|| assert!(ends(round.as_mut())));

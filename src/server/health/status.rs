@@ -13,7 +13,7 @@ use crate::admin::{
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 use crate::source::Source;
 use crate::tls::Identity;
 use snowbank_client::protocol::ErrorCode;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::admin::Status;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 
 /// A daemon's life signs, asked for from outside its threads.
 #[derive(Clone)]

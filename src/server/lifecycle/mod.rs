@@ -1,9 +1,13 @@
 //! The daemon's life: start, run, reload, stop.
 //!
-//! - `start`: from settings to a daemon that listens, its run, and its clean end.
+//! - `start`: from settings to a daemon that listens under durable ceilings.
+//! - `run`: serves until the daemon is told to stop, then stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
-//! - `live_config`: everything that a reload can change.
+//! - `worker_ids`: numbers and locks worker IDs, for `start` and `reload`. `info`: the reply to INFO.
 
-pub(crate) mod live_config;
+mod info;
 pub(crate) mod reload;
+mod run;
 pub(crate) mod start;
+mod threads;
+mod worker_ids;

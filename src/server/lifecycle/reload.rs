@@ -1,8 +1,8 @@
-//! Putting another configuration in force while the daemon runs: as a whole, or not at all.
+//! Reloads: replace the configuration of a running daemon as a whole, or change nothing.
 //!
-//! What can fail comes first, and nothing is changed by it: what takes a restart is refused, the worker IDs of sources that
-//! join are locked, and their first ceilings made durable, by the keeper's thread and the rules of a start. Then every shard
-//! takes up the new [`LiveConfig`] between two of its turns.
+//! The steps that can fail come first. [`diff`] refuses settings that take a restart. The worker IDs of sources that join
+//! are locked, and the keeper's thread makes their first ceilings durable by the rules of a start. Then every shard takes up
+//! the new [`LiveConfig`] between two of its turns.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -11,29 +11,31 @@ use std::{fmt, iter};
 
 use tokio::sync::watch;
 
-use super::live_config::{LiveConfig, Supply};
-use super::start::{describe, lock, number};
+use super::info::describe;
+use super::worker_ids::{lock, number};
 use crate::ceiling::Owner;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
-use crate::server::StartError;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
-use crate::server::shard_thread::worker::WakeUps;
+use crate::server::shared::common::Common;
+use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::start_error::StartError;
+use crate::server::shared::wake_ups::WakeUps;
 use crate::tls;
 
-/// How long shards are waited for. A turn takes far less; a thread that is held up longer takes up what is in force when it
-/// goes on.
+/// How long a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
+/// configuration when it goes on.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Why the configuration of before stays in force. Prints as a line for each reason.
+/// The reason why the old configuration stays live. Prints as a line for each reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReloadError {
-    /// What was changed takes a restart.
+    /// A changed setting takes a restart.
     Restart(Mistakes),
     /// A source cannot join.
     Refused(StartError),
-    /// The daemon stops.
+    /// The daemon is stopping.
     Stopping,
 }
 
@@ -55,7 +57,7 @@ impl From<StartError> for ReloadError {
     }
 }
 
-/// What a reload has changed.
+/// The changes that a reload has made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
     /// Settings that have another value.
@@ -64,9 +66,9 @@ pub struct Reloaded {
     pub joined: Vec<String>,
     /// Whether the token file holds other tokens.
     pub tokens: bool,
-    /// Whether TLS listeners show another certificate, or judge those of clients otherwise.
+    /// Whether TLS listeners show another certificate, or accept other clients.
     pub certificates: bool,
-    /// What the operator should know of it, a line each.
+    /// Notes for the operator, a line each.
     pub notes: Vec<String>,
 }
 
@@ -83,27 +85,51 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// A running daemon's handle for reloads. One at a time: each starts from what the last has put in force.
+/// The handle that reloads a running daemon's configuration. Reloads run one at a time: each starts from the configuration
+/// that the last one made live.
 pub struct Reloader {
-    pub(crate) settings: Settings,
-    /// As whom the daemon keeps ceilings that outlast it; `None`: it keeps none.
-    pub(crate) owner: Option<Owner>,
+    settings: Settings,
+    /// The owner of the daemon's ceilings if they outlast it; `None` if they do not.
+    owner: Option<Owner>,
     /// This daemon's name in INFO.
-    pub(crate) instance: String,
-    /// What listeners shake hands with, if there was a certificate at the start: without one no listener wants it.
-    pub(crate) tls: Option<tls::Acceptor>,
-    pub(crate) live_config: watch::Sender<Arc<LiveConfig>>,
-    /// The version that each shard goes by, when it has taken it up.
-    pub(crate) adopted: mpsc::Receiver<u64>,
-    pub(crate) join_requests: mpsc::SyncSender<JoinRequest>,
-    pub(crate) wake_ups: Arc<WakeUps>,
+    instance: String,
+    /// The certificate of the listeners, if there was one at the start. Without it no listener speaks TLS.
+    tls: Option<tls::Acceptor>,
+    live_config: watch::Sender<Arc<LiveConfig>>,
+    /// The version of each configuration that a shard has taken up.
+    adopted: mpsc::Receiver<u64>,
+    join_requests: mpsc::SyncSender<JoinRequest>,
+    wake_ups: Arc<WakeUps>,
 }
 
 impl Reloader {
-    /// Puts these settings, tokens and certificates in force. Blocks: on storage if sources join, and on shards until all go by them.
+    /// Returns the handle, the sender with which shards report the versions that they take up, and the keeper's inbox.
+    pub(super) fn new(
+        settings: Settings,
+        owner: Option<Owner>,
+        common: &Common,
+        live_config: watch::Sender<Arc<LiveConfig>>,
+    ) -> (Reloader, mpsc::Sender<u64>, mpsc::Receiver<JoinRequest>) {
+        let (send_adopted, adopted) = mpsc::channel();
+        let (join_requests, receive_requests) = mpsc::sync_channel(1);
+        let reloader = Reloader {
+            settings,
+            owner,
+            instance: common.metrics.instance.clone(),
+            tls: common.tls.clone(),
+            live_config,
+            adopted,
+            join_requests,
+            wake_ups: Arc::clone(&common.wake_ups),
+        };
+        (reloader, send_adopted, receive_requests)
+    }
+
+    /// Makes these settings, tokens and certificates live. Blocks on storage if sources join, and until all shards use the
+    /// new configuration.
     ///
     /// # Errors
-    /// Why nothing was changed.
+    /// The reason why nothing was changed.
     pub fn reload(&mut self, settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
         let tokens = secrets.tokens;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
@@ -118,34 +144,18 @@ impl Reloader {
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
-        let facts = |info_json| Facts {
-            info_json,
-            max_count: settings.limits.max_count.get(),
-            sources: supplies.len(),
-            tokens: tokens.clone(),
-        };
-        let live_config = |version, facts| LiveConfig {
-            version,
-            facts,
-            limits: settings.limits.clone(),
-            supplies: supplies.clone(),
+        let live_config = |version, info_json| {
+            let max_count = settings.limits.max_count.get();
+            let facts = Facts { info_json, max_count, sources: supplies.len(), tokens: tokens.clone() };
+            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone() }
         };
         if !names.is_empty() {
-            // Who learns of a source by INFO may ask any shard for it: all have it before one tells of it.
-            let version = before.version + 1;
-            self.live_config
-                .send_replace(Arc::new(live_config(version, facts(before.facts.info_json.clone()))));
-            // A restored machine takes the grants of all sources in force away. Those that were joining then were not.
-            if before.losses() != losses {
-                let joined = &supplies[before.supplies.len()..];
-                joined.iter().for_each(|supply| supply.source.grant().revoke());
-                self.wake_ups.wake_keeper();
-            }
-            self.wait_for_shards(version)?;
+            // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source
+            // before any of them names it.
+            let unannounced = live_config(before.version + 1, before.facts.info_json.clone());
+            self.publish_joined(&before, losses, unannounced)?;
         }
-        let version = before.version + 2;
-        self.live_config.send_replace(Arc::new(live_config(version, facts(info_json))));
-        self.wait_for_shards(version)?;
+        self.publish(Arc::new(live_config(before.version + 2, info_json)))?;
         let certificates = match (&self.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
             _ => false,
@@ -155,7 +165,32 @@ impl Reloader {
         Ok(Reloaded { changed, joined: names, tokens, certificates, notes })
     }
 
-    /// The sources that are to join, with their worker IDs locked.
+    /// Publishes a configuration with sources that have joined.
+    fn publish_joined(
+        &self,
+        before: &LiveConfig,
+        losses: u64,
+        live_config: LiveConfig,
+    ) -> Result<(), ReloadError> {
+        let live_config = Arc::new(live_config);
+        self.live_config.send_replace(Arc::clone(&live_config));
+        // If the machine was restored meanwhile, all live sources lost their grants. Those that were joining were not live.
+        if before.losses() != losses {
+            let joined = &live_config.supplies[before.supplies.len()..];
+            joined.iter().for_each(|supply| supply.source.grant().revoke());
+            self.wake_ups.wake_keeper();
+        }
+        self.wait_for_shards(live_config.version)
+    }
+
+    /// Makes a configuration live, and waits until all shards use it.
+    fn publish(&self, live_config: Arc<LiveConfig>) -> Result<(), ReloadError> {
+        let version = live_config.version;
+        self.live_config.send_replace(live_config);
+        self.wait_for_shards(version)
+    }
+
+    /// Returns the new sources, with their worker IDs locked.
     fn lock_joining(&self, settings: &Settings) -> Result<Vec<Joining>, StartError> {
         let joining = settings.sources.iter().skip(self.settings.sources.len());
         let join = |source| {
@@ -169,7 +204,7 @@ impl Reloader {
         joining.map(join).collect()
     }
 
-    /// Has the keeper do what is its to do: nothing, if neither a source joins nor a horizon changes.
+    /// Sends the keeper a request and waits for its reply. Does nothing if no source joins and no horizon changes.
     fn ask_keeper(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
         let running = self.settings.sources.iter().map(|source| source.horizon);
         if joining.is_empty() && running.eq(horizons.iter().copied()) {
@@ -183,13 +218,13 @@ impl Reloader {
         joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
     }
 
-    /// Waits until all shards go by the configuration of this version.
+    /// Waits until all shards use the configuration of this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), ReloadError> {
-        let shards = self.wake_ups.shards.len();
+        let shards = self.wake_ups.shard_count();
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut answers = iter::repeat_with(|| self.adopted.recv_timeout(left()));
-        // A shard that was held up may answer for an earlier version before.
+        // A shard that was blocked may report an earlier version first.
         let all = answers.by_ref().filter(|answer| !matches!(answer, Ok(other) if *other < version));
         match all.take(shards).collect::<Result<Vec<u64>, _>>() {
             Ok(_) => Ok(()),

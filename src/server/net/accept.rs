@@ -14,7 +14,7 @@ use super::listen::{Listener, SocketFile};
 use crate::config::Address;
 use crate::server::health::metrics::Doors;
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 use crate::tls;
 use snowbank_client::protocol::{ErrorCode, reply};
 
@@ -39,14 +39,14 @@ pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     /// What it has to shake hands with first.
     pub(crate) tls: Option<tls::Acceptor>,
-    pub(crate) place: Place,
+    pub(crate) open: OpenConnection,
 }
 
 /// One of a shard's open connections.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct OpenConnection(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -169,9 +169,9 @@ async fn admit(
     };
     doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
-    let place = Place(Arc::clone(&inbox.connections));
+    let open = OpenConnection(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops: a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), place }).await;
+    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
     true
 }
 

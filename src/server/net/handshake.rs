@@ -1,7 +1,5 @@
 //! The start of a TLS connection, as part of the connection's own task: a slow handshake keeps nobody else waiting.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -10,7 +8,6 @@ use tokio::net::TcpStream;
 use super::rejections;
 use super::socket_stream::SocketStream;
 use super::tls_stream::{Counted, TlsStream};
-use crate::server::shard_thread::worker::Member;
 use crate::tls::{Acceptor, Closed};
 
 /// How long a peer whose handshake failed is read on, so that the alert arrives before the reset that unread bytes would
@@ -41,32 +38,6 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
                 rejections::log(peer, &format!("no TLS: {closed}"));
             }
             Err(Failed(socket.map(Counted::into_socket)))
-        }
-    }
-}
-
-/// Shakes hands for a shard, whose stop does not wait for it. `None` if that came to nothing, which is then done with.
-pub(crate) async fn shake_as(
-    member: &mut Member,
-    socket: TcpStream,
-    acceptor: &Acceptor,
-) -> Option<SocketStream> {
-    let mut shake = pin!(shake(socket, acceptor));
-    let shaken = poll_fn(|cx| {
-        member.remember(cx.waker());
-        let polled = shake.as_mut().poll(cx);
-        if polled.is_pending() {
-            // No request of it has arrived.
-            member.note_drained_if_draining();
-        }
-        polled
-    });
-    match shaken.await {
-        Ok(stream) => Some(stream),
-        Err(failed) => {
-            member.note_drained();
-            failed.see_out().await;
-            None
         }
     }
 }

@@ -13,7 +13,7 @@ use socket2::{SockRef, Socket};
 
 use super::listen::Listener;
 use crate::config::Address;
-use crate::server::StartError;
+use crate::server::shared::start_error::StartError;
 
 /// The most sockets that are taken: far above any that is meant, and proof that the number is one.
 const SOCKETS_MAX: usize = 256;

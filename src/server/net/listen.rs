@@ -8,7 +8,7 @@ use std::{fmt, io};
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::Address;
-use crate::server::StartError;
+use crate::server::shared::start_error::StartError;
 
 /// Connections that the kernel keeps for the acceptor. It clamps this to its own limit (`net.core.somaxconn`), which is
 /// the setting that an operator has.

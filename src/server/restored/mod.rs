@@ -25,7 +25,7 @@ use tokio::time::Instant;
 use self::events::{hear_event, subscribe};
 use self::kernel_log::{Way, hear_log};
 use crate::server::health::rate_limited_log::RateLimited;
-use crate::server::shard_thread::worker::Common;
+use crate::server::shared::common::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 

@@ -1,13 +1,22 @@
 //! A shard's thread: its runtime, its shard, and the connections that it serves.
 //!
-//! - `worker`: the thread and what its tasks share.
-//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a shard.
+//! - `run`: the thread's main loop. `open`: opens an accepted connection. `drain`: the thread's part of a stop.
+//! - `thread_state`: the state that the thread's tasks share. `turn_state`: the part that a connection borrows for a turn.
+//! - `member`: a connection's membership in the thread. `wakers`: how a stop and a reload wake connections.
+//! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a
+//!   shard.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
 
 mod backlog;
 mod connection;
+mod drain;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod member;
+mod open;
+pub(crate) mod run;
+pub(crate) mod thread_state;
 mod ticker;
-pub(crate) mod worker;
+mod turn_state;
+mod wakers;

@@ -1,57 +1,59 @@
-//! One shard's ticker: sleeps until the next tick while requests of this shard wait, and hands out what was claimed for
-//! them. Without waiting requests it sleeps until one comes.
+//! One shard's ticker: while requests of this shard wait, it sleeps until the next tick and hands out the IDs that were
+//! claimed for them. Otherwise it sleeps until a request has to wait.
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::worker::Worker;
+use super::thread_state::ThreadState;
+use super::turn_state::TurnState;
 use crate::source::line::Finished;
 
-pub(super) async fn run(worker: Rc<Worker>) {
-    let bell = &worker.common.wake_ups.shards[worker.index];
+/// Runs until the thread ends.
+pub(super) async fn run(thread: Rc<ThreadState>) {
+    let woken = || thread.common.wake_ups.shard_woken(thread.index);
     let mut sleep = std::pin::pin!(tokio::time::sleep(Duration::ZERO));
     loop {
-        let next = advance(&worker);
+        let next = advance(&thread);
         let now = Instant::now();
-        worker.state.borrow_mut().ticker_wakes_at = next.map(|next| now + next);
+        thread.turn.borrow_mut().ticker_wakes_at = next.map(|next| now + next);
         match next {
-            None => bell.notified().await,
+            None => woken().await,
             Some(next) => {
                 sleep.as_mut().reset(now + next);
                 tokio::select! {
                     () = &mut sleep => {}
-                    () = bell.notified() => {}
+                    () = woken() => {}
                 }
             }
         }
     }
 }
 
-/// Advances every line in which this shard has requests, and says after how long to do it again.
-fn advance(worker: &Worker) -> Option<Duration> {
-    let state = &mut *worker.state.borrow_mut();
-    if state.waiters.is_empty() {
+/// Advances every wait queue that holds requests of this shard. Returns the time until the next call; `None` if none waits.
+fn advance(thread: &ThreadState) -> Option<Duration> {
+    let turn = &mut *thread.turn.borrow_mut();
+    if turn.waiters.is_empty() {
         return None;
     }
-    let now = worker.now();
+    let now = thread.now();
     let mut next: Option<Duration> = None;
-    for (index, supply) in worker.live_config.borrow().supplies.iter().enumerate() {
+    for (index, supply) in thread.live_config.borrow().supplies.iter().enumerate() {
         let source = &supply.source;
         if source.line().admitted_ids() > 0 {
-            let again = source.advance(now, &mut state.rng, &*worker.common.wake_ups);
+            let again = source.advance(now, &mut turn.rng, &*thread.common.wake_ups);
             next = [next, again].into_iter().flatten().min();
         }
-        for finished in source.collect(worker.index) {
-            hand_over(state, index, finished);
+        for finished in source.collect(thread.index) {
+            hand_over(turn, index, finished);
         }
     }
     next
 }
 
-fn hand_over(state: &mut super::worker::State, source: usize, finished: Finished) {
-    if let Some(waiter) = state.waiters.remove(&(source, finished.ticket)) {
+fn hand_over(turn: &mut TurnState, source: usize, finished: Finished) {
+    if let Some(waiter) = turn.waiters.remove(&(source, finished.ticket)) {
         // Fails when the connection is gone: the IDs are skipped.
         let _ = waiter.send(finished);
     }

@@ -13,18 +13,18 @@ use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, ValueFormatte
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What a line or an area is drawn with: a class of the style sheet.
+/// The style of a line or an area: a class of the style sheet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ink {
+pub(crate) enum Ink {
     /// The first line: solid.
     First,
     /// The second: dashed.
     Second,
     /// The third: dotted.
     Third,
-    /// What may not be exceeded.
+    /// An upper limit.
     Limit,
-    /// What was chosen or found, as the rate offered or the knee.
+    /// A chosen or found value, such as the offered rate or the knee.
     Mark,
     /// Errors.
     Error,
@@ -37,63 +37,50 @@ pub enum Ink {
 }
 
 impl Ink {
-    const fn color(self) -> RGBColor {
+    /// Its colour without the style sheet, and its class in there.
+    const fn style(self) -> ((u8, u8, u8), &'static str) {
         match self {
-            Self::First => RGBColor(0x00, 0x5F, 0xA8),
-            Self::Second => RGBColor(0xB8, 0x4A, 0x00),
-            Self::Third => RGBColor(0x00, 0x7A, 0x5A),
-            Self::Limit => RGBColor(0xB0, 0x00, 0x20),
-            Self::Mark => RGBColor(0x6A, 0x3D, 0x9A),
-            Self::Error => RGBColor(0xC0, 0x1C, 0x28),
-            Self::Band => RGBColor(0xE8, 0xC8, 0x70),
-            Self::Frame => RGBColor(0x55, 0x5F, 0x6B),
-            Self::Grid => RGBColor(0xE2, 0xE6, 0xEA),
+            Self::First => ((0x00, 0x5F, 0xA8), "first"),
+            Self::Second => ((0xB8, 0x4A, 0x00), "second"),
+            Self::Third => ((0x00, 0x7A, 0x5A), "third"),
+            Self::Limit => ((0xB0, 0x00, 0x20), "limit"),
+            Self::Mark => ((0x6A, 0x3D, 0x9A), "mark"),
+            Self::Error => ((0xC0, 0x1C, 0x28), "error"),
+            Self::Band => ((0xE8, 0xC8, 0x70), "band"),
+            Self::Frame => ((0x55, 0x5F, 0x6B), "frame"),
+            Self::Grid => ((0xE2, 0xE6, 0xEA), "grid"),
         }
     }
 
-    /// Its class in the style sheet.
-    const fn class(self) -> &'static str {
-        match self {
-            Self::First => "first",
-            Self::Second => "second",
-            Self::Third => "third",
-            Self::Limit => "limit",
-            Self::Mark => "mark",
-            Self::Error => "error",
-            Self::Band => "band",
-            Self::Frame => "frame",
-            Self::Grid => "grid",
-        }
+    const fn color(self) -> RGBColor {
+        let ((red, green, blue), _) = self.style();
+        RGBColor(red, green, blue)
     }
 }
 
 /// One axis: values are where they are drawn, ticks say what they mean.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Axis {
+pub(crate) struct Axis {
     /// From the first to the last value drawn.
-    pub range: (f64, f64),
-    /// Where there is a tick, and its words.
-    pub ticks: Vec<(f64, String)>,
-    /// What is measured along it.
-    pub label: String,
+    pub(crate) range: (f64, f64),
+    /// Positions of ticks and their labels.
+    pub(crate) ticks: Vec<(f64, String)>,
+    pub(crate) label: String,
 }
 
 /// Points joined, or each a bar from zero.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    /// What it shows.
-    pub name: String,
-    /// What it is drawn with.
-    pub ink: Ink,
-    /// How.
-    pub shape: Shape,
-    /// Where; one whose y is no number is a gap.
-    pub points: Vec<(f64, f64)>,
+pub(crate) struct Series {
+    pub(crate) name: String,
+    pub(crate) ink: Ink,
+    pub(crate) shape: Shape,
+    /// A y that is not finite is a gap.
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// How a series is drawn.
+/// The shape of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
+pub(crate) enum Shape {
     /// A line.
     Line,
     /// A line with a dot at each point.
@@ -106,21 +93,20 @@ pub enum Shape {
 
 /// A chart.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Chart {
-    /// What a person who does not see it is told.
-    pub alternative: String,
+pub(crate) struct Chart {
+    /// The text for readers who do not see the chart.
+    pub(crate) alternative: String,
     /// To the right.
-    pub x: Axis,
+    pub(crate) x: Axis,
     /// Up.
-    pub y: Axis,
-    /// What is drawn.
-    pub series: Vec<Series>,
+    pub(crate) y: Axis,
+    pub(crate) series: Vec<Series>,
     /// Values of y that are drawn as a line across, with its name and what it is drawn with.
-    pub limits: Vec<(f64, String, Ink)>,
+    pub(crate) limits: Vec<(f64, String, Ink)>,
     /// Values of x that are drawn as a line up, with its name.
-    pub marks: Vec<(f64, String)>,
+    pub(crate) marks: Vec<(f64, String)>,
     /// Spans of x that are shaded, with their name.
-    pub bands: Vec<(f64, f64, String)>,
+    pub(crate) bands: Vec<(f64, f64, String)>,
 }
 
 /// A drawing's size in the units of its own letters.
@@ -137,8 +123,7 @@ const NARROW: Size = Size { class: "narrow", width: 360, height: 270, letters: 1
 
 impl Chart {
     /// The chart in both sizes, with its legend.
-    #[must_use]
-    pub fn markup(&self) -> Markup {
+    pub(crate) fn markup(&self) -> Markup {
         html! {
             figure {
                 @for size in [WIDE, NARROW] {
@@ -160,7 +145,7 @@ impl Chart {
         html! {
             @for (ink, shape, name) in series.chain(limits).chain(marks).chain(bands) {
                 span class="key" {
-                    svg class={ "swatch " (ink.class()) } viewBox="0 0 34 12" aria-hidden="true" {
+                    svg class={ "swatch " (ink.style().1) } viewBox="0 0 34 12" aria-hidden="true" {
                         @if shape == Shape::Bars {
                             rect x="10" y="0" width="14" height="12" {}
                         } @else {
@@ -276,8 +261,7 @@ fn draw_series(chart: &mut Plane<'_, '_>, series: &Series, size: &Size, floor: f
 
 impl Axis {
     /// From 0 to a round number above `max`.
-    #[must_use]
-    pub fn from_zero(max: f64, label: &str, words: impl Fn(f64) -> String) -> Self {
+    pub(crate) fn from_zero(max: f64, label: &str, words: impl Fn(f64) -> String) -> Self {
         let step = round_step(max);
         let steps = (max / step).ceil().max(1.0) as u32;
         let ticks = (0..=steps).map(|tick| f64::from(tick) * step).map(|at| (at, words(at))).collect();
@@ -285,8 +269,7 @@ impl Axis {
     }
 
     /// Powers of ten, and 2 and 5 between them where there are few, on both sides of all `values`.
-    #[must_use]
-    pub fn logarithmic(
+    pub(crate) fn logarithmic(
         values: impl Iterator<Item = f64>,
         label: &str,
         words: impl Fn(f64) -> String,
@@ -345,8 +328,7 @@ impl ValueFormatter<f64> for Axis {
 }
 
 /// 1, 2 or 5 times a power of ten: some five steps up to `max`.
-#[must_use]
-pub fn round_step(max: f64) -> f64 {
+pub(crate) fn round_step(max: f64) -> f64 {
     if !(max > 0.0 && max.is_finite()) {
         return 1.0;
     }

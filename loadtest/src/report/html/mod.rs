@@ -1,15 +1,14 @@
 //! One self-contained page for people, made from the same figures that `--json` writes and from nothing else.
 //!
 //! - [`run`]: the page of a run, and in `seconds` its course. [`sweep`]: that of a sweep.
-//! - [`chart`]: drawings. [`units`]: figures as a person reads them. `style.css`: light and dark, wide and narrow.
+//! - [`chart`]: drawings. `style.css`: light and dark, wide and narrow.
 //!
 //! The page loads nothing, runs no script, and says everything that a chart shows in words or a table, too.
 
-pub mod chart;
-pub mod run;
+pub(crate) mod chart;
+pub(crate) mod run;
 mod seconds;
-pub mod sweep;
-pub mod units;
+pub(crate) mod sweep;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

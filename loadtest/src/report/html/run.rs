@@ -4,15 +4,14 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::seconds::seconds;
-use super::units::{count, percent, rate, time};
 use super::{card, class, facts, origin_facts, page, sign};
 use crate::report::QUANTILES;
 use crate::report::json::{Run, Times};
+use crate::units::{count, percent, rate, time};
 use crate::verdict::quantile_name;
 
 /// The page's text.
-#[must_use]
-pub fn render(run: &Run) -> String {
+pub(crate) fn render(run: &Run) -> String {
     let title = format!("{}: {} IDs/s, snowbank-loadtest", run.verdict, rate(run.ids_per_s));
     let content = html! {
         (head(run))
@@ -233,11 +232,6 @@ pub(super) fn generator(run: &Run) -> Markup {
     });
     let throttled = Some(run.generator_throttled_share).filter(|&share| share > 0.0);
     let quota = throttled.map(|share| format!("{} of the time", percent(share)));
-    let priority = match (run.generator_real_time, run.generator_awake) {
-        (true, _) => "real-time",
-        (false, true) => "ordinary, awake between requests",
-        (false, false) => "ordinary",
-    };
     html! {
         section {
             h2 { "The generator itself" }
@@ -250,7 +244,6 @@ pub(super) fn generator(run: &Run) -> Markup {
                 ("Its busiest thread", Some(format!("{} of a core", percent(run.busiest_thread_share)))),
                 ("Waited for a core that something else had", Some(time(run.generator_waited_us))),
                 ("Held back by a processor quota", quota),
-                ("Its priority", Some(priority.to_owned())),
                 ("The daemon’s processor time", daemon),
                 ("Clocks apart", run.clock_offset_us.map(|us| format!("{:+.3} ms", us as f64 / 1e3))),
             ]))

@@ -4,9 +4,9 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::run::limit_line;
-use super::units::{count, rate, short_rate, time};
 use crate::measure::SecondFigures;
 use crate::report::json::{ClientStallFigures, Run};
+use crate::units::{count, rate, short_rate, time};
 
 /// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
 const MAX_POINTS: usize = 300;

@@ -4,18 +4,18 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::run::{generator, latencies, target_facts};
-use super::units::{count, percent, rate, short_rate, time};
 use super::{card, facts, origin_facts, page};
 use crate::report::json::Run;
-use crate::sweep::file::{File, StepFigures};
-use crate::sweep::search::{Limit, Phase};
+use crate::sweep::file::File;
+use crate::sweep::search::Limit;
+use crate::sweep::step::Step;
+use crate::units::{count, percent, rate, short_rate, time};
 
 /// The curves, each with what it is drawn with.
 const CURVES: [(&str, Ink); 3] = [("p50", Ink::First), ("p99", Ink::Second), ("p99.9", Ink::Third)];
 
 /// The page's text.
-#[must_use]
-pub fn render(sweep: &File) -> String {
+pub(crate) fn render(sweep: &File) -> String {
     let title = match sweep.knee {
         Some(knee) => format!("knee at {} IDs/s, snowbank-loadtest", rate(knee)),
         None => "no knee, snowbank-loadtest".to_owned(),
@@ -51,7 +51,7 @@ pub fn render(sweep: &File) -> String {
 }
 
 /// The last run at the knee that held: with a confirmation, that.
-fn at_knee(sweep: &File) -> Option<&StepFigures> {
+fn at_knee(sweep: &File) -> Option<&Step> {
     let knee = sweep.knee?;
     sweep.steps.iter().rev().find(|step| step.holds && step.run.wanted_ids_per_s == Some(knee))
 }
@@ -99,7 +99,7 @@ fn cards(sweep: &File, at_knee: Option<&Run>) -> Markup {
             (card("Missed at, IDs per second", &figure(sweep.missed.map(rate)), &html! {
                 @if let Some(limit) = sweep.limit { "limit: " (limit_words(limit)) }
             }))
-            (card("Ceiling of the source", &figure(sweep.source_per_second.map(count)), &html! { "IDs per second" }))
+            (card("Ceiling of the source", &figure(sweep.target.source_per_second.map(count)), &html! { "IDs per second" }))
             (card("Daemon, each request", &figure(each.map(time)), &html! {
                 @if let Some(share) = at_knee.and_then(|run| run.daemon_cpu_share) { (percent(share)) " of a core" }
             }))
@@ -119,34 +119,12 @@ fn limit_words(limit: Limit) -> &'static str {
     }
 }
 
-fn phase_words(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Climb => "climb",
-        Phase::Bisect => "bisect",
-        Phase::Confirm => "confirm",
-    }
-}
-
 /// Rate against latency; none where no run was answered.
 fn chart(sweep: &File) -> Option<Chart> {
-    let mut steps: Vec<&StepFigures> =
-        sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.asked() > 0.0).collect();
-    steps.sort_by(|one, other| one.asked().total_cmp(&other.asked()));
-    let (first, last) = (steps.first()?.asked(), steps.last()?.asked());
-    let points = |name: &str| -> Vec<(f64, f64)> {
-        let point = |step: &&StepFigures| Some((step.asked().log10(), step.at(name)?.log10()));
-        steps.iter().filter_map(point).collect()
-    };
-    let series = CURVES.map(|(name, ink)| {
-        let dots = points(name);
-        let line = means(&dots);
-        [(Shape::Line, line), (Shape::DotsAlone, dots)].map(|(shape, points)| Series {
-            name: name.to_owned(),
-            ink,
-            shape,
-            points,
-        })
-    });
+    let mut steps: Vec<&Step> =
+        sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.rate() > 0.0).collect();
+    steps.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+    let (first, last) = (steps.first()?.rate(), steps.last()?.rate());
     let values = steps.iter().flat_map(|step| CURVES.map(|(name, _)| step.at(name))).flatten();
     let values = values.chain(sweep.objective.iter().map(|objective| objective.limit_us));
     let limit = |objective: &crate::sweep::file::Objective| {
@@ -154,25 +132,38 @@ fn chart(sweep: &File) -> Option<Chart> {
         (objective.limit_us.log10(), words, Ink::Limit)
     };
     let knee = sweep.knee.map(|knee| (knee.log10(), format!("knee: {} IDs/s", rate(knee))));
-    let named = |name| at_knee(sweep).and_then(|step| step.at(name)).map(|us| format!("{name} {}", time(us)));
-    let there: Vec<String> = CURVES.iter().filter_map(|(name, _)| named(name)).collect();
     Some(Chart {
         alternative: format!(
             "Response time against rate, from {} to {} IDs per second. {}. The table below has the figures.",
             rate(first),
             rate(last),
-            match sweep.knee {
-                Some(knee) => format!("The knee is at {}: {}", rate(knee), there.join(", ")),
-                None => "The objective held at no rate".to_owned(),
-            }
+            knee_words(sweep)
         ),
         x: Axis::logarithmic([first, last].into_iter(), "IDs per second", short_rate),
         y: Axis::logarithmic(values, "", time),
-        series: series.into_iter().flatten().collect(),
+        series: CURVES.into_iter().flat_map(|(name, ink)| curve(&steps, name, ink)).collect(),
         limits: sweep.objective.iter().map(limit).collect(),
         marks: knee.into_iter().collect(),
         bands: Vec::new(),
     })
+}
+
+fn knee_words(sweep: &File) -> String {
+    let Some(knee) = sweep.knee else {
+        return "The objective held at no rate".to_owned();
+    };
+    let named = |name| at_knee(sweep).and_then(|step| step.at(name)).map(|us| format!("{name} {}", time(us)));
+    let times: Vec<String> = CURVES.iter().filter_map(|(name, _)| named(name)).collect();
+    format!("The knee is at {}: {}", rate(knee), times.join(", "))
+}
+
+/// The dots of all runs, and the line through the means of each rate.
+fn curve(steps: &[&Step], name: &str, ink: Ink) -> [Series; 2] {
+    let point = |step: &&Step| Some((step.rate().log10(), step.at(name)?.log10()));
+    let dots: Vec<(f64, f64)> = steps.iter().filter_map(point).collect();
+    let line = means(&dots);
+    let series = |(shape, points)| Series { name: name.to_owned(), ink, shape, points };
+    [(Shape::Line, line), (Shape::DotsAlone, dots)].map(series)
 }
 
 /// One point for each x: the mean of its points, which are sorted by x.
@@ -183,12 +174,7 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         .collect()
 }
 
-impl StepFigures {
-    /// IDs per second asked for.
-    fn asked(&self) -> f64 {
-        self.run.wanted_ids_per_s.unwrap_or_default()
-    }
-
+impl Step {
     /// A quantile of its response time; none of 0, which no logarithmic axis has.
     fn at(&self, name: &str) -> Option<f64> {
         self.run.response_time.at(name).filter(|us| *us > 0.0)
@@ -215,13 +201,13 @@ fn steps(sweep: &File) -> Markup {
     }
 }
 
-fn step_row(step: &StepFigures) -> Markup {
+fn step_row(step: &Step) -> Markup {
     let run = &step.run;
     let or_none = |figure: Option<String>| figure.unwrap_or_else(|| "–".to_owned());
     html! {
         tr {
-            th scope="row" { (rate(step.asked())) }
-            td class="word" { (phase_words(step.phase)) }
+            th scope="row" { (rate(step.rate())) }
+            td class="word" { (step.phase.name()) }
             @match (step.holds, step.limit) {
                 (true, _) => td class="word met" { "✓ holds" },
                 // The run says nothing of the target.
@@ -241,9 +227,12 @@ fn step_row(step: &StepFigures) -> Markup {
 fn search_facts(sweep: &File) -> Markup {
     let search = &sweep.search;
     facts(&[
-        ("Searched", Some(format!("{} to {} IDs/s", rate(search.start), rate(search.limit)))),
-        ("Climbed by", Some(format!("× {}, then closer to {}", search.factor, percent(search.resolution)))),
-        ("A rate is missed", Some(format!("after {} runs in a row", search.tries))),
+        ("Searched", Some(format!("{} to {} IDs/s", rate(search.bounds.start), rate(search.bounds.limit)))),
+        (
+            "Climbed by",
+            Some(format!("× {}, then closer to {}", search.bounds.factor, percent(search.bounds.resolution))),
+        ),
+        ("A rate is missed", Some(format!("after {} runs in a row", search.bounds.tries))),
         (
             "Each step",
             Some(format!(

@@ -18,7 +18,7 @@ fn search(bounds: Bounds, mut answer: impl FnMut(f64) -> Answer) -> (Vec<(f64, P
             Next::Try { rate, phase } => {
                 let said = answer(rate);
                 steps.push((rate, phase, said));
-                search.hear(said);
+                search.record(said);
             }
         }
         assert!(steps.len() < TOO_MANY_STEPS, "it does not end: {steps:?}");

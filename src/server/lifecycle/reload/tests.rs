@@ -1,6 +1,5 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::thread;
 
 use super::*;
@@ -51,7 +50,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
         live_config,
         adopted: mpsc::channel().1,
         join_requests: send_requests,
-        wake_ups: Arc::new(WakeUps { shards: Vec::new(), keeper: OnceLock::new() }),
+        wake_ups: Arc::new(WakeUps::new(0)),
     };
     thread::scope(|threads| {
         let keepers_view = watched.clone();

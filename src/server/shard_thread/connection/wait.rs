@@ -1,87 +1,96 @@
-//! A request that has to wait for its IDs: from lining up to its reply.
+//! A request that has to wait for its IDs: from the wait queue to its reply.
 
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crossbeam::utils::CachePadded;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::super::thread_state::ThreadState;
+use super::super::turn_state::TurnState;
 use super::Connection;
-use crate::clock;
+use crate::clock::{self, BootMicros};
+use crate::config::Limits;
 use crate::front::{Ask, Front};
 use crate::server::health::metrics::ShardCounters;
-use crate::server::lifecycle::live_config::LiveConfig;
-use crate::server::shard_thread::worker::{State, Worker};
+use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
+use crate::source::Source;
 use crate::source::line::{Finished, Ticket, Wish};
 
-/// A request that waits in its source's line.
+/// A request in its source's wait queue.
 pub(super) struct Waiting {
     ask: Ask,
     ticket: Ticket,
     finished: oneshot::Receiver<Finished>,
-    /// IDs that it has already.
+    /// IDs that the request already has.
     taken: Taken,
-    _counted: Counted,
+    _counted: CountedWait,
 }
 
-/// A wait that is counted as begun, and as over when this goes.
-struct Counted {
+/// A wait in the counters. Counts its begin when made and its end when dropped.
+struct CountedWait {
     counters: Arc<CachePadded<ShardCounters>>,
     source: usize,
 }
 
-impl Counted {
-    fn begin(worker: &Worker, source: usize) -> Counted {
-        let counters = Arc::clone(&worker.counters);
+impl CountedWait {
+    fn begin(thread: &ThreadState, source: usize) -> CountedWait {
+        let counters = Arc::clone(&thread.counters);
         counters.sources[source].waits.add(1);
-        Counted { counters, source }
+        CountedWait { counters, source }
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedWait {
     fn drop(&mut self) {
         self.counters.sources[self.source].waits_over.add(1);
     }
 }
 
+/// Returns when a request that was read at `read_at` must be answered.
+fn deadline_of(ask: &Ask, limits: &Limits, source: &Source, read_at: BootMicros) -> BootMicros {
+    let default_wait = || limits.default_wait_for(source.tick());
+    read_at.after(ask.wait.map_or_else(default_wait, |wait| wait.min(limits.max_wait)))
+}
+
 impl<F: Front> Connection<F> {
+    /// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, answers at once and returns
+    /// `None`.
     #[cold]
     pub(super) fn line_up(
         &mut self,
-        worker: &Worker,
+        thread: &ThreadState,
         live_config: &LiveConfig,
-        state: &mut State,
+        state: &mut TurnState,
         ask: Ask,
         missing: u64,
     ) -> Option<Box<Waiting>> {
         let (lane, _) = state.shard.lane(ask.source);
-        let limits = &live_config.limits;
         let window = lane.window();
         let source = lane.source();
-        let wait =
-            ask.wait.map_or_else(|| limits.default_wait_for(source.tick()), |wait| wait.min(limits.max_wait));
-        let due = self.read_at.after(wait);
-        let wish = Wish { count: missing, due, partial: ask.partial, shard: worker.index };
+        let due = deadline_of(&ask, &live_config.limits, source, self.read_at);
+        let wish = Wish { count: missing, due, partial: ask.partial, shard: thread.index };
         match source.admit(&window, wish) {
             Ok(ticket) => {
                 let (sender, finished) = oneshot::channel();
                 state.waiters.insert((ask.source, ticket), sender);
                 let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
                 if state.ticker_wakes_at.is_none_or(|at| event < at) {
-                    worker.common.wake_ups.shards[worker.index].notify_one();
+                    thread.common.wake_ups.wake_shard(thread.index);
                 }
                 let taken = lane.keep(state.runs.clone());
-                let counted = Counted::begin(worker, ask.source);
+                let counted = CountedWait::begin(thread, ask.source);
                 Some(Box::new(Waiting { ask, ticket, finished, taken, _counted: counted }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
-                self.grant(worker, live_config, state, ask);
+                self.encode_ids(thread, live_config, state, ask);
                 None
             }
             Err(refusal) => {
-                self.refuse(worker, live_config, state, ask, refusal);
+                self.refuse(thread, live_config, state, ask, refusal);
                 None
             }
         }
@@ -90,11 +99,11 @@ impl<F: Front> Connection<F> {
     /// Waits until a request's wait is over, and encodes its reply.
     ///
     /// # Errors
-    /// When the connection was reset meanwhile: the request has left the line.
+    /// If the connection is reset meanwhile. The request has left the wait queue then.
     pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
         let Waiting { ask, ticket, finished, taken, _counted } = *waiting;
-        let worker = std::rc::Rc::clone(&self.member.worker);
-        let mut cancel = CancelOnDrop { worker: &worker, source: ask.source, ticket, armed: true };
+        let thread = Rc::clone(&self.member.thread);
+        let mut cancel = CancelOnDrop { thread: &thread, source: ask.source, ticket, armed: true };
         let finished = tokio::select! {
             biased;
             finished = finished => finished,
@@ -102,18 +111,20 @@ impl<F: Front> Connection<F> {
         };
         cancel.armed = false;
         drop(cancel);
-        let live_config = &worker.live_config.borrow();
-        let state = &mut *worker.state.borrow_mut();
-        // Fails when the ticker is gone, and with it the shard.
+        let live_config = &thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
+        // Fails when the ticker has ended, and with it the shard.
         let finished = finished.unwrap_or_else(|_| live_config.source(ask.source).refuse(ticket));
         let refusal = state.shard.lane(ask.source).0.end_wait(taken, &finished, &mut state.runs);
         match refusal {
-            Some(_) if ask.partial && !state.runs.is_empty() => self.grant(&worker, live_config, state, ask),
-            None => self.grant(&worker, live_config, state, ask),
-            Some(refusal) => self.refuse(&worker, live_config, state, ask, refusal),
+            Some(_) if ask.partial && !state.runs.is_empty() => {
+                self.encode_ids(&thread, live_config, state, ask);
+            }
+            None => self.encode_ids(&thread, live_config, state, ask),
+            Some(refusal) => self.refuse(&thread, live_config, state, ask, refusal),
         }
         let took = clock::os::boot().since(self.read_at);
-        worker.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
+        thread.counters.latency.record(clock::micros(took).unsigned_abs(), 1);
         self.unwritten.append(&mut state.output);
         Ok(())
     }
@@ -121,7 +132,7 @@ impl<F: Front> Connection<F> {
 
 /// Ends a wait whose connection is dropped.
 struct CancelOnDrop<'a> {
-    worker: &'a Worker,
+    thread: &'a ThreadState,
     source: usize,
     ticket: Ticket,
     armed: bool,
@@ -130,8 +141,8 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.worker.live_config.borrow().source(self.source).cancel(self.ticket);
-            self.worker.state.borrow_mut().waiters.remove(&(self.source, self.ticket));
+            self.thread.live_config.borrow().source(self.source).cancel(self.ticket);
+            self.thread.turn.borrow_mut().waiters.remove(&(self.source, self.ticket));
         }
     }
 }

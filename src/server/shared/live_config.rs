@@ -1,7 +1,7 @@
-//! What a reload can change of what shards go by.
+//! The live configuration: everything that a reload can change and shards read.
 //!
-//! It is never changed itself: a reload makes another, and each shard goes by that from its next turn on. So a turn sees one
-//! configuration from its start to its end, and reads it without a lock or memory that others write.
+//! A `LiveConfig` is immutable. A reload makes a new one, and each shard takes it up between two turns. So a turn sees one
+//! configuration from its start to its end, and reads it without a lock and without memory that other threads write.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::front::Facts;
 use crate::shard::{Lane, Order, Ring, Rings};
 use crate::source::Source;
 
-/// One configuration, as shards go by it.
+/// One version of the configuration.
 pub(crate) struct LiveConfig {
-    /// Counts reloads.
+    /// Increases with each version.
     pub(crate) version: u64,
     pub(crate) facts: Facts,
     pub(crate) limits: Limits,
-    /// The sources by their index. A reload adds to them and takes none away.
+    /// The sources by their index. A reload can add sources and cannot remove any.
     pub(crate) supplies: Vec<Supply>,
 }
 
@@ -33,14 +33,14 @@ impl Supply {
         Supply { source, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
-    /// The way of one shard to it.
+    /// Returns a lane through which one shard takes IDs of the source.
     pub(crate) fn lane(&self, shard: usize, order: Order, now: Now) -> Lane {
         Lane::new(Arc::clone(&self.source), Arc::clone(&self.rings), shard, order, now)
     }
 }
 
 impl LiveConfig {
-    /// How often grants of its sources were lost.
+    /// Returns how often its sources lost a grant.
     pub(crate) fn losses(&self) -> u64 {
         self.supplies.iter().map(|supply| supply.source.grant().generation()).sum()
     }

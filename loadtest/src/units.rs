@@ -1,0 +1,141 @@
+//! Numbers and a target's words as text for people.
+
+use std::time::Duration;
+
+/// Decimals of the smallest number that is not shown as 0.
+const DECIMALS_MAX: f64 = 12.0;
+
+/// Microseconds with the unit that fits: `61 µs`, `1.27 ms`, `2.5 s`.
+pub(crate) fn time(us: f64) -> String {
+    match us {
+        us if us < 999.5 => format!("{} µs", three_digits(us)),
+        us if us < 999_500.0 => format!("{} ms", three_digits(us / 1e3)),
+        us => format!("{} s", three_digits(us / 1e6)),
+    }
+}
+
+/// Three digits, as many as a histogram knows, without zeros at the end of a fraction.
+pub(crate) fn three_digits(number: f64) -> String {
+    let decimals = match number.abs() {
+        size if size >= 99.95 => 0,
+        size if size >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A whole number with its thousands apart.
+pub(crate) fn count(number: u64) -> String {
+    with_thousands_apart(&number.to_string())
+}
+
+fn with_thousands_apart(digits: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with its thousands apart: two decimals below a hundred and none above, and two digits of what is too small
+/// for that.
+pub(crate) fn grouped(number: f64) -> String {
+    let decimals = match number.abs() {
+        small if small > 0.0 && small < 0.1 => (1.0 - small.log10().floor()).min(DECIMALS_MAX) as usize,
+        middle if middle < 100.0 => 2,
+        _ => 0,
+    };
+    let text = format!("{number:.decimals$}");
+    let (whole, decimals) = text.split_once('.').unwrap_or((&text, ""));
+    let (whole, decimals) = (with_thousands_apart(whole), decimals.trim_end_matches('0'));
+    if decimals.is_empty() { whole } else { format!("{whole}.{decimals}") }
+}
+
+/// A count and its noun, with the plural.
+pub(crate) fn counted(number: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// A rate with its unit.
+pub(crate) fn ids_per_s(rate: f64) -> String {
+    format!("{} IDs/s", grouped(rate))
+}
+
+/// A duration in ms, to the microsecond.
+pub(crate) fn ms(time: Duration) -> String {
+    format!("{:.3} ms", time.as_secs_f64() * 1e3)
+}
+
+/// IDs per second.
+pub(crate) fn rate(per_s: f64) -> String {
+    // A float becomes the nearest whole number, and a negative one 0.
+    count(per_s.round() as u64)
+}
+
+/// Text of a target, safe for a terminal: line breaks and other control characters are escaped.
+pub(crate) fn printable(text: &str) -> String {
+    let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(escaped).collect()
+}
+
+/// A rate as an axis says it: `10k`, `2.5M`.
+pub(crate) fn short_rate(per_s: f64) -> String {
+    match per_s {
+        rate if rate >= 1e6 => format!("{}M", three_digits(rate / 1e6)),
+        rate if rate >= 1e3 => format!("{}k", three_digits(rate / 1e3)),
+        rate => three_digits(rate),
+    }
+}
+
+/// A share as a percentage.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", three_digits(share * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!(
+            [61.0, 999.0, 1_267.0, 44_138.0, 2_500_000.0].map(time),
+            ["61 µs", "999 µs", "1.27 ms", "44.1 ms", "2.5 s"]
+        );
+        assert_eq!(
+            [0, 999, 1_000, 123_456, 4_089_919].map(count),
+            ["0", "999", "1,000", "123,456", "4,089,919"]
+        );
+        assert_eq!([0.0, 500.0, 10_000.0, 2_500_000.0].map(short_rate), ["0", "500", "10k", "2.5M"]);
+        assert_eq!([0.303, 0.0, 1.0].map(percent), ["30.3 %", "0 %", "100 %"]);
+    }
+
+    #[test]
+    fn words_of_a_target_cannot_steer_a_terminal() {
+        assert_eq!(printable("né\u{1b}[31m\r\nfail: \u{9b}"), "né\\u{1b}[31m\\r\\nfail: \\u{9b}");
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        let cases = [
+            (0.0, "0"),
+            (0.0001, "0.0001"),
+            (0.000_012_345, "0.000012"),
+            (0.099, "0.099"),
+            (1e-300, "0"),
+            (0.5, "0.5"),
+            (31.25, "31.25"),
+            (999.0, "999"),
+            (1_000.0, "1,000"),
+            (4_096_000.0, "4,096,000"),
+            (1e9, "1,000,000,000"),
+        ];
+        for (number, expected) in cases {
+            assert_eq!(grouped(number), expected);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! The daemon's description of itself: the reply to INFO.
+
+use std::time::Duration;
+
+use crate::config::{Settings, SourceSettings};
+use crate::server::shared::start_error::StartError;
+use crate::shard::Order;
+use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
+
+/// Returns the JSON of INFO.
+pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, StartError> {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).ok();
+    let order = match settings.order {
+        Order::Relaxed => info::Order::Relaxed,
+        Order::Strict => info::Order::Strict,
+    };
+    let describe = |(index, source): (usize, &SourceSettings)| info::Source {
+        index: index as u16,
+        name: source.name.clone(),
+        kind: Some(info::SourceKind::Snowflake),
+        layout: Some(source.layout.to_string()),
+        worker_ids: Some(source.worker_ids.iter().collect()),
+        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.len() as u64)),
+    };
+    let info = Info {
+        protocol: protocol::VERSION,
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        instance: Some(instance.to_owned()),
+        max_count: settings.limits.max_count.get(),
+        order: Some(order),
+        burst_window_ms: millis(settings.burst_window()),
+        max_ahead_ms: millis(settings.max_ahead()),
+        sources: settings.sources.iter().enumerate().map(describe).collect(),
+    };
+    let json = info.to_json();
+    let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
+    if found > most as usize {
+        return Err(StartError::from(format!(
+            "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
+        )));
+    }
+    Ok(json)
+}
+
+/// Returns this daemon's name in a fleet: the machine's name, and a number that differs from one start to the next.
+pub(super) fn instance() -> String {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{machine}-{:08x}", fastrand::u32(..))
+}

@@ -1,0 +1,111 @@
+//! The daemon's run: serves until it is told to stop, then stops in order.
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::start::Server;
+use super::threads::{KeeperThread, ShardThreads, make_runtime};
+use crate::admin::{Beats, Site};
+use crate::server::ceilings::lookout;
+use crate::server::health::vitals::Vitals;
+use crate::server::net::accept::{self, Inbox, Registered};
+use crate::server::net::admin_accept;
+use crate::server::net::listen::Listener;
+use crate::server::restored;
+use crate::server::shared::common::Common;
+use crate::tls;
+
+impl Server {
+    /// Serves until `stop` is complete, then stops: accepts nothing more, answers requests that have arrived, seals every
+    /// source, and trims its ceiling. It waits for storage no longer than `drain_timeout` and a few seconds. After that the
+    /// keeper's thread stays behind with its locks, and ends with the process.
+    ///
+    /// # Errors
+    /// If the system does not provide a thread or a reactor, or a thread failed.
+    pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let Server { listeners, admin, common, shards, mut keeper, join_requests, adopted, ears, notes: _ } =
+            self;
+        let runtime = make_runtime().map_err(io::Error::other)?;
+        let registered = {
+            let _reactor = runtime.enter();
+            register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
+        };
+        // No ID was handed out. If trimming fails, the next start goes on above the granted range.
+        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
+        lookout::watch(&common, keeper.ownership())?;
+        let keeper = KeeperThread::spawn(keeper, &common, join_requests)?;
+        restored::watch(ears, Arc::clone(&common));
+        let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
+        let drained_by = runtime.block_on(async {
+            let mut admin = serve_admin(admin, &common);
+            let drained_by = accept_until(stop, listeners, inboxes, &common).await;
+            // Until the shards have answered, the operator can see that they do.
+            shards.stop().await;
+            admin.shutdown().await;
+            drained_by
+        });
+        let shards_ended = shards.join();
+        keeper.stop(drained_by)?;
+        shards_ended
+    }
+}
+
+/// Registers all listeners with the reactor that is entered. It does so before anything serves, so that a daemon that logs
+/// its listeners has them.
+fn register(listeners: Vec<Listener>) -> io::Result<Vec<Registered>> {
+    listeners.into_iter().map(Registered::new).collect()
+}
+
+/// Returns what TLS connections of a listener shake hands with; `None` if it does not speak TLS.
+fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
+    common.tls.clone().filter(|_| listener.address.is_tls())
+}
+
+/// Starts to serve on the admin listeners.
+fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
+    let (of_status, vitals) = (Arc::clone(common), Vitals::new(Arc::clone(common)));
+    let all_beat = move || -> Beats {
+        let vitals = vitals.clone();
+        Box::pin(async move { vitals.all_beat().await })
+    };
+    let site = Arc::new(Site::new(move || of_status.status(), all_beat));
+    let serve = |listener| {
+        let tls = tls_of(&listener, common);
+        admin_accept::serve(listener, tls, Arc::clone(&site))
+    };
+    listeners.into_iter().map(serve).collect()
+}
+
+/// Accepts connections until `stop` is complete, and closes the listeners. Returns the instant by which the shards must have
+/// answered.
+async fn accept_until(
+    stop: impl Future<Output = ()>,
+    listeners: Vec<Registered>,
+    inboxes: Arc<[Inbox]>,
+    common: &Arc<Common>,
+) -> Instant {
+    let (stop_acceptors, stopped) = watch::channel(false);
+    let accept = |listener| {
+        let tls = tls_of(&listener, common);
+        accept::accept(listener, tls, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
+    };
+    let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
+    stop.await;
+    common.metrics.draining.store(true, Ordering::Relaxed);
+    let _ = stop_acceptors.send(true);
+    // The listeners close with the acceptors. From here on connections are refused, or wait for the next daemon where a
+    // service manager holds the sockets.
+    let all_ended = async { while acceptors.join_next().await.is_some() {} };
+    // An acceptor that cannot hand on a connection waits for a shard that does not take it.
+    let drain_timeout = common.live_config.borrow().limits.drain_timeout;
+    let drained_by = Instant::now() + drain_timeout;
+    let _ = tokio::time::timeout(drain_timeout, all_ended).await;
+    acceptors.shutdown().await;
+    drained_by
+}

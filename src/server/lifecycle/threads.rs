@@ -1,0 +1,138 @@
+//! The daemon's threads: how they are started, and how a stop waits for them.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc as std_mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+
+use crate::ceiling::StoreError;
+use crate::keeper::Keeper;
+use crate::server::ceilings::keeper_thread::{self, JoinRequest};
+use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
+use crate::server::shard_thread::run;
+use crate::server::shard_thread::thread_state::ThreadState;
+use crate::server::shared::common::Common;
+use crate::server::shared::start_error::StartError;
+use crate::shard::Shard;
+
+/// How long a stop waits for storage beyond `drain_timeout`. With the default of `drain_timeout` the stop is over before
+/// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
+const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Makes the runtime of one thread.
+pub(super) fn make_runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
+        StartError::for_now(format_args!(
+            "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
+        ))
+    })
+}
+
+/// The threads of the shards.
+pub(super) struct ShardThreads {
+    threads: Vec<JoinHandle<()>>,
+    stop: watch::Sender<bool>,
+    /// Closed when the last thread ends.
+    ended: mpsc::Receiver<()>,
+}
+
+impl ShardThreads {
+    /// Starts a thread for each shard. Connections reach it through its inbox.
+    pub(super) fn spawn(
+        common: &Arc<Common>,
+        shards: Vec<(Shard, Runtime)>,
+        adopted: std_mpsc::Sender<u64>,
+    ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
+        let (stop, stopped) = watch::channel(false);
+        let (alive, ended) = mpsc::channel(1);
+        let mut inboxes = Vec::new();
+        let mut threads = Vec::new();
+        for (shard, runtime) in shards {
+            let (sockets, inbox) = mpsc::channel(INBOX_SOCKETS);
+            inboxes.push(Inbox { sockets, connections: Arc::clone(&common.metrics.open[shard.index()]) });
+            let (common, adopted, stopped) = (Arc::clone(common), adopted.clone(), stopped.clone());
+            let name = format!("shard-{}", shard.index());
+            let seed = fastrand::u64(..);
+            let alive = alive.clone();
+            let run = move || {
+                run::run(&runtime, ThreadState::new(common, shard, seed), inbox, adopted, stopped);
+                drop(alive);
+            };
+            threads.push(thread::Builder::new().name(name).spawn(run)?);
+        }
+        Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
+    }
+
+    /// Stops the shards, and waits until they have answered the requests that had arrived.
+    pub(super) async fn stop(&mut self) {
+        let _ = self.stop.send(true);
+        let _ = self.ended.recv().await;
+    }
+
+    /// Joins the threads.
+    ///
+    /// # Errors
+    /// If one of them panicked.
+    pub(super) fn join(self) -> io::Result<()> {
+        let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
+        if failed > 0 { Err(io::Error::other("a shard's thread failed")) } else { Ok(()) }
+    }
+}
+
+/// The keeper's thread.
+pub(super) struct KeeperThread {
+    thread: JoinHandle<()>,
+    stopping: Arc<AtomicBool>,
+    trimmed: std_mpsc::Receiver<Result<(), StoreError>>,
+}
+
+impl KeeperThread {
+    /// Starts the thread that raises ceilings.
+    pub(super) fn spawn(
+        keeper: Keeper,
+        common: &Arc<Common>,
+        join_requests: std_mpsc::Receiver<JoinRequest>,
+    ) -> io::Result<KeeperThread> {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let (send_end, trimmed) = std_mpsc::channel();
+        let keep = {
+            let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
+            move || {
+                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &join_requests);
+                let trimmed = keeper.seal_and_trim();
+                // The locks are free before the stop goes on.
+                drop(keeper);
+                let _ = send_end.send(trimmed);
+            }
+        };
+        let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;
+        common.wake_ups.set_keeper(thread.thread().clone());
+        Ok(KeeperThread { thread, stopping, trimmed })
+    }
+
+    /// Seals the sources and trims their ceilings. Waits for storage until `drained_by` and [`TRIM_TIMEOUT`] more.
+    pub(super) fn stop(self, drained_by: Instant) -> io::Result<()> {
+        self.stopping.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        let drain_left = drained_by.saturating_duration_since(Instant::now());
+        match self.trimmed.recv_timeout(drain_left + TRIM_TIMEOUT) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+            }
+            // The thread ends with the process, as by kill -9: durable ceilings stay durable.
+            Err(RecvTimeoutError::Timeout) => tracing::warn!(
+                "storage did not answer in time; the ceilings are not trimmed, and the next start rides from them"
+            ),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(io::Error::other("the keeper's thread failed"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! The worker IDs of a source: their numbering, and the locks that keep them to this daemon.
+
+use crate::ceiling::{WorkerLocks, lock_workers};
+use crate::config::{Settings, SourceSettings};
+use crate::server::shared::start_error::StartError;
+use snowbank_client::layout::Numbering;
+
+/// Returns the numbering of a source's layout and worker IDs.
+pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
+    Numbering::new(source.layout.clone(), source.worker_ids.clone())
+        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
+}
+
+/// Locks the worker IDs of a numbering on this machine.
+pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
+    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
+}

@@ -1,0 +1,89 @@
+//! Writes replies, closes the connection of a slow reader, and closes without losing the last reply.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::ReadBuf;
+
+use super::super::thread_state::ThreadState;
+use super::super::turn_state::TurnState;
+use super::{Connection, Turn};
+use crate::front::Front;
+
+/// How long a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
+/// last reply.
+const LINGER: Duration = Duration::from_secs(1);
+
+impl<F: Front> Connection<F> {
+    /// Writes the replies that the turn has encoded, keeps the bytes that the socket does not take, and lets the shard claim
+    /// ahead.
+    pub(super) fn end_turn(
+        &mut self,
+        thread: &ThreadState,
+        state: &mut TurnState,
+        turn: Turn,
+        cx: Option<&mut Context<'_>>,
+    ) -> io::Result<Turn> {
+        let written = match cx {
+            Some(cx) if !state.output.is_empty() => match self.stream.poll_write(cx, &state.output) {
+                Poll::Ready(written) => written,
+                Poll::Pending => Ok(0),
+            },
+            _ => Ok(0),
+        };
+        if let Ok(written) = written {
+            thread.counters.sent_bytes.add(written as u64);
+            self.unwritten.extend_from_slice(&state.output[written..]);
+        }
+        state.output.clear();
+        state.shard.top_up();
+        written.map(|_| turn)
+    }
+
+    /// Writes everything that is queued.
+    ///
+    /// # Errors
+    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `write_timeout`.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let timeout = self.member.thread.live_config.borrow().limits.write_timeout;
+        let mut written = 0;
+        while written < self.unwritten.len() || self.stream.has_unsent() {
+            let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);
+            match tokio::time::timeout(timeout, poll_fn(|cx| stream.poll_send(cx, bytes))).await {
+                Ok(Ok(size)) => {
+                    written += size;
+                    self.member.thread.counters.sent_bytes.add(size as u64);
+                }
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        // An idle connection owns no buffer.
+        self.unwritten = Vec::new();
+        Ok(())
+    }
+
+    /// Closes the sending half, and reads for a moment more so that the last reply arrives.
+    pub(super) async fn linger(&mut self) -> io::Result<()> {
+        let stream = &mut self.stream;
+        match tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_half_close(cx))).await {
+            Ok(closed) => closed?,
+            Err(_) => return Ok(()),
+        }
+        self.member.note_drained();
+        let mut discarded = [0; 4_096];
+        let stream = &mut self.stream;
+        let until_end = async {
+            loop {
+                let mut buffer = ReadBuf::new(&mut discarded);
+                poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await?;
+                if buffer.filled().is_empty() {
+                    return Ok(());
+                }
+            }
+        };
+        tokio::time::timeout(LINGER, until_end).await.unwrap_or(Ok(()))
+    }
+}

@@ -1,0 +1,61 @@
+//! A shard thread's stop: answers requests that have arrived, within the drain timeout.
+
+use std::time::Duration;
+
+use super::thread_state::ThreadState;
+
+/// How long a stop waits for the first request of a connection. A client that connected just before the stop may have it
+/// on the way, and a refused client could as well have come a moment later. 250 ms is a long round trip.
+const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
+
+/// Answers requests that have arrived, on this shard and on the others, within the drain timeout.
+pub(super) async fn drain(thread: &ThreadState) {
+    thread.draining.set(true);
+    thread.turn.borrow().wakers.wake_all();
+    let mut drained = std::pin::pin!(all_drained(thread));
+    let timeout = thread.live_config.borrow().limits.drain_timeout.max(Duration::from_millis(1));
+    // Requests that still wait for IDs are refused in time for the client to read the refusal.
+    let answer_within = timeout - timeout / 4;
+    if tokio::time::timeout(answer_within, &mut drained).await.is_ok() {
+        return;
+    }
+    refuse_waits(thread);
+    let in_time = tokio::time::timeout(timeout / 4, drained).await.is_ok();
+    let left = thread.undrained.get();
+    if !in_time && left > 0 {
+        tracing::warn!(
+            shard = thread.index,
+            left,
+            "connections had not taken their last replies; closed anyway"
+        );
+    }
+}
+
+/// Waits until the connections of all shards are drained. Ends the grace of newcomers meanwhile.
+async fn all_drained(thread: &ThreadState) {
+    let end_grace = async {
+        tokio::time::sleep(NEWCOMER_GRACE).await;
+        thread.awaits_newcomers.set(false);
+        thread.turn.borrow().wakers.wake_all();
+        std::future::pending().await
+    };
+    let drained = async {
+        while thread.undrained.get() > 0 {
+            thread.drained.notified().await;
+        }
+        thread.common.all_drained.wait().await;
+    };
+    tokio::select! {
+        () = end_grace => {}
+        () = drained => {}
+    }
+}
+
+fn refuse_waits(thread: &ThreadState) {
+    let turn = &mut *thread.turn.borrow_mut();
+    let live_config = thread.live_config.borrow();
+    for ((source, ticket), waiter) in turn.waiters.drain() {
+        // Fails when the connection is gone.
+        let _ = waiter.send(live_config.source(source).refuse(ticket));
+    }
+}

@@ -1,0 +1,62 @@
+//! Opens an accepted connection on this thread: registers its socket, shakes hands over TLS, spawns its task.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+
+use tokio::net::TcpStream;
+
+use super::connection;
+use super::member::Member;
+use super::thread_state::ThreadState;
+use crate::front::Native;
+use crate::server::net::accept::Admitted;
+use crate::server::net::handshake;
+use crate::server::net::socket_stream::SocketStream;
+use crate::tls::Acceptor;
+
+/// Spawns the task that serves a connection.
+pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
+    let Admitted { socket, tls, open } = admitted;
+    // Fails when the peer is gone or no descriptor is free. Nobody can be notified then.
+    let Ok(stream) = SocketStream::register(socket) else {
+        return;
+    };
+    let front = Native::new(&thread.live_config.borrow().facts);
+    let mut member = Member::new(Rc::clone(thread));
+    match (stream, tls) {
+        (SocketStream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
+            // Boxed, so that the handshake's memory is freed before the connection is served.
+            if let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor)).await {
+                connection::serve(stream, front, member).await;
+            }
+            drop(open);
+        }),
+        (stream, _) => tokio::task::spawn_local(async move {
+            connection::serve(stream, front, member).await;
+            drop(open);
+        }),
+    };
+}
+
+/// Shakes hands without delaying a stop. Returns `None` if the handshake failed; the connection is closed then.
+async fn shake_hands(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
+    let mut shake = pin!(handshake::shake(socket, acceptor));
+    let shaken = poll_fn(|cx| {
+        member.remember(cx.waker());
+        let polled = shake.as_mut().poll(cx);
+        if polled.is_pending() {
+            // No request of this connection has arrived.
+            member.note_drained_if_draining();
+        }
+        polled
+    });
+    match shaken.await {
+        Ok(stream) => Some(stream),
+        Err(failed) => {
+            member.note_drained();
+            failed.see_out().await;
+            None
+        }
+    }
+}

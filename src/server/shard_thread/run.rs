@@ -1,0 +1,56 @@
+//! A shard thread's main loop: a tokio current-thread runtime that opens connections until the stop.
+
+use std::rc::Rc;
+use std::sync::{Arc, mpsc as std_mpsc};
+
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use super::drain::drain;
+use super::open::open;
+use super::thread_state::ThreadState;
+use super::ticker;
+use crate::server::net::accept::Admitted;
+
+/// Runs a shard's thread until the stop is complete. `stop` turns true when the stop begins. `adopted` receives the version
+/// of each configuration that the shard has taken up.
+pub(crate) fn run(
+    runtime: &Runtime,
+    thread: ThreadState,
+    mut inbox: mpsc::Receiver<Admitted>,
+    adopted: std_mpsc::Sender<u64>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut configs = thread.common.live_config.clone();
+    let thread = Rc::new(thread);
+    let tasks = LocalSet::new();
+    tasks.block_on(runtime, async {
+        tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
+        let (heartbeat, index) = (Arc::clone(&thread.common.heartbeat), thread.index);
+        tokio::task::spawn_local(async move { heartbeat.beat(index).await });
+        loop {
+            tokio::select! {
+                biased;
+                Ok(()) = configs.changed() => {
+                    let config = Arc::clone(&configs.borrow_and_update());
+                    let version = config.version;
+                    thread.adopt(config);
+                    // Fails when no reload waits for it any more.
+                    let _ = adopted.send(version);
+                }
+                admitted = inbox.recv() => match admitted {
+                    Some(admitted) => open(&thread, admitted),
+                    None => break,
+                },
+                _ = stop.wait_for(|stop| *stop) => break,
+            }
+        }
+        // Connections that were accepted before the stop are served as well.
+        inbox.close();
+        while let Some(admitted) = inbox.recv().await {
+            open(&thread, admitted);
+        }
+        drain(&thread).await;
+    });
+}

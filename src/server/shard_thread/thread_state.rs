@@ -1,0 +1,78 @@
+//! The state of one shard's thread, shared by its tasks.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use crossbeam::utils::CachePadded;
+use tokio::sync::Notify;
+
+use super::turn_state::TurnState;
+use crate::clock::{self, Now};
+use crate::server::health::metrics::ShardCounters;
+use crate::server::shared::common::Common;
+use crate::server::shared::live_config::LiveConfig;
+use crate::shard::Shard;
+
+/// One shard and the state that its connections share. Only this thread uses it.
+pub(crate) struct ThreadState {
+    pub(super) common: Arc<Common>,
+    pub(super) index: usize,
+    /// This shard's counters. Only this thread writes them.
+    pub(super) counters: Arc<CachePadded<ShardCounters>>,
+    pub(super) turn: RefCell<TurnState>,
+    /// The configuration of this thread's turns. Replaced only between turns.
+    pub(super) live_config: RefCell<Arc<LiveConfig>>,
+    /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
+    pub(super) draining: Cell<bool>,
+    /// Whether a stop still waits for the first bytes of connections that have not sent any.
+    pub(super) awaits_newcomers: Cell<bool>,
+    /// The number of connections that have not yet answered everything that had arrived when the stop began.
+    pub(super) undrained: Cell<usize>,
+    pub(super) drained: Notify,
+}
+
+impl ThreadState {
+    pub(crate) fn new(common: Arc<Common>, shard: Shard, seed: u64) -> Self {
+        let index = shard.index();
+        let live_config = Arc::clone(&common.live_config.borrow());
+        ThreadState {
+            index,
+            counters: Arc::clone(&common.metrics.shards[index]),
+            common,
+            turn: RefCell::new(TurnState::new(shard, seed)),
+            live_config: RefCell::new(live_config),
+            draining: Cell::new(false),
+            awaits_newcomers: Cell::new(true),
+            undrained: Cell::new(0),
+            drained: Notify::new(),
+        }
+    }
+
+    /// Reads the clock. Called once in each wake-up.
+    pub(super) fn now(&self) -> Now {
+        self.common.wall.believe(clock::os::read())
+    }
+
+    /// Takes up a new configuration. The next turn is the first to use it.
+    pub(super) fn adopt(&self, live_config: Arc<LiveConfig>) {
+        let turn = &mut *self.turn.borrow_mut();
+        for supply in &live_config.supplies[turn.shard.lane_count()..] {
+            turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
+        }
+        let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.frame_timeout);
+        let after = timeouts(&live_config);
+        let before = self.live_config.replace(live_config);
+        if timeouts(&before) != after {
+            // Connections that wait for bytes start to wait by the new timeouts.
+            turn.wakers.wake_all();
+        }
+    }
+
+    /// Notes that a connection has answered everything that had arrived when the stop began, or has closed.
+    pub(super) fn note_drained(&self) {
+        self.undrained.set(self.undrained.get() - 1);
+        if self.undrained.get() == 0 {
+            self.drained.notify_one();
+        }
+    }
+}

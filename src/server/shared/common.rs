@@ -1,0 +1,52 @@
+//! What all threads of the daemon share.
+
+use std::sync::Arc;
+
+use tokio::sync::{Barrier, watch};
+
+use super::live_config::LiveConfig;
+use super::wake_ups::WakeUps;
+use crate::clock::Wall;
+use crate::server::health::heartbeat::Heartbeat;
+use crate::server::health::metrics::Metrics;
+use crate::shard::Order;
+use crate::tls;
+
+/// The state and the settings that all threads share.
+pub(crate) struct Common {
+    /// The newest configuration. A shard keeps its own reference, so that a request never takes this lock.
+    pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
+    pub(crate) wall: Arc<Wall>,
+    pub(crate) order: Order,
+    pub(crate) wake_ups: Arc<WakeUps>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The certificate and the handshake of TLS listeners; `None` without a certificate.
+    pub(crate) tls: Option<tls::Acceptor>,
+    /// Checks that all threads make progress.
+    pub(crate) heartbeat: Arc<Heartbeat>,
+    /// Where the shards wait for each other during a stop. While one still answers, the others refuse new requests and
+    /// keep their connections open.
+    pub(crate) all_drained: Barrier,
+}
+
+impl Common {
+    pub(crate) fn new(
+        live_config: watch::Receiver<Arc<LiveConfig>>,
+        wall: Arc<Wall>,
+        order: Order,
+        tls: Option<tls::Acceptor>,
+        metrics: Metrics,
+    ) -> Self {
+        let shards = metrics.shards.len();
+        Common {
+            live_config,
+            wall,
+            order,
+            wake_ups: Arc::new(WakeUps::new(shards)),
+            metrics: Arc::new(metrics),
+            tls,
+            heartbeat: Arc::new(Heartbeat::new(shards)),
+            all_drained: Barrier::new(shards),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Types that several rooms of the server use. These files import none of the rooms, except `common`.
+//!
+//! - `common`: what all threads share.
+//! - `live_config`: everything that a reload can change.
+//! - `wake_ups`: how threads wake each other.
+//! - `start_error`: why the daemon does not start.
+
+pub(crate) mod common;
+pub(crate) mod live_config;
+pub(crate) mod start_error;
+pub(crate) mod wake_ups;

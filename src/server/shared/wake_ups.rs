@@ -1,0 +1,67 @@
+//! Wake-ups between threads: the shards' tickers and the keeper sleep until another thread wakes them.
+
+use std::sync::OnceLock;
+use std::thread::Thread;
+
+use tokio::sync::Notify;
+
+use crate::source::line::Signals;
+
+/// The threads that can be woken.
+#[derive(Debug)]
+pub(crate) struct WakeUps {
+    /// One for each shard's ticker.
+    shards: Box<[Notify]>,
+    /// Set once the keeper's thread runs.
+    keeper: OnceLock<Thread>,
+}
+
+impl WakeUps {
+    pub(crate) fn new(shards: usize) -> Self {
+        WakeUps { shards: (0..shards).map(|_| Notify::new()).collect(), keeper: OnceLock::new() }
+    }
+
+    /// Returns the number of shards.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Wakes one shard's ticker. If it is awake, its next sleep ends at once.
+    pub(crate) fn wake_shard(&self, shard: usize) {
+        if let Some(ticker) = self.shards.get(shard) {
+            ticker.notify_one();
+        }
+    }
+
+    /// Wakes the tickers of all shards.
+    pub(crate) fn wake_all_shards(&self) {
+        self.shards.iter().for_each(Notify::notify_one);
+    }
+
+    /// Sleeps until this shard's ticker is woken.
+    pub(crate) async fn shard_woken(&self, shard: usize) {
+        self.shards[shard].notified().await;
+    }
+
+    /// Sets the thread that [`wake_keeper`](Self::wake_keeper) wakes. Only the first call has an effect.
+    pub(crate) fn set_keeper(&self, keeper: Thread) {
+        let _ = self.keeper.set(keeper);
+    }
+
+    /// Wakes the keeper's thread, if it runs.
+    pub(crate) fn wake_keeper(&self) {
+        if let Some(keeper) = self.keeper.get() {
+            keeper.unpark();
+        }
+    }
+}
+
+impl Signals for WakeUps {
+    fn finished(&self, shard: usize) {
+        self.wake_shard(shard);
+    }
+
+    fn ceiling_reached(&self) {
+        self.wake_keeper();
+    }
+}
