@@ -89,7 +89,7 @@ impl Machine {
 }
 
 fn file(state: &Path) -> PathBuf {
-    state.join("ceilings.redb")
+    state.join("ceilings")
 }
 
 fn one(daemon: &Daemon) -> u64 {

@@ -3,6 +3,8 @@
 
 mod support;
 
+use std::time::{Duration, Instant};
+
 use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup};
 
@@ -18,17 +20,63 @@ fn draw(daemon: &Daemon, highest: u64) -> u64 {
     runs[runs.len() - 1].last()
 }
 
-#[test]
-fn a_full_disk_stops_a_start_and_nothing_that_was_started() {
-    let Some(disk) = FileSystem::mount() else { return };
-    let daemon = on(&disk).start();
-    let highest = draw(&daemon, 0);
-    let ballast = disk.fill();
-    // Ceilings rise within the file that is there.
-    let highest = draw(&daemon, highest);
-    daemon.stop();
+/// How long a daemon serves on a full disk: ten minutes in `tests/long`.
+fn full_disk_time() -> Duration {
+    let seconds = std::env::var("SNOWBANK_FULL_DISK_S").ok().and_then(|seconds| seconds.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(5))
+}
 
+/// State and locks on a file system that is full to the last byte.
+fn serves_and_starts_on_a_full_disk(kind: &str) {
+    let Some(disk) = FileSystem::mount_as(kind) else { return };
+    let setup = || on(&disk).env("SNOWBANK_LOCK_DIR", disk.point().join("locks"));
+    let daemon = setup().start();
+    draw(&daemon, 0);
+    // Killed soon after its first start: all that the next one needs is there.
+    drop(daemon);
+    disk.fill();
+    let mut highest = 0;
+    for life in 0..4 {
+        let mut daemon = setup().start();
+        let until = Instant::now() + full_disk_time() / 4;
+        while Instant::now() < until {
+            highest = draw(&daemon, highest);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(!daemon.said().contains("No space"), "{kind}, life {life}: {}", daemon.said());
+        match life % 2 {
+            0 => daemon.kill(),
+            _ => drop(daemon.stop()),
+        }
+    }
+    // It was full all the time.
+    let more = std::fs::write(disk.point().join("more"), vec![7; 8_192]);
+    assert_eq!(more.unwrap_err().kind(), std::io::ErrorKind::StorageFull, "{kind}");
+}
+
+#[test]
+fn a_full_tmpfs_stops_nothing() {
+    serves_and_starts_on_a_full_disk("tmpfs");
+}
+
+#[test]
+fn a_full_ext4_stops_nothing() {
+    serves_and_starts_on_a_full_disk("ext4");
+}
+
+#[test]
+fn a_full_xfs_stops_nothing() {
+    serves_and_starts_on_a_full_disk("xfs");
+}
+
+#[test]
+fn a_full_disk_stops_a_first_start() {
+    let Some(disk) = FileSystem::mount() else { return };
+    std::fs::create_dir(disk.point().join("state")).expect("made");
+    std::fs::write(disk.point().join("state/lock"), [b' '; 256]).expect("written");
+    let ballast = disk.fill();
     on(&disk).end().assert_refusal_for_now(&["No space left on device"]);
+    assert!(!disk.point().join("state/ceilings.new").exists());
     // Without a directory there is no room for its lock either.
     let other = || Setup::new().env("SNOWBANK_STATE_DIR", disk.point().join("other"));
     other().end().assert_refusal(&[
@@ -38,7 +86,7 @@ fn a_full_disk_stops_a_start_and_nothing_that_was_started() {
     ]);
     std::fs::remove_file(ballast).expect("it is there");
     let daemon = on(&disk).start();
-    draw(&daemon, highest);
+    draw(&daemon, 0);
 }
 
 #[test]

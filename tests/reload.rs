@@ -296,24 +296,25 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     let witness = Witness::of(&daemon, &[SPARSE, SPARSE]);
     let both = format!("{old}{}[limits]\nmax_count = 600\n", source("new", 2));
     let limits = format!("{old}[limits]\nmax_count = 500\n");
-    // No room for another file; the one that is there can be raised.
-    disk.order(&format!("open fail {ENOSPC}"));
+    disk.order(&format!("write fail {ENOSPC}"));
     assert_refused(
         &daemon,
         &both,
         &[&["cannot make the first ceilings of the new sources durable", "No space"]],
     );
+    // Still no room for another file: the one that is there is written again.
+    disk.order(&format!("open fail {ENOSPC}"));
     assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
     witness.await_time(Duration::from_secs(4));
     witness.await_ids();
     assert!(!daemon.said().contains("cannot raise the ceilings"), "{}", daemon.said());
-    for order in ["sync", "rename", "write"] {
+    for order in ["sync", "write"] {
         disk.order(&format!("{order} fail {ENOSPC}"));
         assert_refused(&daemon, &both, &[&["durable", "No space"]]);
         disk.works();
         witness.await_ids();
     }
-    disk.order(&format!("rename lie {ENOSPC}"));
+    disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &both, &[&["durable", "No space"]]);
     // Nothing of it is left behind: another daemon may have the worker ID.
     Setup::configured(&source("x", 2)).env("SNOWBANK_LOCK_DIR", &locks).start().stop();
@@ -556,14 +557,14 @@ fn a_horizon_may_change_and_the_ceilings_follow() {
 }
 
 #[test]
-fn a_file_that_took_the_name_and_failed_all_the_same_is_not_raised_past() {
+fn a_file_that_a_newcomers_write_has_failed_on_is_not_raised_past() {
     let old = source("old", 1);
     let setup = Setup::configured(&old);
     let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
     let daemon = disk.under(setup).start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(1)).ids();
-    disk.order(&format!("rename lie {ENOSPC}"));
+    disk.order(&format!("sync lie {ENOSPC}"));
     assert_refused(&daemon, &format!("{old}{}", source("new", 2)), &[&["durable", "No space"]]);
     disk.works();
     // Longer than the ceilings of that moment reach: what is under the name must have followed.

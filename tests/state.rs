@@ -10,7 +10,6 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, TableDefinition};
 use rustix::process::Signal;
 use support::daemon::{Ended, mode};
 use support::failing_disk::{EIO, ENOSPC, EROFS, FailingDisk};
@@ -18,8 +17,6 @@ use support::ids::{twitter_unix_ms, unix_ms};
 use support::wire::{CLOCK_BEHIND, NO_CEILING};
 use support::{Ask, DEADLINE, Daemon, Random, Setup, Wire, http, poll, records};
 use tempfile::TempDir;
-
-const META: TableDefinition<'_, &str, &str> = TableDefinition::new("meta");
 
 /// A machine whose daemons come and go: its state and locks stay.
 struct Machine {
@@ -40,7 +37,7 @@ impl Machine {
     }
 
     fn file(&self) -> PathBuf {
-        self.state().join("ceilings.redb")
+        self.state().join("ceilings")
     }
 
     /// A daemon with this machine's directories.
@@ -199,7 +196,7 @@ fn files_and_directories_are_private() {
     let machine = Machine::new();
     let daemon = machine.start();
     assert_eq!(mode(&machine.state()), 0o700);
-    for name in ["ceilings.redb", "lock"] {
+    for name in ["ceilings", "lock"] {
         assert_eq!(mode(&machine.state().join(name)), 0o600, "{name}");
     }
     daemon.stop();
@@ -267,7 +264,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
 /// So is the name of each directory that was made for it.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
-    const NEW: &str = "in/here/ceilings.redb.new";
+    const NEW: &str = "in/here/ceilings.new";
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
     let setup = || {
@@ -278,7 +275,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
         let at =
             |call: &str, from: usize| calls[from..].iter().position(|made| made == call).map(|at| from + at);
         let renamed =
-            at("rename in/here/ceilings.redb", 0).unwrap_or_else(|| panic!("{what}: no name: {calls:?}"));
+            at("rename in/here/ceilings", 0).unwrap_or_else(|| panic!("{what}: no name: {calls:?}"));
         let written = calls[..renamed].iter().rposition(|call| *call == format!("write {NEW}"));
         let written = written.unwrap_or_else(|| panic!("{what}: nothing is written: {calls:?}"));
         let synced = at(&format!("sync {NEW}"), written);
@@ -305,12 +302,50 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     disk.works();
     draw_until_served(&mut wire, &mut BTreeSet::new());
     let calls = disk.calls()[before..].to_vec();
-    let last_new = calls.iter().rposition(|call| call.starts_with("open") && call.ends_with("redb.new"));
+    let last_new = calls.iter().rposition(|call| call.starts_with("open") && call.ends_with("ceilings.new"));
     assert_order(&calls[last_new.expect("a new file")..], "after a failure");
     daemon.stop();
     let before = disk.calls().len();
-    setup().start().stop();
-    assert_order(&disk.calls()[before..], "the next start");
+    let mut daemon = setup().start();
+    // A start writes in place. Its directory may have been put there by a hand that did not sync it.
+    let calls = disk.calls()[before..].to_vec();
+    let calls: Vec<&str> = calls.iter().map(String::as_str).filter(|call| !call.contains("lock")).collect();
+    const IN_PLACE: [&str; 4] = [
+        "write in/here/ceilings",
+        "sync in/here/ceilings",
+        "write in/here/ceilings",
+        "sync in/here/ceilings",
+    ];
+    let writes: Vec<&str> = calls.iter().copied().skip_while(|call| !call.starts_with("write")).collect();
+    assert_eq!(writes[..4], IN_PLACE, "{calls:?}");
+    assert!(calls[..calls.len() - writes.len()].contains(&"sync in/here"), "{calls:?}");
+    assert!(!calls.iter().any(|call| call.starts_with("rename")), "{calls:?}");
+    daemon.kill();
+}
+
+/// Before a raise is granted, both copies are on the disk.
+#[test]
+fn nothing_is_granted_before_both_copies_are_on_the_disk() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+    let mut wire = daemon.connect();
+    disk.order("sync stall 1500");
+    let before = disk.calls().len();
+    let syncs = || disk.calls()[before..].iter().filter(|call| *call == "sync ceilings").count();
+    poll("the second copy's sync", || (syncs() == 2).then_some(()));
+    // The first copy says more by now, and nothing of it may be used: the ceiling of before is met.
+    let mut ids = BTreeSet::new();
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    let bytes = fs::read(machine.file()).expect("read");
+    assert_eq!(syncs(), 2, "a machine too slow for this test");
+    assert_eq!(
+        bytes[..bytes.len() / 2],
+        bytes[bytes.len() / 2..],
+        "the second copy is written before its sync"
+    );
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
 }
 
 /// A start that was killed may have made the directory and not come to syncing its name.
@@ -322,8 +357,8 @@ fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
     let assert_synced = |made: &str, from: usize| {
         let calls = &disk.calls()[from..];
         let synced = calls.iter().position(|call| *call == format!("sync {made}"));
-        let named = calls.iter().position(|call| call.starts_with("rename"));
-        assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
+        let written = calls.iter().position(|call| call.starts_with("write") && call.contains("ceilings"));
+        assert!(synced.is_some() && synced < written, "{made:?} is not before the file: {calls:?}");
     };
     fs::create_dir_all(machine.path("disk/in")).expect("made");
     setup("disk/in/here").start().stop();
@@ -436,13 +471,14 @@ fn damaged_files_are_refused_and_left_alone() {
     let (machine, _) = used();
     let whole = fs::read(machine.file()).expect("read");
     let mut flipped = whole.clone();
-    let middle = flipped.iter().rposition(|&byte| byte == b'}').expect("a record ends");
-    flipped[middle] ^= 1;
+    for copy in [0, whole.len() / 2] {
+        flipped[copy + 300] ^= 1;
+    }
     let damaged = [
         ("emptied", Vec::new()),
         ("cut off in the header", whole[..100].to_vec()),
-        ("cut off in the middle", whole[..whole.len() / 2].to_vec()),
-        ("cut off at the end", whole[..whole.len() - 1].to_vec()),
+        ("cut off in the first copy", whole[..400].to_vec()),
+        ("whose copies are both damaged", flipped),
         ("of something else", b"#!/bin/sh\n".repeat(1_000)),
     ];
     for (what, bytes) in damaged {
@@ -456,7 +492,7 @@ fn damaged_files_are_refused_and_left_alone() {
     machine.start().stop();
 }
 
-/// The file holds the commit before the last as well, whole. It is never gone back to.
+/// One page of one copy, or all of it, and the other copy has all that was granted.
 #[test]
 fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
     const PAGE_BYTES: usize = 4096;
@@ -464,55 +500,49 @@ fn damage_to_the_last_raise_never_brings_back_a_lower_ceiling() {
     let mut daemon = machine.start();
     let first = machine.shown().bound;
     let mut wire = daemon.connect();
-    poll("two raises", || {
-        one(&mut wire);
-        (twitter_unix_ms(machine.shown().bound) > twitter_unix_ms(first) + 1_500).then_some(())
+    let last = poll("two raises", || {
+        let id = one(&mut wire);
+        (twitter_unix_ms(machine.shown().bound) > twitter_unix_ms(first) + 1_500).then_some(id)
     });
     daemon.kill();
-    let bound = machine.shown().bound;
     let whole = fs::read(machine.file()).expect("read");
     let mut random = Random::seeded(1);
-    let (mut refused, mut without_effect) = (0, 0);
-    for (page, bytes) in whole.chunks(PAGE_BYTES).enumerate() {
-        if bytes.iter().all(|&byte| byte == 0) {
-            continue;
-        }
-        for noise in [true, false] {
-            let mut damaged = whole.clone();
-            // Of the first page the two commits alone: what is before them says what the file is.
-            let from = page * PAGE_BYTES + if page == 0 { 64 + 128 * usize::from(noise) } else { 0 };
-            let size = if page == 0 { 128 } else { bytes.len() };
-            damaged[from..from + size].copy_from_slice(&if noise {
-                random.bytes(size)
-            } else {
-                vec![0; size]
-            });
-            fs::write(machine.file(), &damaged).expect("written");
-            let output = machine.command(&["show", "--json"]);
-            match output.status.success() {
-                true => {
-                    assert_eq!(machine.shown().bound, bound, "page {page} was damaged");
-                    without_effect += 1;
-                }
-                false => refused += 1,
+    for size in [PAGE_BYTES, whole.len() / 2] {
+        for from in (0..whole.len()).step_by(size) {
+            for bytes in [vec![0; size], random.bytes(size)] {
+                let mut damaged = whole.clone();
+                damaged[from..from + size].copy_from_slice(&bytes);
+                fs::write(machine.file(), &damaged).expect("written");
+                assert!(machine.shown().bound > last, "{size} bytes from {from} on were damaged");
             }
         }
     }
-    assert!(refused > 0 && without_effect > 0, "{refused} refused, {without_effect} without effect");
-    fs::write(machine.file(), &whole).expect("written");
+    fs::write(machine.file(), &whole[..whole.len() / 2]).expect("written");
+    let bound = machine.shown().bound;
     let daemon = machine.start();
     assert!(one(&mut daemon.connect()) >= bound);
+    daemon.stop();
+    assert_eq!(fs::read(machine.file()).expect("read").len(), whole.len(), "both copies are there again");
 }
 
 #[test]
 fn a_newer_file_is_refused_with_both_versions() {
     let (machine, _) = used();
-    let database = Database::open(machine.file()).expect("a database");
-    let write = database.begin_write().expect("it can be written");
-    write.open_table(META).expect("a table").insert("format", "7").expect("written");
-    write.commit().expect("committed");
-    drop(database);
+    let slot_bytes = fs::read(machine.file()).expect("read").len() / 2;
+    let newer = records::copy(7, 1_000, "of a later program", slot_bytes).repeat(2);
+    fs::write(machine.file(), &newer).expect("written");
     machine.setup().end().assert_refusal(&["format 7", "reads up to 1", machine.file().to_str().unwrap()]);
+    assert_eq!(fs::read(machine.file()).expect("read"), newer);
+}
+
+#[test]
+fn a_file_of_an_older_program_is_refused() {
+    let machine = Machine::new();
+    let older = machine.state().join("ceilings.redb");
+    fs::create_dir(machine.state()).expect("made");
+    fs::write(&older, "redb").expect("written");
+    machine.setup().end().assert_refusal(&[older.to_str().unwrap(), "state export", "state import"]);
+    assert_eq!(machine.command(&["show"]).status.code(), Some(1));
 }
 
 #[test]
@@ -717,12 +747,12 @@ fn the_default_directory_comes_from_the_environment() {
         setup.env("STATE_DIRECTORY", "").env(variable, value)
     };
     at("HOME", &home).start().stop();
-    assert!(home.join(".local/state/snowbank/ceilings.redb").exists());
+    assert!(home.join(".local/state/snowbank/ceilings").exists());
     at("XDG_STATE_HOME", &machine.path("xdg")).start().stop();
-    assert!(machine.path("xdg/snowbank/ceilings.redb").exists());
+    assert!(machine.path("xdg/snowbank/ceilings").exists());
     let list = format!("{}:{}", machine.path("service").display(), machine.path("other").display());
     at("STATE_DIRECTORY", Path::new(&list)).start().stop();
-    assert!(machine.path("service/ceilings.redb").exists());
+    assert!(machine.path("service/ceilings").exists());
     at("HOME", Path::new("")).end().assert_refusal(&["--state-dir none", "$XDG_STATE_HOME"]);
 }
 

@@ -7,21 +7,45 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A file system in memory, mounted for as long as this lives.
+/// A file system in memory, or in a file, mounted for as long as this lives.
 pub(crate) struct FileSystem {
     directory: TempDir,
 }
 
+/// The smallest that `mkfs.xfs` makes.
+const IMAGE_BYTES: u64 = 300 << 20;
+
 impl FileSystem {
-    /// `None` where this user may not mount.
+    /// One in memory; `None` where this user may not mount.
     pub(crate) fn mount() -> Option<FileSystem> {
+        Self::mount_with(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], None)
+    }
+
+    /// One of this type, in a file; `None` where this user may not mount.
+    pub(crate) fn mount_as(kind: &str) -> Option<FileSystem> {
+        let make: &[&str] = match kind {
+            "tmpfs" => return Self::mount(),
+            // No blocks are kept back for root.
+            "ext4" => &["mkfs.ext4", "-q", "-m", "0"],
+            _ => &["mkfs.xfs", "-q"],
+        };
+        Self::mount_with(&["mount", "-o", "loop"], Some(make))
+    }
+
+    fn mount_with(command: &[&str], make: Option<&[&str]>) -> Option<FileSystem> {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let point = directory.path().join("disk");
+        let (point, image) = (directory.path().join("disk"), directory.path().join("image"));
         std::fs::create_dir(&point).expect("a directory");
-        let mounted = run(&["mount", "-t", "tmpfs", "-o", "size=1m,mode=0755", "snowbank-test"], &point);
-        if !mounted {
-            assert!(std::env::var_os("CI").is_none(), "mounting a tmpfs has to work where CI is set");
-            eprintln!("skipped: this user may not mount a file system");
+        let mut command = command.to_vec();
+        let mut is_made = true;
+        if let Some(make) = make {
+            File::create(&image).and_then(|file| file.set_len(IMAGE_BYTES)).expect("an image");
+            is_made = run(make, &image);
+            command.push(image.to_str().expect("its path is text"));
+        }
+        if !is_made || !run(&command, &point) {
+            assert!(std::env::var_os("CI").is_none(), "mounting has to work where CI is set: {command:?}");
+            eprintln!("skipped: this user may not make and mount a file system");
             return None;
         }
         Some(FileSystem { directory })
@@ -35,13 +59,15 @@ impl FileSystem {
     pub(crate) fn fill(&self) -> PathBuf {
         let path = self.point().join("ballast");
         let mut ballast = File::create(&path).expect("room for a name");
-        for size in [4_096, 1] {
+        for size in [1 << 20, 4_096, 1] {
             while ballast.write_all(&vec![7; size]).is_ok() {}
+            // What is written later takes no room that is only promised now.
+            let _ = ballast.sync_all();
         }
         path
     }
 
-    /// Mounts it anew with these options; false if the system does not let it.
+    /// Mounts it again with these options; false if the system does not let it.
     pub(crate) fn remount(&self, options: &str) -> bool {
         run(&["mount", "-o", &format!("remount,{options}")], &self.point())
     }

@@ -5,14 +5,18 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
+use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
-use super::image::{self, ImageError};
 use super::record::Record;
 use crate::ceiling::TakenOver;
 use crate::ceiling::lock::{LockError, LockedFile};
 
 const DIRECTORY_MODE: u32 = 0o700;
+/// The state file of programs from before `ceilings`.
+const FILE_NAME_BEFORE: &str = "ceilings.redb";
 /// The file whose lock is the directory's. The state file itself cannot be: it is replaced.
 const LOCK_NAME: &str = "lock";
 const LOCK_MODE: u32 = 0o600;
@@ -95,42 +99,46 @@ impl StateDir {
     }
 }
 
-/// What is stored in a directory, locked or not; empty if there is no state file.
+/// Returns the records of a directory, locked or not; none if there is no state file.
 ///
-/// A file that its daemon raises this very moment is read again until two readings are the same: then neither is half of
-/// one commit and half of the next.
+/// A daemon may be writing the file. One of its copies is whole at every moment, but perhaps none while both are read.
+/// Therefore a file without a whole copy is read again.
 ///
 /// # Errors
 /// In one line: the file cannot be read or trusted, and what to do.
 pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
-    /// A daemon raises about once a second, in milliseconds, so two readings in a row are all but certainly the same.
     const ATTEMPTS: usize = 10;
+    /// Several times longer than it takes to read a file.
+    const PAUSE: Duration = Duration::from_millis(1);
 
     let shown = directory.join(FILE_NAME);
     let shown = shown.display();
-    let read = || {
-        file::read(directory)
-            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))
-    };
-    let mut bytes = read()?;
-    for attempt in 0.. {
-        let again = read()?;
-        if again == bytes {
-            break;
+    for attempt in 1.. {
+        let bytes = file::read(directory)
+            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))?;
+        let Some(bytes) = bytes else { break };
+        match copies::read(&bytes) {
+            Ok(stored) => return Ok(stored.records),
+            Err(CopyError::Corrupt(_)) if attempt < ATTEMPTS => thread::sleep(PAUSE),
+            Err(CopyError::Corrupt(reason)) => {
+                return Err(format!(
+                    "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right \
+                     and every ID handed out lies in the past, move it away: a start without it begins above now by \
+                     first_start_guard"
+                ));
+            }
+            Err(newer) => return Err(format!("the state file {shown} cannot be used: {newer}")),
         }
-        if attempt == ATTEMPTS {
-            return Err(format!("the state file {shown} never holds still; something keeps writing it"));
-        }
-        bytes = again;
     }
-    let Some(bytes) = bytes else { return Ok(Vec::new()) };
-    image::records(bytes).map_err(|error| match error {
-        ImageError::Corrupt(reason) => format!(
-            "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right and every ID \
-             handed out lies in the past, move it away: a start without it begins above now by first_start_guard"
-        ),
-        ImageError::Newer { .. } => format!("the state file {shown} cannot be used: {error}"),
-    })
+    let before = directory.join(FILE_NAME_BEFORE);
+    match before.exists() {
+        true => Err(format!(
+            "{} was written by an older program, and this one does not read it: run `snowbank state export` of the \
+             program that wrote it, move the file away, and then run `snowbank state import` of this one",
+            before.display()
+        )),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// Makes the directory and those above it that are missing, and makes their names durable. So is that of the lowest one that

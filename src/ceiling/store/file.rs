@@ -1,45 +1,40 @@
-//! The state file: made whole under another name, then raised in place.
+//! The state file: overwritten in place, copy after copy, and replaced by a new one after a failure.
 //!
-//! It is made anew by each start and after each failure. A sync that failed may have left pages that the system takes for
-//! written (and shows to whoever reads them) but that never reached the disk, and a later sync says nothing of them: only a
-//! file whose every page was written after the failure can be trusted again.
+//! A write overwrites blocks that the file has had since it was made, so it needs no free one where the file system
+//! overwrites in place. A new file is made only if there is none that is fit for this, or after a write or sync has failed.
+//! A failed sync may leave pages that the system takes for written but that never reached the disk, and a later sync
+//! does not report them. Therefore every write replaces whole slots, and no failed sync is ever just repeated.
 
-use std::fs::{self, File, OpenOptions};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, fchown};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex};
 
-use redb::{Database, StorageBackend};
-
-use super::image::{self, FORMAT, FORMAT_KEY, META, RECORDS};
+use super::copies;
 use super::record::Record;
-use crate::ceiling::StoreError;
+use crate::ceiling::lock::same_file;
+use crate::ceiling::{StoreError, TakenOver};
 
 /// The state file within its directory.
-pub(super) const FILE_NAME: &str = "ceilings.redb";
+pub(super) const FILE_NAME: &str = "ceilings";
 /// Its name until it is whole.
-const UNFINISHED_NAME: &str = "ceilings.redb.new";
-/// For the daemon's user alone: who can write it can make the daemon repeat itself.
+const UNFINISHED_NAME: &str = "ceilings.new";
+/// For the daemon's user alone: a process that can write it can make the daemon repeat itself.
 const FILE_MODE: u32 = 0o600;
-/// The largest file that is read, in bytes: hundreds of times what the most sources need, and proof that the path does not
-/// name a disk.
-const FILE_BYTES_MAX: u64 = 256 << 20;
+/// The largest file that is read, in bytes. Hundreds of times the size that 64 sources need.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The smallest slot. A slot holds whole pages, so that no page is shared between copies: it is longer where pages are.
+const SLOT_BYTES_MIN: usize = 16 * 1024;
 
-/// How much of the file's start is looked at for the traces of others: the header with both commit slots.
-const START_BYTES: usize = 320;
-
-/// Which file it is, whatever it is called.
+/// Device and inode: the same file, whatever its name.
 pub(in crate::ceiling) type FileId = (u64, u64);
 
-/// Device and inode.
 pub(in crate::ceiling) fn file_id(metadata: &fs::Metadata) -> FileId {
     (metadata.dev(), metadata.ino())
 }
 
 /// Gives a file that root has just made to the owner of its directory: what an export or an import leaves is then the
-/// daemon's, which runs as another user. Where the system does not let it, the file stays root's.
+/// daemon's, which runs as another user. If the system refuses, the file stays root's.
 pub(in crate::ceiling) fn give_to_owner_of(directory: &Path, file: &File) {
     if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
         && made.uid() == 0
@@ -49,124 +44,221 @@ pub(in crate::ceiling) fn give_to_owner_of(directory: &Path, file: &File) {
     }
 }
 
-/// The file that was last given the name. Kept open, whatever became of it, so that its number is nobody else's.
-#[derive(Debug)]
-pub(super) struct NamedFile {
-    pub(super) id: FileId,
-    _open: Arc<Backend>,
-}
-
-/// A state file that is there under its name, all of it durable.
+/// The state file of a locked directory. The first write opens or makes it.
 #[derive(Debug)]
 pub(super) struct StateFile {
-    database: Database,
-    backend: Arc<Backend>,
+    directory: PathBuf,
+    /// The file that has the name; `None` before the first write. It stays open, so that no other file gets its inode.
+    slots: Option<SlotFile>,
+    /// Every write and sync of it has succeeded, and its name is durable.
+    is_sound: bool,
 }
 
 impl StateFile {
-    /// Makes the file of these records, in place of the one that may be there. When this returns it is durable, name and
-    /// all. `renamed` is told which file has the name as soon as it has it.
-    pub(super) fn create(
-        directory: &Path,
-        records: &[&Record],
-        renamed: &mut dyn FnMut(NamedFile),
-    ) -> Result<StateFile, StoreError> {
-        let unfinished = directory.join(UNFINISHED_NAME);
-        let whole = directory.join(FILE_NAME);
-        let failed = |what: &str, path: &Path, error: io::Error| {
-            StoreError(format!("cannot {what} {}: {error}", path.display()))
-        };
-        // What a crash left; never opened, for nobody knows what is in it.
-        match fs::remove_file(&unfinished) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("remove", &unfinished, error));
-            }
-            _ => {}
-        }
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(&unfinished);
-        let file = file.map_err(|error| failed("create", &unfinished, error))?;
-        give_to_owner_of(directory, &file);
-        let id = file.metadata().map(|metadata| file_id(&metadata));
-        let id = id.map_err(|error| failed("look at", &unfinished, error))?;
-
-        let phase = AtomicU8::new(Phase::Making as u8);
-        let backend = Arc::new(Backend { file, phase, start: Mutex::new(Vec::new()) });
-        let file = Self::fill(Arc::clone(&backend), records)
-            .map_err(|error| StoreError(format!("cannot write {}: {error}", unfinished.display())))?;
-        backend.file.sync_all().map_err(|error| failed("sync", &unfinished, error))?;
-        backend.enter(Phase::Kept);
-        let outcome = fs::rename(&unfinished, &whole);
-        // Asked, not inferred: a rename may fail after it was done.
-        if fs::symlink_metadata(&whole).is_ok_and(|metadata| file_id(&metadata) == id) {
-            renamed(NamedFile { id, _open: Arc::clone(&backend) });
-        }
-        outcome.map_err(|error| failed("rename", &unfinished, error))?;
-        sync_directory(directory).map_err(|error| failed("sync", directory, error))?;
-        Ok(file)
+    pub(super) fn of(directory: &Path) -> Self {
+        StateFile { directory: directory.to_owned(), slots: None, is_sound: false }
     }
 
-    fn fill(backend: Arc<Backend>, records: &[&Record]) -> Result<StateFile, redb::Error> {
-        let database = make_database(SharedBackend(Arc::clone(&backend)))?;
-        let file = StateFile { database, backend };
-        commit(&file.database, records)?;
-        Ok(file)
-    }
-
-    /// Replaces these records, all or none of them, durably.
+    /// Replaces all records, durably: in place if the file is sound and has room, else with a new file.
     ///
     /// # Errors
-    /// Nobody can say what the file holds now; it must be made anew.
-    pub(super) fn replace(&self, records: &[&Record]) -> Result<(), StoreError> {
-        commit(&self.database, records).map_err(|error| StoreError(error.to_string()))
+    /// It is not known which records the file holds now: those of before, or these.
+    pub(super) fn write<'a>(
+        &mut self,
+        records: impl IntoIterator<Item = &'a Record>,
+    ) -> Result<(), StoreError> {
+        let document = copies::document(records).map_err(|error| StoreError(error.to_string()))?;
+        self.still_ours().map_err(|taken_over| StoreError(taken_over.to_string()))?;
+        if self.slots.is_none() {
+            self.slots = SlotFile::open(&self.directory);
+            self.is_sound = self.slots.is_some();
+        }
+        if self.is_sound && self.overwrite(&document) {
+            return Ok(());
+        }
+        let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
+        // Without room for a new file, every page of the old one is written again: its failed syncs do not matter then.
+        if is_full && sync_directory(&self.directory).is_ok() && self.overwrite(&document) {
+            return Ok(());
+        }
+        Err(error)
+    }
+
+    /// Makes it as after a write that has failed.
+    #[cfg(test)]
+    pub(super) fn fail(&mut self) {
+        self.is_sound = false;
+    }
+
+    /// Overwrites both copies. Returns false if that failed or there is no room.
+    fn overwrite(&mut self, document: &str) -> bool {
+        let Some((slots, slot)) = self.slots.as_mut().and_then(|slots| slots.next(document)) else {
+            return false;
+        };
+        self.is_sound = slots.write(&slot).is_ok();
+        self.is_sound
+    }
+
+    /// Makes a new file, which is durable before it gets the name, and makes the name durable. Returns with an error whether
+    /// the disk is full.
+    fn replace(&mut self, document: &str) -> Result<(), (bool, StoreError)> {
+        let unfinished = self.directory.join(UNFINISHED_NAME);
+        let number = self.slots.as_ref().map_or(0, |slots| slots.number) + 1;
+        let failed = |what: &str, path: &Path, error: io::Error| {
+            let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            (is_full, StoreError(format!("cannot {what} {}: {error}", path.display())))
+        };
+        remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
+        let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {
+            // What is there of it would only take up room.
+            let _ = remove(&unfinished);
+            failed("make", &unfinished, error)
+        })?;
+        let renamed = fs::rename(&unfinished, path(&self.directory));
+        // Asked, not inferred: a rename may fail after it was done.
+        if renamed.is_ok() || made.has_name(&self.directory) {
+            self.slots = Some(made);
+            self.is_sound = false;
+        }
+        renamed.map_err(|error| failed("rename", &unfinished, error))?;
+        sync_directory(&self.directory).map_err(|error| failed("sync", &self.directory, error))?;
+        self.is_sound = true;
+        Ok(())
+    }
+
+    /// Checks that the name still leads to this file, and that both copies are those that were written last. Where the system
+    /// does not tell, nobody has touched it.
+    pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
+        let Some(slots) = &self.slots else { return Ok(()) };
+        let path = path(&self.directory);
+        same_file(&path, slots.id, "state file")?;
+        if self.is_sound && !slots.is_untouched() {
+            let what = "was written by somebody else while this daemon had it";
+            return Err(TakenOver(format!("the state file {} {what}", path.display())));
+        }
+        Ok(())
     }
 }
 
-impl StateFile {
-    /// Whether the file starts with what this process wrote there last. Every commit of anybody changes that. Where the
-    /// system does not say, nothing was touched.
-    pub(super) fn is_untouched(&self) -> bool {
-        let Ok(written) = self.backend.start.lock() else { return true };
-        let mut found = [0; START_BYTES];
-        let found = &mut found[..written.len()];
-        self.backend.file.read_exact_at(found, 0).map_or(true, |()| *found == **written)
+/// An open file of two slots.
+#[derive(Debug)]
+struct SlotFile {
+    file: File,
+    id: FileId,
+    slot_bytes: usize,
+    /// The number of the last write.
+    number: u64,
+    /// The slot to write first: the other copy is the last that is whole for certain.
+    first: usize,
+    /// The header of both copies since the last write; empty before one.
+    header: String,
+}
+
+/// The bytes of a slot, and what they begin with.
+struct Slot {
+    header: String,
+    bytes: Vec<u8>,
+}
+
+impl SlotFile {
+    /// Opens the file that has the name, if it can be written in place: both slots are there, and one copy is whole.
+    fn open(directory: &Path) -> Option<SlotFile> {
+        // A start that was killed may have left one.
+        remove(&directory.join(UNFINISHED_NAME)).ok()?;
+        let file = OpenOptions::new().read(true).write(true).open(path(directory)).ok()?;
+        let metadata = file.metadata().ok()?;
+        let bytes = read_slots(&file, metadata.len()).ok()?;
+        let stored = copies::read(&bytes).ok()?;
+        let slot_bytes = bytes.len() / 2;
+        let slots = SlotFile {
+            file,
+            id: file_id(&metadata),
+            slot_bytes,
+            number: stored.number(),
+            first: stored.first_to_write(),
+            header: String::new(),
+        };
+        let is_fit = slot_bytes >= slot_bytes_min() && slot_bytes.is_power_of_two();
+        if !is_fit || !bytes.len().is_multiple_of(2) || !slots.has_name(directory) {
+            return None;
+        }
+        slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
+        // A start that was killed may not have come to this.
+        sync_directory(directory).ok()?;
+        Some(slots)
+    }
+
+    /// Makes a file of two copies, all of it durable but its name.
+    fn make(directory: &Path, path: &Path, number: u64, document: &str) -> io::Result<SlotFile> {
+        let header = copies::header(number, document);
+        // Room for as much again: what is in it changes in length, and sources join.
+        let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
+        let slot = copies::slot(&header, document, slot_bytes).ok_or(ErrorKind::FileTooLarge)?;
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
+        give_to_owner_of(directory, &file);
+        file.write_all_at(&slot.repeat(2), 0)?;
+        file.sync_all()?;
+        let id = file_id(&file.metadata()?);
+        Ok(SlotFile { file, id, slot_bytes, number, first: 0, header })
+    }
+
+    /// Returns itself and the next slot to write; `None` if the document does not fit.
+    fn next(&mut self, document: &str) -> Option<(&mut Self, Slot)> {
+        self.number = self.number.saturating_add(1);
+        let header = copies::header(self.number, document);
+        let bytes = copies::slot(&header, document, self.slot_bytes)?;
+        Some((self, Slot { header, bytes }))
+    }
+
+    fn write(&mut self, slot: &Slot) -> io::Result<()> {
+        overwrite(&self.file, &slot.bytes, &mut self.first)?;
+        self.header.clone_from(&slot.header);
+        Ok(())
+    }
+
+    fn has_name(&self, directory: &Path) -> bool {
+        fs::symlink_metadata(path(directory)).is_ok_and(|metadata| file_id(&metadata) == self.id)
+    }
+
+    fn is_untouched(&self) -> bool {
+        let mut found = vec![0; self.header.len()];
+        [0, self.slot_bytes].iter().all(|&at| {
+            self.file.read_exact_at(&mut found, at as u64).is_err() || found == self.header.as_bytes()
+        })
     }
 }
 
-impl Drop for StateFile {
-    fn drop(&mut self) {
-        // The library would make another commit, for a faster start that is not used here. All is durable already.
-        self.backend.enter(Phase::Left);
+/// A file that is overwritten.
+trait Disk {
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
+    /// Makes all that was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+impl Disk for File {
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        self.write_all_at(bytes, at as u64)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
     }
 }
 
-/// An empty state file behind a backend, but for its format.
-pub(super) fn make_database(backend: impl StorageBackend) -> Result<Database, redb::Error> {
-    let database = Database::builder().set_cache_size(image::CACHE_BYTES).create_with_backend(backend)?;
-    let write = begin(&database)?;
-    write.open_table(META)?.insert(FORMAT_KEY, FORMAT.to_string().as_str())?;
-    write.commit()?;
-    Ok(database)
-}
-
-/// Replaces these records, all or none of them.
-pub(super) fn commit(database: &Database, records: &[&Record]) -> Result<(), redb::Error> {
-    let write = begin(database)?;
-    let mut table = write.open_table(RECORDS)?;
-    for record in records {
-        let text = serde_json::to_string(record).map_err(io::Error::from)?;
-        table.insert(record.key().as_str(), text.as_str())?;
+/// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot at which it happened:
+/// the copy in the other one is whole, and the next write has to leave it so until this one is durable.
+fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
+    for index in [*first, 1 - *first] {
+        *first = index;
+        disk.write_at(slot, index * slot.len())?;
+        disk.sync()?;
     }
-    drop(table);
-    Ok(write.commit()?)
+    Ok(())
 }
 
-fn begin(database: &Database) -> Result<redb::WriteTransaction, redb::Error> {
-    let mut write = database.begin_write()?;
-    // Two phases, two syncs: what the file marks as its last commit is whole, always, so that damage to it is not taken
-    // for a commit that a crash cut short.
-    write.set_two_phase_commit(true);
-    Ok(write)
+fn slot_bytes_min() -> usize {
+    SLOT_BYTES_MIN.max(rustix::param::page_size())
 }
 
 /// Makes the names in a directory durable.
@@ -174,91 +266,41 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// The bytes of the state file; `None` if there is none.
+/// Returns the bytes of the state file; `None` if there is none.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
-    use std::io::Read;
-
-    let file = match File::open(directory.join(FILE_NAME)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened?,
-    };
-    let mut bytes =
-        Vec::with_capacity(usize::try_from(file.metadata()?.len().min(FILE_BYTES_MAX)).unwrap_or(0));
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    match File::open(path(directory)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        opened => {
+            let file = opened?;
+            let length = file.metadata()?.len();
+            read_slots(&file, length).map(Some)
+        }
     }
-    Ok(Some(bytes))
 }
 
-/// The state file's path.
+/// Reads both halves of a file. One that cannot be read is all zeros, as a lost copy is.
+fn read_slots(file: &File, length: u64) -> io::Result<Vec<u8>> {
+    if length > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    let mut bytes = vec![0; length as usize];
+    let (first, second) = bytes.split_at_mut(length as usize / 2);
+    let found = file.read_exact_at(first, 0);
+    let also_found = file.read_exact_at(second, length / 2);
+    found.or(also_found).map(|()| bytes)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the state file's path.
 pub(super) fn path(directory: &Path) -> PathBuf {
     directory.join(FILE_NAME)
 }
 
-/// What the library may do to the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// It is being made: one sync at the end is enough, for nobody reads it before.
-    Making = 0,
-    /// Every sync is one.
-    Kept = 1,
-    /// Nothing more.
-    Left = 2,
-}
-
-/// The file as the library sees it.
-#[derive(Debug)]
-struct Backend {
-    file: File,
-    phase: AtomicU8,
-    /// What was last written to the start, where the library marks the last commit.
-    start: Mutex<Vec<u8>>,
-}
-
-impl Backend {
-    fn enter(&self, phase: Phase) {
-        self.phase.store(phase as u8, Ordering::Relaxed);
-    }
-
-    fn is_in(&self, phase: Phase) -> bool {
-        self.phase.load(Ordering::Relaxed) == phase as u8
-    }
-
-    fn check(&self) -> io::Result<()> {
-        if self.is_in(Phase::Left) { Err(io::Error::other("the file was left")) } else { Ok(()) }
-    }
-}
-
-#[derive(Debug)]
-struct SharedBackend(Arc<Backend>);
-
-impl StorageBackend for SharedBackend {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.0.file.metadata()?.len())
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.file.read_exact_at(out, offset)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.check()?;
-        self.0.file.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.0.check()?;
-        if self.0.is_in(Phase::Making) { Ok(()) } else { self.0.file.sync_data() }
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.check()?;
-        if offset == 0
-            && let Ok(mut start) = self.0.start.lock()
-        {
-            data[..data.len().min(START_BYTES)].clone_into(&mut start);
-        }
-        self.0.file.write_all_at(data, offset)
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,8 @@
 //! Any bytes as a state file and as damage to one, and any text as an export.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use redb::StorageBackend;
-use redb::backends::InMemoryBackend;
-
-use super::file::{commit, make_database};
-use super::image;
+use super::copies;
 use super::record::{Record, id_bound};
 use super::{Claimant, Export, Plan, merge, plan};
 use crate::ceiling::{Owner, Place};
@@ -15,46 +11,37 @@ use snowbank_client::layout::{Layout, Numbering, Position, Tick, UnixMicros};
 
 /// 2027-01-15T08:00:00Z
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
-const PAGE_BYTES: usize = 4096;
-/// The parts of the first page: what says which commit is the last, and the two commits.
-const HEADER_PARTS: [(usize, usize); 3] = [(0, 64), (64, 128), (192, 128)];
+const SLOT_BYTES: usize = 16 * 1024;
 
-/// A whole file, or damage to one part of a real one: of its header, of one of its two commits, or of a page.
+/// A whole file, or damage to one copy of a real one, of which one copy may be from before the last write.
 ///
-/// What is refused is refused in one line. Records that are read hold together; those of a damaged file are those of its last
-/// commit, never of the one before, whose ceilings are lower.
+/// A refusal is one line. Records that are read hold together. Damage to the older copy, or to one of two that are the
+/// same, is without effect; damage to the newer one leaves the records of the older.
 pub fn state_file(data: &[u8]) {
     let mut choices = Choices::new(data);
     if choices.bool() {
-        for record in read(choices.rest().to_vec()).unwrap_or_default() {
+        for record in read(choices.rest()).unwrap_or_default() {
             assert_eq!(record.check(), Ok(()));
         }
         return;
     }
-    let (whole, written) = real_file();
-    let mut damaged = whole.clone();
-    let pages = whole.len() / PAGE_BYTES;
-    let part = choices.below((HEADER_PARTS.len() + pages - 1) as u64) as usize;
-    let (at, size) = HEADER_PARTS.get(part).copied().unwrap_or_else(|| {
-        let page = part - HEADER_PARTS.len() + 1;
-        (page * PAGE_BYTES, PAGE_BYTES)
-    });
-    let from = choices.below(size as u64) as usize;
-    let is_cut = choices.byte() == 1;
-    for (byte, change) in damaged[at + from..at + size].iter_mut().zip(choices.rest()) {
+    let generations = generations();
+    let damaged_copy = usize::from(choices.bool());
+    let ages = [usize::from(choices.bool()), usize::from(choices.bool())];
+    let from = choices.below(SLOT_BYTES as u64) as usize;
+    let mut bytes = ages.map(|age| &*generations[age].0).concat();
+    let slot = &mut bytes[damaged_copy * SLOT_BYTES..][..SLOT_BYTES];
+    for (byte, change) in slot[from..].iter_mut().zip(choices.rest()) {
         *byte ^= change;
     }
-    if is_cut {
-        damaged.truncate(at + from);
-    }
-    if let Some(records) = read(damaged) {
-        assert_eq!(records, *written, "damage to part {part} from byte {from} on");
-    }
+    let (newest, other) = (ages.into_iter().max().unwrap_or(0), ages[1 - damaged_copy]);
+    let found = read(&bytes).expect("one copy is whole");
+    assert!([newest, other].iter().any(|&age| found == generations[age].1), "{damaged_copy}, {ages:?}");
 }
 
-fn read(bytes: Vec<u8>) -> Option<Vec<Record>> {
-    match image::records(bytes) {
-        Ok(records) => Some(records),
+fn read(bytes: &[u8]) -> Option<Vec<Record>> {
+    match copies::read(bytes) {
+        Ok(stored) => Some(stored.records),
         Err(error) => {
             assert_is_a_line(&error.to_string());
             None
@@ -66,61 +53,27 @@ fn assert_is_a_line(text: &str) {
     assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
 }
 
-/// A file whose ceilings were raised a few times, as a crash leaves it, and the records of its last raise.
-fn real_file() -> &'static (Vec<u8>, Vec<Record>) {
-    static FILE: OnceLock<(Vec<u8>, Vec<Record>)> = OnceLock::new();
-    FILE.get_or_init(|| {
-        let numberings = ["twitter", "clearing"].map(|layout| {
-            let layout = Layout::resolve(layout).expect("a preset");
-            Numbering::new(layout, "1-3".parse().expect("worker IDs")).expect("they exist")
-        });
+/// The slot and the records of two writes, one after the other.
+fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
+    static GENERATIONS: OnceLock<[(Vec<u8>, Vec<Record>); 2]> = OnceLock::new();
+    GENERATIONS.get_or_init(|| {
+        let layouts = ["clearing", "twitter"].map(|layout| Layout::resolve(layout).expect("a preset"));
         // Nothing of it is drawn, so that an input means the same in every run.
         let owner = Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) };
-        let records = |tick| -> Vec<Record> {
-            let at = |numbering: &Numbering| numbering.first_of(Tick(tick));
-            let record =
-                |numbering| Record::new("orders", numbering, at(numbering), &owner, &Place::default());
-            numberings.iter().map(record).collect()
-        };
-        let memory = Arc::new(InMemoryBackend::new());
-        let database = make_database(Memory(Arc::clone(&memory))).expect("memory does not fail");
-        let mut written = Vec::new();
-        for tick in 1_000_000..1_000_004 {
-            written = records(tick);
-            commit(&database, &written.iter().collect::<Vec<_>>()).expect("memory does not fail");
-        }
-        // Before the database is closed, which would be one more commit.
-        let mut bytes = vec![0; memory.len().expect("memory does not fail") as usize];
-        memory.read(0, &mut bytes).expect("memory does not fail");
-        written.sort_by_key(Record::key);
-        (bytes, written)
+        [1, 2].map(|number| {
+            let record = |layout: &Layout| {
+                let numbering = Numbering::new(layout.clone(), "1-3".parse().expect("worker IDs"));
+                let numbering = numbering.expect("they exist");
+                let ceiling = numbering.first_of(Tick(1_000_000 + number));
+                Record::new("orders", &numbering, ceiling, &owner, &Place::default())
+            };
+            let mut records: Vec<Record> = layouts.iter().map(record).collect();
+            records.sort_by_key(Record::key);
+            let document = copies::document(&records).expect("records are JSON");
+            let slot = copies::slot(&copies::header(number, &document), &document, SLOT_BYTES);
+            (slot.expect("it fits"), records)
+        })
     })
-}
-
-/// Memory that is still there when the database is.
-#[derive(Debug)]
-struct Memory(Arc<InMemoryBackend>);
-
-impl StorageBackend for Memory {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, data)
-    }
 }
 
 /// Two texts as exports, the second imported after the first.

@@ -160,8 +160,7 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
 /// # Errors
 /// It cannot be said that they are durable.
 pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StoreError> {
-    let records: Vec<&Record> = records.iter().collect();
-    StateFile::create(directory.path(), &records, &mut |_| {}).map(drop)
+    StateFile::of(directory.path()).write(records)
 }
 
 #[cfg(test)]

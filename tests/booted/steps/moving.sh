@@ -6,7 +6,7 @@ back_to_the_older_release() {
     ids 100 >"$work/before"
     show systemctl stop snowbank.socket snowbank
     show snowbank state export --state-dir /var/lib/snowbank --output /root/snowbank.export
-    show mv /var/lib/snowbank/ceilings.redb /var/lib/snowbank/ceilings.redb.newer
+    show mv /var/lib/snowbank/ceilings /var/lib/snowbank/ceilings.newer
     show dpkg -i /root/snowbank.deb
     show snowbank state import --state-dir /var/lib/snowbank /root/snowbank.export
     show systemctl start snowbank.socket snowbank
@@ -68,7 +68,7 @@ uninstalled() {
     machine=ids-2
     show systemctl disable --now snowbank.socket snowbank snowbank@orders
     show dpkg -r snowbank
-    inside test -e /var/lib/snowbank/ceilings.redb || fail "the removal lost the state"
+    inside test -e /var/lib/snowbank/ceilings || fail "the removal lost the state"
     show rm /etc/snowbank/orders.toml
     show dpkg -P snowbank
     local left

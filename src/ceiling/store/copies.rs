@@ -1,0 +1,159 @@
+//! The text of the state file: two copies of one JSON document. Each copy tells whether it is whole.
+//!
+//! ```text
+//! snowbank ceilings: format 1, number 42, length 613, sha256 6b1f…
+//! {"records":[
+//! {"name":"orders", …}
+//! ]}
+//! ```
+//!
+//! A copy begins its slot, which is half of the file; blanks fill the rest. The checksum covers the header line up to itself
+//! and the document. A write replaces one copy, syncs it, and replaces the other. So one copy is whole at every moment,
+//! and after a write both hold what was written. Of two whole copies the one with the higher number counts.
+//!
+//! Every later format keeps this header line, so that an older program can tell a newer file from a damaged one.
+
+use std::collections::BTreeMap;
+
+use hmac_sha256::Hash;
+use serde::Deserialize;
+
+use super::record::Record;
+
+/// The version of the document; raised when an older program would misread it.
+const FORMAT: u32 = 1;
+/// The longest header line that is looked for: twice the longest that is written.
+const HEADER_BYTES_MAX: usize = 320;
+/// The length of the blank lines after a document, for those who look at the file.
+const BLANK_LINE_BYTES: usize = 128;
+
+/// Why a file's bytes give no records.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum CopyError {
+    /// No copy is whole, or a whole one contradicts itself.
+    #[error("{0}")]
+    Corrupt(String),
+    /// A newer program wrote a copy.
+    #[error("it has format {0}, and this program reads up to {FORMAT}: run the newer program that wrote it")]
+    Newer(u32),
+}
+
+/// The records of a state file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) records: Vec<Record>,
+    /// The number of each copy; `None` for one that is not whole.
+    pub(super) numbers: [Option<u64>; 2],
+}
+
+impl Stored {
+    /// Returns the number of the last write.
+    pub(super) fn number(&self) -> u64 {
+        self.numbers.into_iter().flatten().max().unwrap_or(0)
+    }
+
+    /// Returns the index of the copy to write first: the one that is not whole, or the older one.
+    pub(super) fn first_to_write(&self) -> usize {
+        usize::from(self.numbers[1] < self.numbers[0])
+    }
+}
+
+/// Returns the document of these records, ordered by their keys. Of two with one key the last counts.
+pub(super) fn document<'a>(records: impl IntoIterator<Item = &'a Record>) -> serde_json::Result<String> {
+    let by_key: BTreeMap<String, &Record> =
+        records.into_iter().map(|record| (record.key(), record)).collect();
+    let lines: Vec<String> = by_key.into_values().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    Ok(format!("{{\"records\":[\n{}\n]}}\n", lines.join(",\n")))
+}
+
+/// Returns the header line of a copy.
+pub(super) fn header(number: u64, document: &str) -> String {
+    let fields = format!("snowbank ceilings: format {FORMAT}, number {number}, length {}", document.len());
+    let checksum = checksum(&fields, document.as_bytes());
+    format!("{fields}, sha256 {checksum}\n")
+}
+
+/// Returns a full slot: a copy and blanks, or `None` if the copy is longer than the slot.
+pub(super) fn slot(header: &str, document: &str, slot_bytes: usize) -> Option<Vec<u8>> {
+    let mut slot = [header, document].concat().into_bytes();
+    if slot.len() > slot_bytes {
+        return None;
+    }
+    let is_line_end = |at: usize| (at + 1).is_multiple_of(BLANK_LINE_BYTES);
+    slot.extend((slot.len()..slot_bytes).map(|at| if is_line_end(at) { b'\n' } else { b' ' }));
+    Some(slot)
+}
+
+/// Reads the records of a state file from its bytes, all of them.
+///
+/// # Errors
+/// No copy is whole, or a newer program wrote one.
+pub(super) fn read(bytes: &[u8]) -> Result<Stored, CopyError> {
+    // The first copy is looked for in all of the bytes: a file that was cut off may still hold all of it.
+    let copies = [bytes, &bytes[bytes.len() / 2..]].map(WholeCopy::find);
+    let numbers = [0, 1].map(|index| copies[index].as_ref().ok().map(|copy: &WholeCopy<'_>| copy.number));
+    let reasons = [0, 1].map(|index| copies[index].as_ref().err().copied().unwrap_or("whole"));
+    let whole = || copies.iter().flatten();
+    if let Some(newer) = whole().find(|copy| copy.format > FORMAT) {
+        return Err(CopyError::Newer(newer.format));
+    }
+    let Some(last) = whole().max_by_key(|copy| copy.number) else {
+        return Err(CopyError::Corrupt(match bytes.is_empty() {
+            true => String::from("it is empty"),
+            false => format!("of its first copy {}, of its second copy {}", reasons[0], reasons[1]),
+        }));
+    };
+    Ok(Stored { records: last.records().map_err(CopyError::Corrupt)?, numbers })
+}
+
+/// A copy whose checksum is right.
+#[derive(Clone, Copy, Debug)]
+struct WholeCopy<'a> {
+    format: u32,
+    number: u64,
+    document: &'a [u8],
+}
+
+impl<'a> WholeCopy<'a> {
+    /// Returns the copy at the beginning of these bytes.
+    fn find(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let start = &bytes[..bytes.len().min(HEADER_BYTES_MAX)];
+        let end = start.iter().position(|&byte| byte == b'\n').ok_or("the header is damaged")?;
+        let header = std::str::from_utf8(&start[..end]).map_err(|_| "the header is damaged")?;
+        let (fields, wanted) = header.split_once(", sha256 ").ok_or("the header is damaged")?;
+        let (format, number, length) = parse_fields(fields).ok_or("the header is damaged")?;
+        let document = bytes[end + 1..].get(..length).ok_or("the end is missing")?;
+        match checksum(fields, document) == wanted {
+            true => Ok(WholeCopy { format, number, document }),
+            false => Err("the checksum is wrong"),
+        }
+    }
+
+    fn records(&self) -> Result<Vec<Record>, String> {
+        #[derive(Deserialize)]
+        struct Document {
+            records: Vec<Record>,
+        }
+        let document: Document = serde_json::from_slice(self.document)
+            .map_err(|error| format!("a record cannot be read: {error}"))?;
+        document.records.iter().try_for_each(Record::check)?;
+        Ok(document.records)
+    }
+}
+
+fn parse_fields(fields: &str) -> Option<(u32, u64, usize)> {
+    let (format, rest) = fields.strip_prefix("snowbank ceilings: format ")?.split_once(", number ")?;
+    let (number, length) = rest.split_once(", length ")?;
+    Some((format.parse().ok()?, number.parse().ok()?, length.parse().ok()?))
+}
+
+fn checksum(fields: &str, document: &[u8]) -> String {
+    let mut hash = Hash::new();
+    hash.update(fields);
+    hash.update("\n");
+    hash.update(document);
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,186 @@
+//! Crashes at every point of a write, and files that cannot be written in place.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::super::copies::tests::{ceiling_of, records_at, slot_at};
+use super::*;
+
+const SECTOR_BYTES: usize = 512;
+
+/// What a process did to a file.
+#[derive(Clone, Debug)]
+enum Act {
+    Write(usize, Vec<u8>),
+    Sync,
+}
+
+/// A disk that notes what is done to it.
+#[derive(Default)]
+struct Noted(RefCell<Vec<Act>>);
+
+impl Disk for Noted {
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        self.0.borrow_mut().push(Act::Write(at, bytes.to_vec()));
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.borrow_mut().push(Act::Sync);
+        Ok(())
+    }
+}
+
+/// Applies acts up to a power failure: what was synced is there, and of the rest any sectors.
+fn lose_power(disk: &mut [u8], acts: &[Act], mut reaches_disk: impl FnMut() -> bool) {
+    let synced = acts.iter().rposition(|act| matches!(act, Act::Sync)).unwrap_or(0);
+    for (index, act) in acts.iter().enumerate() {
+        let Act::Write(at, bytes) = act else { continue };
+        for (sector, bytes) in bytes.chunks(SECTOR_BYTES).enumerate() {
+            if index < synced || reaches_disk() {
+                disk[at + sector * SECTOR_BYTES..][..bytes.len()].copy_from_slice(bytes);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Over any lives that end at any point of a write with any sectors of it on the disk, the file is as high as all that was
+    /// granted. If one copy is damaged or its last write lost, it still is, or amid a write it may be refused.
+    #[test]
+    fn a_power_failure_at_any_point_leaves_what_was_granted(
+        lives in prop::collection::vec((0_usize..3, 0_usize..5, any::<u64>()), 1..8),
+    ) {
+        let mut disk = slot_at(1, 100).repeat(2);
+        let (mut granted, mut next) = (100, 100);
+        for (raises, crash_at, seed) in lives {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let found = copies::read(&disk).unwrap();
+            let (mut number, mut first) = (found.number(), found.first_to_write());
+            let mut before = disk.clone();
+            for raise in 0..=raises {
+                number += 1;
+                next += 100;
+                before.clone_from(&disk);
+                let noted = Noted::default();
+                overwrite(&noted, &slot_at(number, next), &mut first).unwrap();
+                let mut acts = noted.0.into_inner();
+                let is_crash = raise == raises && crash_at < acts.len();
+                if is_crash {
+                    acts.truncate(crash_at);
+                } else {
+                    granted = next;
+                }
+                lose_power(&mut disk, &acts, || random.bool());
+            }
+            prop_assert!(ceiling_of(&disk).is_ok_and(|ceiling| ceiling >= granted), "granted {granted}");
+            let half = disk.len() / 2;
+            for copy in [0, half] {
+                let mut damaged = disk.clone();
+                damaged[copy..copy + half].fill(0);
+                prop_assert!(ceiling_of(&damaged).map_or(granted < next, |ceiling| ceiling >= granted), "granted {granted}");
+                // The disk has lost the last write of this copy.
+                damaged[copy..copy + half].copy_from_slice(&before[copy..copy + half]);
+                prop_assert!(ceiling_of(&damaged).map_or(granted < next, |ceiling| ceiling >= granted), "granted {granted}");
+            }
+        }
+    }
+}
+
+#[test]
+fn both_copies_are_written_and_synced_one_after_the_other() {
+    for first_slot in [0, 1] {
+        let (noted, mut first) = (Noted::default(), first_slot);
+        overwrite(&noted, &[7; 100], &mut first).unwrap();
+        let acts = noted.0.into_inner();
+        let order: Vec<Option<usize>> = acts
+            .iter()
+            .map(|act| match act {
+                Act::Write(at, _) => Some(*at),
+                Act::Sync => None,
+            })
+            .collect();
+        assert_eq!(order, [Some(first_slot * 100), None, Some(100 - first_slot * 100), None]);
+    }
+}
+
+/// A disk whose call of this index fails.
+struct Fails(RefCell<usize>);
+
+impl Disk for Fails {
+    fn write_at(&self, _: &[u8], _: usize) -> io::Result<()> {
+        self.sync()
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let left = self.0.replace_with(|left| left.wrapping_sub(1));
+        if left == 0 { Err(io::Error::other("failed")) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_failed_write_is_repeated_where_it_failed() {
+    for (failing, expected) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
+        let mut first = 0;
+        overwrite(&Fails(RefCell::new(failing)), &[7; 100], &mut first).unwrap_err();
+        assert_eq!(first, expected, "call {failing}");
+    }
+}
+
+fn inode(directory: &Path) -> FileId {
+    file_id(&fs::metadata(path(directory)).unwrap())
+}
+
+#[test]
+fn a_start_writes_in_place_unless_the_file_is_unfit() {
+    let directory = tempfile::tempdir().unwrap();
+    let directory = directory.path();
+    let mut ceiling = 100;
+    let mut start = || {
+        ceiling += 100;
+        StateFile::of(directory).write(&records_at(ceiling)).unwrap();
+        let bytes = fs::read(path(directory)).unwrap();
+        assert_eq!(ceiling_of(&bytes), Ok(ceiling));
+        assert_eq!(bytes[..bytes.len() / 2], bytes[bytes.len() / 2..]);
+        bytes
+    };
+    let length = start().len();
+    assert_eq!(length, 2 * slot_bytes_min());
+    let before = inode(directory);
+    let bytes = start();
+    assert_eq!(inode(directory), before);
+    // One copy is damaged: it is written first.
+    for copy in [0, length / 2] {
+        let mut damaged = bytes.clone();
+        damaged[copy + 300] ^= 1;
+        fs::write(path(directory), &damaged).unwrap();
+        start();
+        assert_eq!(inode(directory), before);
+    }
+    for unfit in [&bytes[..length - 1], &bytes[..length / 2], &[&bytes[..], b" "].concat()] {
+        fs::write(path(directory), unfit).unwrap();
+        let before = inode(directory);
+        assert_eq!(start().len(), length);
+        assert_ne!(inode(directory), before);
+    }
+}
+
+#[test]
+fn a_file_that_has_grown_too_small_is_replaced() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = StateFile::of(directory.path());
+    let mut records = records_at(100);
+    file.write(&records).unwrap();
+    let before = inode(directory.path());
+    while inode(directory.path()) == before {
+        records.push(Record { name: format!("source {}", records.len()), ..records[0].clone() });
+        file.write(&records).unwrap();
+        assert_eq!(file.still_ours(), Ok(()));
+        let found = copies::read(&fs::read(path(directory.path())).unwrap()).unwrap();
+        assert_eq!(found.records.len(), records.len());
+    }
+    assert!(records.len() > 16, "room for {} only", records.len());
+}
