@@ -301,7 +301,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
 }
 
-/// A daemon whose lock was taken away as its storage stalled is not served anew when the storage comes back.
+/// A daemon whose lock was taken away as its storage stalled is not served again when the storage comes back.
 #[test]
 fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
     let machine = Machine::new();

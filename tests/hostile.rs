@@ -172,7 +172,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn a_client_that_never_reads_costs_bounded_memory_and_is_closed() {
-    /// What the daemon may grow by, in KiB: the reply queue is 128 KiB, the rest is for threads and allocators.
+    /// The growth that the daemon is allowed, in KiB: the reply queue is 128 KiB, the rest is for threads and allocators.
     const GROWTH_KIB: u64 = 24 * 1_024;
     let limits = "[limits]\nmax_reply_queue = \"128KiB\"\nwrite_timeout = \"700ms\"\nmax_connections = 2\n";
     let daemon = Setup::configured(limits).args(["--worker-id", "0-255", "--shards", "1"]).start();
