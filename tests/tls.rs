@@ -1,4 +1,4 @@
-//! TLS on the daemon's listeners: accepted peers, the bytes that pass, and what each mistake looks like to the peer that made it.
+//! TLS on the listeners: accepted peers, the bytes that pass, and what each mistake looks like to the peer that made it.
 
 mod secure;
 mod support;
