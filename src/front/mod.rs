@@ -85,7 +85,7 @@ pub trait Front {
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
 
     /// What an operator should know of the message at the start of `bytes`, which has closed the connection.
-    fn complaint(&self, _bytes: &[u8]) -> Option<&'static str> {
+    fn rejection(&self, _bytes: &[u8]) -> Option<&'static str> {
         None
     }
 

@@ -129,7 +129,7 @@ impl Front for Native {
         }
     }
 
-    fn complaint(&self, bytes: &[u8]) -> Option<&'static str> {
+    fn rejection(&self, bytes: &[u8]) -> Option<&'static str> {
         match request::parse(bytes) {
             Parsed::BadLength(_) if is_client_hello(bytes) => Some(TLS_ON_PLAIN),
             Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {

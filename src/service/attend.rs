@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use super::notify::{EXTEND_EVERY, Notifier};
 use crate::admin::Status;
 use crate::config::Grouped;
-use crate::server::Vitals;
+use crate::server::Health;
 
 /// How often the status may change.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
@@ -16,21 +16,21 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells the service manager how the daemon is, until dropped. Runs on the acceptor's thread, so that this one is known to
 /// live as well.
-pub async fn attend(notifier: &Notifier, vitals: &Vitals) {
+pub async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
-        let first = await_ready(notifier, vitals).await;
+        let first = await_ready(notifier, health).await;
         let status = status_line(None, &first);
         notifier.ready(&status);
-        tokio::join!(feed(notifier, vitals), tell(notifier, vitals, first, status));
+        tokio::join!(feed(notifier, health), tell(notifier, health, first, status));
     }
     std::future::pending().await
 }
 
 /// Waits until IDs can be had, and gives the status of that moment.
-async fn await_ready(notifier: &Notifier, vitals: &Vitals) -> Status {
+async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     let mut told_at: Option<Instant> = None;
     loop {
-        let status = vitals.status();
+        let status = health.status();
         if status.ready {
             return status;
         }
@@ -46,23 +46,23 @@ async fn await_ready(notifier: &Notifier, vitals: &Vitals) -> Status {
 
 /// Feeds the watchdog: at half its period all threads are asked, and when all have answered, it is told. So it is not fed
 /// from the moment on when one is blocked, and acts within its period of that.
-async fn feed(notifier: &Notifier, vitals: &Vitals) {
+async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);
     // After a pause of the whole machine one round is enough.
     rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         rounds.tick().await;
-        vitals.all_beat().await;
+        health.all_beat().await;
         notifier.alive();
     }
 }
 
 /// Tells the status where it has changed.
-async fn tell(notifier: &Notifier, vitals: &Vitals, mut before: Status, mut told: String) {
+async fn tell(notifier: &Notifier, health: &Health, mut before: Status, mut told: String) {
     loop {
         sleep(STATUS_EVERY).await;
-        let now = vitals.status();
+        let now = health.status();
         let status = status_line(Some(&before), &now);
         before = now;
         if status != told {

@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{Owner, Place};
-use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, twins};
+use snowbank_client::layout::{
+    Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, concurrent_collision,
+};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
@@ -85,7 +87,7 @@ impl Record {
     /// Whether IDs of this record can be the same as those of worker IDs of a layout, and are not those of a supply of its
     /// own, years apart.
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        twins((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
+        concurrent_collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
     }
 
     /// Whether its worker IDs are among those of a layout: one ID space, and each one's number in it in both.

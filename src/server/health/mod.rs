@@ -1,11 +1,12 @@
 //! The daemon's health: counters, heartbeats, status.
 //!
 //! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the operator.
-//! - `heartbeat`: whether every thread makes progress. `vitals`: how the process that supervises the daemon asks.
-//! - `rate_limited_log`: limits how often an event that repeats is logged.
+//! - `heartbeat`: checks that every thread makes progress.
+//! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
+//! - `rate_limited_log`: limits how often a repeated event is logged.
 
+pub(crate) mod handle;
 pub(crate) mod heartbeat;
 pub(crate) mod metrics;
 pub(crate) mod rate_limited_log;
 mod status;
-pub(crate) mod vitals;

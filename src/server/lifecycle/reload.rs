@@ -24,7 +24,7 @@ use crate::server::shared::start_error::StartError;
 use crate::server::shared::wake_ups::WakeUps;
 use crate::tls;
 
-/// How long a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
+/// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
 /// configuration when it goes on.
 const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 
@@ -64,9 +64,9 @@ pub struct Reloaded {
     pub changed: Vec<Changed>,
     /// The names of sources that have joined.
     pub joined: Vec<String>,
-    /// Whether the token file holds other tokens.
+    /// True if the token file holds other tokens.
     pub tokens: bool,
-    /// Whether TLS listeners show another certificate, or accept other clients.
+    /// True if TLS listeners show another certificate, or accept other clients.
     pub certificates: bool,
     /// Notes for the operator, a line each.
     pub notes: Vec<String>,

@@ -1,4 +1,4 @@
-//! The daemon's run: serves until it is told to stop, then stops in order.
+//! The daemon's run: serves until `stop` is complete, then stops in order.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +13,7 @@ use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
 use crate::server::ceilings::lookout;
-use crate::server::health::vitals::Vitals;
+use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
@@ -29,8 +29,17 @@ impl Server {
     /// # Errors
     /// If the system does not provide a thread or a reactor, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, mut keeper, join_requests, adopted, ears, notes: _ } =
-            self;
+        let Server {
+            listeners,
+            admin,
+            common,
+            shards,
+            mut keeper,
+            join_requests,
+            adopted,
+            announcers,
+            notes: _,
+        } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let registered = {
             let _reactor = runtime.enter();
@@ -40,7 +49,7 @@ impl Server {
         let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
         lookout::watch(&common, keeper.ownership())?;
         let keeper = KeeperThread::spawn(keeper, &common, join_requests)?;
-        restored::watch(ears, Arc::clone(&common));
+        restored::watch(announcers, Arc::clone(&common));
         let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
@@ -69,12 +78,13 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
-    let (of_status, vitals) = (Arc::clone(common), Vitals::new(Arc::clone(common)));
+    let health = Health::new(Arc::clone(common));
+    let of_beats = health.clone();
     let all_beat = move || -> Beats {
-        let vitals = vitals.clone();
-        Box::pin(async move { vitals.all_beat().await })
+        let health = of_beats.clone();
+        Box::pin(async move { health.all_beat().await })
     };
-    let site = Arc::new(Site::new(move || of_status.status(), all_beat));
+    let site = Arc::new(Site::new(move || health.status(), all_beat));
     let serve = |listener| {
         let tls = tls_of(&listener, common);
         admin_accept::serve(listener, tls, Arc::clone(&site))

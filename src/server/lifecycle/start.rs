@@ -16,12 +16,12 @@ use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{self, Found, Granted, State};
+use crate::server::health::handle::Health;
 use crate::server::health::heartbeat::Excused;
 use crate::server::health::metrics::Metrics;
-use crate::server::health::vitals::Vitals;
 use crate::server::net::inherited::{Inherited, Protocol};
 use crate::server::net::listen::{self, Listener};
-use crate::server::restored::Ears;
+use crate::server::restored::Announcers;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::StartError;
@@ -38,7 +38,7 @@ pub struct Server {
     pub(super) keeper: Keeper,
     pub(super) join_requests: mpsc::Receiver<JoinRequest>,
     pub(super) adopted: mpsc::Sender<u64>,
-    pub(super) ears: Ears,
+    pub(super) announcers: Announcers,
     pub(super) notes: Vec<String>,
 }
 
@@ -57,7 +57,7 @@ impl Server {
         let Secrets { tokens, tls, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
         // First: a ceiling that was made durable before the machine was restored is no longer one.
-        let ears = Ears::open();
+        let announcers = Announcers::open();
         let found = Found::open(state)?;
         let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
@@ -87,7 +87,7 @@ impl Server {
         let store = Box::new(Excused::new(store, Arc::clone(&common.heartbeat)));
         let keeper = Keeper::new(kept, store, state_lock, wall, reading);
         Ok((
-            Server { listeners, admin, common, shards, keeper, join_requests, adopted, ears, notes },
+            Server { listeners, admin, common, shards, keeper, join_requests, adopted, announcers, notes },
             reloader,
         ))
     }
@@ -108,8 +108,8 @@ impl Server {
     }
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
-    pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common))
+    pub fn health(&self) -> Health {
+        Health::new(Arc::clone(&self.common))
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct ThreadState {
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
-    /// Whether a stop still waits for the first bytes of connections that have not sent any.
+    /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,

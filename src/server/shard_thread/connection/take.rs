@@ -44,9 +44,7 @@ impl<F: Front> Connection<F> {
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
-                    if let Some(complaint) = self.front.complaint(&bytes[at..]) {
-                        rejections::log(self.stream.peer(), complaint);
-                    }
+                    self.log_rejection(&bytes[at..]);
                     at = bytes.len();
                     note_answer(thread, error);
                     break Turn::Close;
@@ -55,6 +53,14 @@ impl<F: Front> Connection<F> {
         };
         keep(&mut self.unread, &bytes[at..]);
         turn
+    }
+
+    /// Logs why the connection is closed, if the bytes show an error of the peer.
+    #[cold]
+    fn log_rejection(&self, bytes: &[u8]) {
+        if let Some(reason) = self.front.rejection(bytes) {
+            rejections::log(self.stream.peer(), reason);
+        }
     }
 
     /// Returns true if one more frame could exceed the bytes that may be queued for the client.
@@ -82,7 +88,7 @@ impl<F: Front> Connection<F> {
                 self.encode_ids(thread, live_config, state, ask);
                 None
             }
-            Err(missing) => self.line_up(thread, live_config, state, ask, missing),
+            Err(missing) => self.enqueue(thread, live_config, state, ask, missing),
         }
     }
 

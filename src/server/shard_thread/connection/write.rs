@@ -12,7 +12,7 @@ use super::super::turn_state::TurnState;
 use super::{Connection, Turn};
 use crate::front::Front;
 
-/// How long a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
+/// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
 /// last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
