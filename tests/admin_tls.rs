@@ -1,4 +1,4 @@
-//! The admin listener over TLS: who is let in, and what each mistake looks like to whoever made it.
+//! The admin listener over TLS: accepted peers, and what each mistake looks like to the peer that made it.
 
 mod secure;
 mod support;
@@ -56,7 +56,7 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the request leaves");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer and an end that is said");
+    stream.read_to_end(&mut answer).expect("an answer and a clean end");
     parse(&answer)
 }
 

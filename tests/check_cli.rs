@@ -24,7 +24,7 @@ fn outcome(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What `check` answers to a configuration of this text.
+/// Returns the answer of `check` to a configuration of this text.
 fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let directory = directory_with(text.as_bytes());
     let mut command = check(directory.path(), &["--config", "snowbank.toml"]);

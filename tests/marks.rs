@@ -1,4 +1,4 @@
-//! What the machine remembers of its worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
+//! The marks of worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
 //! written. The tests that fill a file system want root; without, they say so and pass, but not where `CI` is set.
 
 mod support;
@@ -51,12 +51,12 @@ impl Machine {
         output
     }
 
-    /// What `state show` says in words.
+    /// Returns the text of `state show`.
     fn words(&self, state: &str) -> String {
         String::from_utf8(self.command(state, &["show"]).stdout).expect("text")
     }
 
-    /// What `state show --json` says of the only source.
+    /// Returns the only source of `state show --json`.
     fn shown(&self, state: &str) -> Value {
         let answer: Value =
             serde_json::from_slice(&self.command(state, &["show", "--json"]).stdout).expect("JSON");

@@ -12,7 +12,7 @@ use support::wire::{self, BAD_COUNT, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_
 use support::witness::{MIXED, SPARSE, Witness};
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
-/// How the line begins that ends what a daemon says of a reload.
+/// The beginning of the last line that a daemon logs of a reload.
 const ENDS: [&str; 3] = ["reloaded: ", "reloaded without a configuration file", "nothing was reloaded"];
 
 /// Gives the daemon another configuration, whole at any moment.
@@ -532,7 +532,7 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }
 
-/// How far above now the ceiling of the first source is, in ms, and the ID that it is.
+/// Returns how far above now the ceiling of the first source is, in ms, and its ID.
 fn stored_ceiling(daemon: &Daemon) -> (i64, u64) {
     let mut show = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
     let shown = show.args(["state", "show", "--json", "--state-dir"]).arg(daemon.path("state")).output();

@@ -347,7 +347,7 @@ fn the_lock_directory_is_for_every_user_of_the_machine() {
 
 #[test]
 fn without_an_option_it_serves_twitter_ids_of_worker_0_on_its_port() {
-    // Whoever holds the default port may be another daemon of this machine; then there is nothing to try.
+    // Another daemon of this machine may hold the default port; then there is nothing to try.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");
         return;

@@ -67,7 +67,7 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
         manager.until("its end", is_ready);
         poll("it says so", || daemon.said()[before..].contains(says).then_some(()));
     };
-    // That less is said is the last that is said.
+    // The line about the lower level is the last that is logged.
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
     reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
@@ -123,7 +123,7 @@ fn a_manager_that_stands_still_holds_up_nothing() {
     }
     daemon.signal(Signal::HUP);
     poll("the reload", || daemon.said().contains("reload").then_some(()));
-    // What is told once arrives once it reads again, and in order, and so does food.
+    // Messages that are sent once arrive when it reads again, in order, and so do heartbeats.
     let ready = manager.until("readiness", is_ready);
     assert!(ready.value("STATUS").is_some(), "{ready:?}");
     manager.until("the reload", |message| message.says("RELOADING=1"));
@@ -259,7 +259,7 @@ fn sockets_that_cannot_be_served_on_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, whoever opened the socket.
+    // Two machines must never both be worker 0 by default, whichever process opened the socket.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 

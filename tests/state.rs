@@ -1,4 +1,4 @@
-//! What is kept over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
+//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
 
 mod support;
 
@@ -61,7 +61,7 @@ impl Machine {
         command.output().expect("the program runs")
     }
 
-    /// What `state show --json` says of the only source.
+    /// Returns the only source of `state show --json`.
     fn shown(&self) -> Shown {
         let output = self.command(&["show", "--json"]);
         assert!(output.status.success(), "{output:?}");
@@ -260,7 +260,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
     }
 }
 
-/// What a power failure leaves is what was synced: a file is written, synced, given its name, and then the name is synced.
+/// A power failure leaves what was synced: a file is written, synced, given its name, and then the name is synced.
 /// So is the name of each directory that was made for it.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
@@ -294,7 +294,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
         let named = calls.iter().position(|call| call.starts_with("rename"));
         assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
     }
-    // And so it is when the file is made anew because a write has failed.
+    // The same holds for a new file after a failed write.
     let mut wire = daemon.connect();
     disk.order(&format!("sync fail {EIO}"));
     draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());

@@ -1,4 +1,4 @@
-//! TLS on the daemon's listeners: who is let in, what goes over it, and what each mistake looks like to whoever made it.
+//! TLS on the listeners: accepted peers, the bytes that pass, and what each mistake looks like to the peer that made it.
 
 mod secure;
 mod support;
@@ -99,7 +99,7 @@ fn ids_come_over_tls_beside_a_plain_listener() {
         }
     }
     assert!(last > 0);
-    // Who has said all it will still gets its replies, and then the end is said.
+    // A client that has sent all its requests still gets its replies, and then close_notify.
     for tag in 0..100 {
         secure.send(&Ask::of(7).tag(tag).bytes());
     }
@@ -140,7 +140,7 @@ fn requests_are_answered_however_records_cut_them() {
     }
 }
 
-/// What is pipelined here fills the daemon's buffer several times, and then nothing more comes that could wake it.
+/// The requests that are pipelined here fill the daemon's buffer several times, and then nothing comes that could wake it.
 #[test]
 fn what_was_decrypted_and_not_yet_read_is_not_forgotten() {
     let house = House::with("");
@@ -174,8 +174,8 @@ fn a_long_reply_arrives_whole_at_a_slow_reader() {
     wire.assert_open();
 }
 
-/// What the daemon hands to TLS when the socket is full must leave without another request. How much fills it is not known:
-/// the steps are smaller than what TLS holds.
+/// Bytes that the daemon hands to TLS when the socket is full must leave without another request. The steps are smaller than
+/// what TLS holds, because how much fills a socket is not known.
 #[test]
 fn the_last_reply_arrives_however_full_the_socket_was() {
     const IDS: usize = 7_000;
@@ -306,7 +306,7 @@ fn a_client_refuses_a_certificate_that_has_expired() {
     assert!(server.join().expect("no panic").to_string().contains("CertificateExpired"));
 }
 
-/// What is shown where it does not belong: both sides say what it is and what to make instead.
+/// A certificate of the wrong kind: both sides log what it is and what to make instead.
 #[test]
 fn certificates_of_the_wrong_kind_are_named_with_what_to_make_instead() {
     let files = support::directory();
@@ -561,7 +561,7 @@ fn a_reload_shows_the_certificate_of_the_file() {
     assert!(refused.read(&mut [0]).expect_err("refused").to_string().contains("UnknownCA"));
 }
 
-/// The real thing on the other side: what OpenSSL's own client gets for a PING, and that it was told the end.
+/// OpenSSL's own client on the other side gets the reply to a PING, and close_notify.
 #[test]
 fn openssl_speaks_with_the_daemon() {
     if Command::new("openssl").arg("version").output().is_err() {

@@ -1,4 +1,4 @@
-//! The units under systemd/, as systemd reads them: without a complaint, hardened, and the template like the plain one; and the
+//! The units under systemd/, as systemd reads them: without a warning, hardened, and the template like the plain one; and the
 //! generator, which gives them the kernel's log on virtual machines.
 
 mod support;
@@ -87,7 +87,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the generator makes there.
+    /// Returns the files that the generator makes there.
     fn generated(&self) -> Vec<PathBuf> {
         let directory = support::directory();
         let at = |name: &str| directory.path().join(name);

@@ -1,4 +1,4 @@
-//! What tests of TLS share: certificates of every kind, made when they run, and the wire over TLS.
+//! Shared by the tests of TLS: certificates of every kind, made when they run, and the wire over TLS.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -94,7 +94,7 @@ impl Authority {
         pair
     }
 
-    /// What a client has that believes this authority.
+    /// Returns the TLS settings of a client that trusts this authority.
     pub(crate) fn client(&self, own: Option<&Pair>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.file).expect("PEM")).expect("an authority");
