@@ -162,14 +162,17 @@ fn options_beat_variables_and_these_beat_the_file() {
 
 #[test]
 fn mistakes_of_options_and_variables_go_by_their_names() {
-    let (code, out, err) = run("", &["--worker-id", "1024"], &[("SNOWBANK_SHARDS", "0")]);
+    let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
+    let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
     assert_eq!(code, Some(1));
     assert_eq!(
         out,
         "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
+         SNOWBANK_LIMITS_MAX_WAIT: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
+         h) and in quotes\n\
          SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
     );
-    assert_eq!(err, "snowbank: snowbank.toml: 2 mistakes\n");
+    assert_eq!(err, "snowbank: snowbank.toml: 3 mistakes\n");
 }
 
 #[test]

@@ -33,8 +33,6 @@ const NOT_YET: &[&str] = &[
     // -
     "src/service",
     // Everything else
-    "loadtest",
-    // -
     "tests/sabotage/README.md",
     // -
     "tests/simulation.rs",

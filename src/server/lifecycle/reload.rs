@@ -211,7 +211,7 @@ impl Reloader {
             return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
         }
         let (reply, joined) = mpsc::channel();
-        let request = JoinRequest { joining, is_kept: self.owner.is_some(), horizons, reply };
+        let request = JoinRequest { joining, horizons, reply };
         self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
         self.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;

@@ -37,12 +37,12 @@ fn life(
     start: Position,
     now: Now,
 ) -> Result<Position, Bound> {
-    let mut kept = keep(source, numbering.clone(), start, true, now);
-    let ceiling = kept.first_ceiling(now);
-    kept.grant(ceiling);
-    let window = kept.source().window(now);
-    let claimed = kept.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
-    assert_eq!(claimed.is_some(), kept.source().stands_for(now).is_zero(), "it says so in both ways");
+    let mut managed = manage(source, numbering.clone(), start, true, now);
+    let ceiling = managed.first_ceiling(now);
+    managed.grant(ceiling);
+    let window = managed.source().window(now);
+    let claimed = managed.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
+    assert_eq!(claimed.is_some(), managed.source().stands_for(now).is_zero(), "it says so in both ways");
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
@@ -82,7 +82,7 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     assert!(life(&source, &numbering, reached, NOW).is_ok());
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
-    assert_eq!(keep(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
+    assert_eq!(manage(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 
