@@ -25,7 +25,7 @@ fn admin_of(daemon: &Daemon) -> Address {
 /// `snowbank status` with these options.
 fn status(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN").env_remove("SNOWBANK_CONFIG");
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
     command.stdin(Stdio::null()).output().expect("the program runs")
 }
 

@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_read_as_text_is_wrong_use() {
 #[test]
 fn options_beat_variables_and_these_beat_the_file() {
     let text = "listen = \"127.0.0.1:1\"\nworker_ids = 1\nshards = 1\n";
-    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_ID", "2-3")];
+    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_IDS", "2-3")];
     let (_, out, _) = run(text, &[], &[]);
     assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
     let (_, out, _) = run(text, &[], &environment);
@@ -155,7 +155,7 @@ fn options_beat_variables_and_these_beat_the_file() {
     let (_, out, _) = run(text, &options, &environment);
     assert!(out.contains("listens on 127.0.0.1:3, [::1]:4; 1 shard,") && out.contains("worker 5,"), "{out}");
     // Set and empty is as good as not set.
-    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_ID", ""), ("SNOWBANK_LAYOUT", "")];
+    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_IDS", ""), ("SNOWBANK_LAYOUT", "")];
     let (_, out, _) = run(text, &[], &empty);
     assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
 }

@@ -14,8 +14,8 @@ use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup, poll};
 use tempfile::TempDir;
 
-/// Raises soon, so that a test need not wait for one.
-const CONFIG: &str = "horizon = \"200ms\"\nworker_ids = \"1-3\"";
+/// With a low `max_ahead` the horizon is short, and a raise comes soon.
+const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
 /// A machine with one directory of locks and several of states.
 struct Machine {

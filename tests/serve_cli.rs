@@ -242,12 +242,12 @@ fn told(setup: Setup) -> (String, Vec<u64>) {
 fn options_beat_variables_and_these_beat_the_file() {
     let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
     assert_eq!(told(file()), ("strict".into(), vec![1]));
-    let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_ID", "2-3");
+    let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_IDS", "2-3");
     assert_eq!(told(variables()), ("relaxed".into(), vec![2, 3]));
     assert_eq!(told(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
     assert_eq!(told(variables().args(["--order", "strict", "--worker-id", "5"])), ("strict".into(), vec![5]));
     // An empty variable is none.
-    assert_eq!(told(file().env("SNOWBANK_WORKER_ID", "")), ("strict".into(), vec![1]));
+    assert_eq!(told(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
 #[test]
 fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there() {
     let Some(machine) = Machine::with_clock() else { return };
-    // Within max_step, so that the clock is believed when it is set right; beyond max_ahead.
+    // By less than a minute, so that the clock is believed when it is set right; beyond max_ahead.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);
@@ -359,7 +359,7 @@ fn the_level_decides_what_is_said() {
     for (level, says_info, says_warnings) in
         [("info", true, true), ("warn", false, true), ("error", false, false)]
     {
-        let mut daemon = Setup::new().env("SNOWBANK_LOG", level).start();
+        let mut daemon = Setup::new().env("SNOWBANK_LOG_LEVEL", level).start();
         daemon.signal(Signal::TERM);
         daemon.wait();
         let said = daemon.said();
@@ -367,7 +367,11 @@ fn the_level_decides_what_is_said() {
         // Tests have a lock_dir of their own, which is warned of.
         assert_eq!(said.contains("WARN"), says_warnings, "{said}");
     }
-    Setup::new().env("SNOWBANK_LOG", "chatty").end().assert_refusal(&["SNOWBANK_LOG", "chatty", "debug"]);
+    Setup::new().env("SNOWBANK_LOG_LEVEL", "chatty").end().assert_refusal(&[
+        "SNOWBANK_LOG_LEVEL",
+        "chatty",
+        "debug",
+    ]);
     Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
 }
 

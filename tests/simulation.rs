@@ -882,7 +882,7 @@ fn boot_with_a_slow_clock(seed: u64) {
         world.stop();
     }
     world.reboot();
-    // As long as `max_step` the machine may have been off.
+    // As long as the largest step believed at once the machine may have been off.
     world.machine.true_us += world.rng.i64(0..55 * SECOND);
     world.machine.wall_offset_us = -3_600 * SECOND;
     world.start();

@@ -25,8 +25,6 @@ const NOT_YET: &[&str] = &[
     // -
     "src/cli",
     // -
-    "src/config",
-    // -
     "src/front",
     // -
     "src/server/ceilings",

@@ -167,7 +167,7 @@ fn the_template_is_the_service_but_for_its_names() {
             // An admin listener of its own, which the environment file can change.
             "EnvironmentFile=-/etc/default/snowbank" => {
                 vec![
-                    String::from("Environment=SNOWBANK_ADMIN=unix:/run/snowbank/%i/admin.sock"),
+                    String::from("Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock"),
                     line + "-%i",
                 ]
             }

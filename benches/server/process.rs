@@ -46,7 +46,7 @@ impl Process {
         command.args(["serve", "--listen", "127.0.0.1:0", "--lock-dir"]).arg(directory.path()).args(options);
         command.arg("--state-dir").arg(state).envs(environment.iter().copied());
         // What it says while it starts would stand between the tables.
-        command.env("SNOWBANK_LOG", "error");
+        command.env("SNOWBANK_LOG_LEVEL", "error");
         Process::announced(command, directory)
     }
 

@@ -149,7 +149,7 @@ fn spawn(
     }
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
-    command.env("SNOWBANK_LOG", "error");
+    command.env("SNOWBANK_LOG_LEVEL", "error");
     // Its standard input is a pipe that we hold and never write to. When we end, whatever ended us, it ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
     // A Ctrl-C is for us: the daemon has to answer until we are done with it.

@@ -156,7 +156,7 @@ impl Found {
             notes.extend(fresh.map(|(_, source)| not_covered(source)));
         }
         let first = |(claim, start): (usize, Option<Position>)| {
-            start.unwrap_or_else(|| first_start(&settings[claim], &numberings[claim], now))
+            start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
         let mut positions: Vec<Position> = starts.into_iter().enumerate().map(first).collect();
         for ((claimant, start), locks) in claimants.iter().zip(&mut positions).zip(locks) {
@@ -274,7 +274,7 @@ pub(super) fn plan_joining(
         if start.is_none() && is_kept {
             planned.joined.notes.push(not_covered(&settings));
         }
-        let start = start.unwrap_or_else(|| first_start(&settings, &numbering, now));
+        let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
         let start = match ceiling::compare(&locks.marks()?, &numbering, start, &[]) {
             Marked::Below => start,
@@ -292,19 +292,16 @@ pub(super) fn plan_joining(
 /// What a start without a stored ceiling cannot know.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
-        "source {:?}: no ceiling is stored yet, so it starts above now by first_start_guard; not covered is what its \
+        "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \
          worker IDs handed out elsewhere, or before with a clock that was ahead",
         source.name
     )
 }
 
-/// Where a source starts of which nothing is stored: nothing says what an earlier process has used, so above the
-/// current tick by the guard.
-fn first_start(source: &SourceSettings, numbering: &Numbering, now: Now) -> Position {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let guard = source.first_start_guard.unwrap_or(tick);
-    let next = numbering.tick_at(now.wall).0.saturating_add(1);
-    numbering.first_of(Tick(numbering.tick_at(now.after(guard).wall).0.max(next)))
+/// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the
+/// current one.
+fn first_start(numbering: &Numbering, now: Now) -> Position {
+    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
 }
 
 /// A source that may not claim anything yet.
@@ -322,7 +319,7 @@ fn manage(
         sequence_start: settings.sequence_start,
     };
     let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
+    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
     // Where nothing is kept, the next start in this tick would ride from the same place.

@@ -10,7 +10,7 @@ use super::reload::Reloader;
 use super::threads::make_runtime;
 use super::worker_ids::{lock, number};
 use crate::ceiling::WorkerLocks;
-use crate::clock::{self, Now, StepRule, Wall};
+use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Secrets, Settings};
 use crate::front::Facts;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
@@ -59,7 +59,7 @@ impl Server {
         let found = Found::open(state)?;
         let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
-        let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
+        let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
         let Granted { durable, owner, notes } =
@@ -140,9 +140,9 @@ impl Opened {
         let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<_, StartError>>()?;
         // Inherited sockets take the place of the listeners of their protocol.
         let mut open =
-            |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
+            |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode.0);
         let listeners = open(Protocol::Native, &settings.listen)?;
-        let admin = open(Protocol::Admin, &settings.admin)?;
+        let admin = open(Protocol::Admin, &settings.admin.listen)?;
         Ok(Opened { info_json, shards, listeners, admin })
     }
 
