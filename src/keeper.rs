@@ -92,7 +92,7 @@ impl Kept {
 
     /// Follows the source's time and use.
     fn look(&mut self, now: Now) {
-        self.source.end_ride(now);
+        self.source.end_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
         {
@@ -109,7 +109,7 @@ impl Kept {
     /// The ceiling to make durable, if there is one to.
     fn next_ceiling(&self, now: Now, uptime: Duration) -> Option<Position> {
         self.source.cursor()?;
-        let is_wanted = self.is_needed() || self.source.line().admitted_ids() > 0;
+        let is_wanted = self.is_needed() || self.source.wait_queue().admitted_ids() > 0;
         if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
             return None;
         }
@@ -275,7 +275,7 @@ impl Keeper {
         let is_held = taken_over.is_none() && failure.is_none();
         let tried = !raises.is_empty();
         let raised = tried && is_held;
-        let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
+        let some_wait = self.sources.iter().any(|kept| kept.source.wait_queue().admitted_ids() > 0);
         let next_in = if is_held { self.raise_due.since(now.boot) } else { PERIOD };
         let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
         Looked { clock, failure, tried, unmarked, taken_over, raised, is_renewed, some_wait, next_in }

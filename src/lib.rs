@@ -24,7 +24,7 @@
 //!
 //! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
 //! the current block, the ring, or by a claim of `source/mod.rs`; `front/native.rs` encodes them; `connection.rs` writes once
-//! for all requests of the turn. What has to wait goes by `source/line.rs` and `server/ticker.rs`.
+//! for all requests of the turn. What has to wait goes by `source/wait_queue/mod.rs` and `server/ticker.rs`.
 #![forbid(unsafe_code)]
 
 mod admin;

@@ -90,7 +90,7 @@ impl Found {
             return Remembered::Offset(last.wall_minus_boot_us);
         }
         latest(&mut self.records.iter())
-            .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
+            .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
     }
 
     /// Starts every source under its first ceiling, all of which are durable when this returns.
