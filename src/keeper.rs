@@ -231,7 +231,7 @@ impl Keeper {
             failure: self.writers.iter().find_map(|writer| writer.failure.clone()),
             taken_over: self.lost.clone(),
             is_renewed,
-            some_wait: self.sources.iter().any(|managed| managed.source().line().admitted_ids() > 0),
+            some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
             under_way_since: under_way.map(|write| write.began).min(),

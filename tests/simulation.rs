@@ -19,7 +19,7 @@ use snowbank::ceiling::{
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Write};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
-use snowbank::source::line::{Finished, Signals, Ticket, Wish};
+use snowbank::source::wait_queue::{Finished, Signals, Ticket, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use tempfile::TempDir;
@@ -299,7 +299,7 @@ impl World {
         let granted = state.ceiling().map(|ceiling| self.instant(ceiling));
         let remembered = match (state.wall_minus_boot_us, granted) {
             (Some(offset_us), _) => Remembered::Offset(offset_us),
-            (None, Some(granted)) => Remembered::Granted(granted),
+            (None, Some(granted)) => Remembered::GrantedUntil(granted),
             (None, None) => Remembered::Nothing,
         };
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
@@ -684,9 +684,9 @@ impl World {
             }
             Err(missing) => {
                 let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
-                let wish = Wish { count: missing, due, partial: self.rng.bool(), shard: index };
+                let request = WaitRequest { count: missing, due, partial: self.rng.bool(), shard: index };
                 let window = lane.window();
-                if let Ok(ticket) = lane.source().admit(&window, wish) {
+                if let Ok(ticket) = lane.source().admit(&window, request) {
                     let latest_us = now.wall.0;
                     let taken = lane.keep(runs);
                     daemon.waiting[index] = Some(Waiting { ticket, count, taken, latest_us });

@@ -4,7 +4,7 @@
 //! id_time = min( max( believed wall, ride ), believed wall + max_ahead )
 //! ```
 //!
-//! [`Wall`] decides how much of the wall clock is believed (a large step forward is held), [`Ride`] is the line at half
+//! [`Wall`] decides how much of the wall clock is believed (a large step forward is held), [`CatchUp`] is the line at half
 //! speed on which the ID clock goes on when the wall clock has fallen behind IDs already handed out, and [`id_time`] puts
 //! the two together. That the ID clock never goes below a position already claimed is decided where that position is
 //! known: in [`Source::window`](crate::source::Source::window).
@@ -78,7 +78,7 @@ pub enum Remembered {
     /// Wall − boot as it was believed earlier in this boot of the machine, in microseconds.
     Offset(i64),
     /// In another boot ceilings were granted up to this instant, so time had come about as far then.
-    Granted(UnixMicros),
+    GrantedUntil(UnixMicros),
 }
 
 /// How far a forward step of the wall clock is believed, and when.
@@ -117,7 +117,7 @@ impl Wall {
         let carried_us = match remembered {
             Remembered::Nothing => first.offset_us(),
             Remembered::Offset(offset_us) => offset_us,
-            Remembered::Granted(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
+            Remembered::GrantedUntil(wall) => first.offset_us().max(Reading { wall, ..first }.offset_us()),
         };
         Wall { rule, carried_us: AtomicI64::new(carried_us), seen_us: AtomicI64::new(first.offset_us()) }
     }
@@ -223,15 +223,15 @@ impl StepWatch {
 /// until the wall clock has caught up: a line below ID time says nothing, because the ID clock takes the higher of line and
 /// wall.
 #[derive(Debug)]
-pub struct Ride {
-    /// The line at boot 0, in microseconds of Unix time; `i64::MIN` when there is nothing to ride.
+pub struct CatchUp {
+    /// The line at boot 0, in microseconds of Unix time; `i64::MIN` when there is nothing to catch_up.
     at_boot_us: AtomicI64,
 }
 
-impl Ride {
-    /// A line below everything: nothing to ride.
+impl CatchUp {
+    /// A line below everything: nothing to catch_up.
     pub fn none() -> Self {
-        Ride { at_boot_us: AtomicI64::new(i64::MIN) }
+        CatchUp { at_boot_us: AtomicI64::new(i64::MIN) }
     }
 
     /// Raises the line so that it stands at `base` at the moment `boot`.
@@ -257,18 +257,18 @@ impl Ride {
 
 /// The ID clock: the higher of the believed wall clock and the ride, at most `max_ahead` ahead of the former.
 #[inline]
-pub fn id_time(now: Now, ride: &Ride, max_ahead: Duration) -> UnixMicros {
+pub fn id_time(now: Now, catch_up: &CatchUp, max_ahead: Duration) -> UnixMicros {
     let highest = UnixMicros(now.wall.0.saturating_add(micros(max_ahead)));
-    now.wall.max(ride.at(now.boot)).min(highest)
+    now.wall.max(catch_up.at(now.boot)).min(highest)
 }
 
 /// How long until the ID clock reaches `target`, if no clock steps meanwhile. Half speed counts
 /// twice, and the cap at `max_ahead` moves with the wall clock.
-pub fn until(now: Now, ride: &Ride, max_ahead: Duration, target: UnixMicros) -> Duration {
+pub fn until(now: Now, catch_up: &CatchUp, max_ahead: Duration, target: UnixMicros) -> Duration {
     let by_wall_us = target.0.saturating_sub(now.wall.0);
     let by_cap_us = by_wall_us.saturating_sub(micros(max_ahead));
-    let by_ride_us = target.0.saturating_sub(ride.at(now.boot).0).saturating_mul(2);
-    Duration::from_micros(by_wall_us.min(by_ride_us.max(by_cap_us)).max(0) as u64)
+    let by_catch_up_us = target.0.saturating_sub(catch_up.at(now.boot).0).saturating_mul(2);
+    Duration::from_micros(by_wall_us.min(by_catch_up_us.max(by_cap_us)).max(0) as u64)
 }
 
 /// A duration in whole microseconds; saturates.

@@ -3,7 +3,7 @@
 use super::{Ask, Facts, Front, Native, Step};
 use crate::config::Tokens;
 use crate::fuzzing::Choices;
-use crate::source::line::Refusal;
+use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 

@@ -12,7 +12,7 @@ pub use native::Native;
 use std::time::Duration;
 
 use crate::config::Tokens;
-use crate::source::line::Refusal;
+use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::ErrorCode;
 
@@ -96,7 +96,7 @@ pub trait Front {
     fn frame_limit(&self, form: Form, needs_list: bool) -> FrameLimit;
 
     /// Encodes one frame of IDs granted; they are within [`frame_limit`](Front::frame_limit).
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng);
+    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng);
 
     /// Encodes a refusal; `source` is the name of what was asked for. Returns the error as which it counts.
     fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode;
@@ -122,7 +122,7 @@ impl FrameLimit {
 
 /// IDs of one frame on their way to a client.
 #[derive(Debug)]
-pub struct Granted<'a> {
+pub struct FrameIds<'a> {
     /// The runs, increasing.
     pub runs: &'a [Run],
     /// Random fields: each ID gets a draw of each, (size, weight).
@@ -133,7 +133,7 @@ pub struct Granted<'a> {
     pub more: bool,
 }
 
-impl Granted<'_> {
+impl FrameIds<'_> {
     /// The IDs, with their random fields drawn.
     pub fn ids(&self, rng: &mut fastrand::Rng) -> impl Iterator<Item = u64> {
         let draw = |id, rng: &mut fastrand::Rng| {

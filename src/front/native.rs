@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameLimit, Front, Granted, Step};
-use crate::source::line::Refusal;
+use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step};
+use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
@@ -169,7 +169,7 @@ impl Front for Native {
     }
 
     #[inline]
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng) {
+    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
             reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
         } else {

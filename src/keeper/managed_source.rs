@@ -75,7 +75,7 @@ impl ManagedSource {
 
     /// Follows the source's time and use.
     pub(super) fn look(&mut self, now: Now) {
-        self.source.end_ride(now);
+        self.source.end_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
         {
@@ -99,7 +99,7 @@ impl ManagedSource {
     /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
     pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
         self.source.cursor()?;
-        let is_wanted = self.needs(durable) || self.source.line().admitted_ids() > 0;
+        let is_wanted = self.needs(durable) || self.source.wait_queue().admitted_ids() > 0;
         if !is_wanted && !self.is_in_use(now) {
             return None;
         }

@@ -8,7 +8,7 @@ use super::{Lane, Order, Ring, Rings, Shard, Taken};
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::fuzzing::Choices;
-use crate::source::line::{Finished, Signals, Ticket, Wish};
+use crate::source::wait_queue::{Finished, Signals, Ticket, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 
@@ -181,9 +181,9 @@ impl Daemon {
             return self.hand_out(connection, &runs, above);
         }
         let due = now.boot.after(Duration::from_millis(choices.below(256)));
-        let wish = Wish { count: missing, due, partial, shard };
+        let request = WaitRequest { count: missing, due, partial, shard };
         let window = lane.window();
-        match lane.source().admit(&window, wish) {
+        match lane.source().admit(&window, request) {
             Ok(ticket) => {
                 let taken = lane.keep(runs);
                 self.connections[connection].waiting = Some(Waiting { ticket, taken, count, partial, above });
@@ -213,9 +213,9 @@ impl Daemon {
         let mut runs = Vec::new();
         let refusal = self.shards[shard].lane(0).0.end_wait(waiting.taken, finished, &mut runs);
         let found = ids(&runs);
-        let is_granted = refusal.is_none() || waiting.partial && found > 0;
-        assert!(!is_granted || found == waiting.count || waiting.partial && found > 0);
-        if is_granted {
+        let is_answered = refusal.is_none() || waiting.partial && found > 0;
+        assert!(!is_answered || found == waiting.count || waiting.partial && found > 0);
+        if is_answered {
             self.hand_out(connection, &runs, waiting.above);
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
-use crate::source::line::{Finished, Refusal};
+use crate::source::wait_queue::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
 use snowbank_client::layout::{Position, Run, append_run};
 
@@ -249,7 +249,7 @@ impl Lane {
     /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs. A block that does not lie above all that
     /// this shard has is dropped, never pushed back: its owner may have handed out higher ones already.
     fn steal(&mut self, window: &Window, wanted: u64) {
-        if self.order == Order::Strict || window.is_shut() || self.source.line().admitted_ids() != 0 {
+        if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
         let (shard, shards) = (self.shard, self.rings.len());
@@ -364,7 +364,7 @@ impl Lane {
             self.drawn_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
-        if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.line().admitted_ids() != 0 {
+        if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
         // What is claimed ahead must leave as much to others.

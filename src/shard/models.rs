@@ -10,7 +10,7 @@ use loom::thread;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
-use crate::source::line::{Signals, Wish};
+use crate::source::wait_queue::{Signals, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 
@@ -172,16 +172,16 @@ impl Signals for Deaf {
 fn whoever_advances_the_line_serves_each_wish_once() {
     check(|| {
         let source = source(1, unlimited);
-        let wish = |shard| Wish { count: 2, due: BootMicros(1_000_000), partial: false, shard };
+        let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || {
-                let ticket = source.admit(&source.window(NOW), wish(1)).expect("there is time");
+                let ticket = source.admit(&source.window(NOW), request(1)).expect("there is time");
                 source.advance(NOW, &mut rng(), &Deaf);
                 ticket
             })
         };
-        let mine = source.admit(&source.window(NOW), wish(0)).expect("there is time");
+        let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
         source.advance(NOW, &mut rng(), &Deaf);
         let theirs = other.join().expect("no panic");
         let later = NOW.after(Duration::from_millis(5));
@@ -197,7 +197,7 @@ fn whoever_advances_the_line_serves_each_wish_once() {
         positions.sort_unstable();
         positions.dedup();
         assert_eq!(positions.len(), 4);
-        assert_eq!(source.line().admitted_ids(), 0);
+        assert_eq!(source.wait_queue().admitted_ids(), 0);
     });
 }
 
@@ -224,8 +224,8 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 fn the_line_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
     check(|| {
         let source = source(1, unlimited);
-        let wish = Wish { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
-        source.admit(&source.window(NOW), wish).expect("there is time");
+        let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
+        source.admit(&source.window(NOW), request).expect("there is time");
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())

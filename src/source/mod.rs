@@ -3,13 +3,13 @@
 //! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed; a claim moves it
 //! on with a compare-and-swap, so that no position is ever claimed twice. A claim lies in the [`Window`] that the ID clock
 //! and the ceiling allow at that moment. Requests that want more than the window holds wait in the source's
-//! [line](mod@line), in order.
+//! [wait queue](wait_queue), in order.
 //!
 //! For uniqueness relaxed atomics would do: each claim is one read-modify-write of one atomic, and those are totally ordered.
 //! A claim is a release, so that who finds the cursor ahead of his clock also sees by which reading it got there. What a
 //! claim depends on besides, the durable ceiling, is read with acquire.
 
-pub mod line;
+pub mod wait_queue;
 
 mod rules;
 mod window;
@@ -22,10 +22,10 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::ceiling::Grant;
-use crate::clock::{self, Now, Ride};
+use crate::clock::{self, CatchUp, Now};
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
-use line::{Line, Passage};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use wait_queue::{Passage, WaitQueue};
 
 /// The cursor of a sealed source: above every position, so that each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
@@ -57,13 +57,13 @@ pub struct Source {
     /// Where the cursor began: nothing was claimed yet while it is there.
     start: Position,
     grant: Grant,
-    ride: Ride,
+    catch_up: CatchUp,
     /// The start, if the clock has to get there before the first claim: nothing stored says more.
     begins_at: Option<Position>,
     /// The newest boot clock reading that a window was made by, to within [`READING_SKEW`]. An older one says nothing about
     /// the clock having gone back: its thread was held up.
     newest_boot_us: AtomicI64,
-    line: Line,
+    wait_queue: WaitQueue,
 }
 
 impl Source {
@@ -79,21 +79,32 @@ impl Source {
         start: Position,
         now: Now,
     ) -> Self {
-        let ride = Ride::none();
+        let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
-            ride.raise_to(base, now.boot);
+            catch_up.raise_to(base, now.boot);
         }
-        let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
+        let wait_queue = WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
-        Source { name, numbering, rules, cursor, start, grant, ride, begins_at: None, newest_boot_us, line }
+        Source {
+            name,
+            numbering,
+            rules,
+            cursor,
+            start,
+            grant,
+            catch_up,
+            begins_at: None,
+            newest_boot_us,
+            wait_queue,
+        }
     }
 
     /// Has the source begin when the wall clock gets to its start, and not ride there: nothing stored says where another
     /// process began within the same tick, and both would ride from the same place.
     pub fn begins_with_the_clock(mut self) -> Self {
-        self.ride = Ride::none();
+        self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
         self
     }
@@ -129,8 +140,8 @@ impl Source {
     }
 
     /// The requests that wait for positions.
-    pub fn line(&self) -> &Line {
-        &self.line
+    pub fn wait_queue(&self) -> &WaitQueue {
+        &self.wait_queue
     }
 
     /// The first position not yet claimed, or `None` once sealed. Stale as soon as it is read.
@@ -149,13 +160,13 @@ impl Source {
     /// Claims exactly `count` positions, at once or not at all. `None` too while others wait whom this one may not pass.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
-        let passage = self.line.passage(count);
+        let passage = self.wait_queue.passage(count);
         if passage == Passage::Closed {
             return None;
         }
-        let span = self.claim_some(window, count, count, window.edge, rng);
+        let span = self.claim_some(window, count, count, window.limit, rng);
         if span.is_none() && passage == Passage::Counted {
-            self.line.uncount_passage(count);
+            self.wait_queue.uncount_passage(count);
         }
         span.map(|span| span.from)
     }
@@ -177,7 +188,7 @@ impl Source {
     /// How many positions a claim could get at this moment, if nobody else claims.
     pub fn left(&self, window: &Window) -> u64 {
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
-        window.edge.0.saturating_sub(cursor)
+        window.limit.0.saturating_sub(cursor)
     }
 
     /// Claims at least `least` and at most `most` positions below `limit`.

@@ -8,10 +8,10 @@ use crate::sync::Ordering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// Shards read the clock at their own moments. A reading older than another shard's by less than this is taken as if it
-/// were as new; half of it is the most by which that can raise the ride.
+/// were as new; half of it is the most by which that can raise the catch_up.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
-/// Why a window's edge is where it is.
+/// Why a window's limit is where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The ID clock: more comes with the next tick.
@@ -26,14 +26,14 @@ pub enum Bound {
     Sealed,
 }
 
-/// What can be claimed at one moment: positions in [floor, edge).
+/// What can be claimed at one moment: positions in [floor, limit).
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// No position below it is claimed any more: its tick is older than the burst window.
     pub floor: Position,
     /// The first position that is not to be had yet.
-    pub edge: Position,
-    /// What holds the edge.
+    pub limit: Position,
+    /// What holds the limit.
     pub bound: Bound,
     /// The ID clock at that moment.
     pub id_time: UnixMicros,
@@ -55,7 +55,7 @@ impl Window {
 impl Source {
     /// The ID clock: never below the tick of the last position claimed.
     pub fn id_time(&self, now: Now) -> UnixMicros {
-        let by_clock = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let by_clock = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
         by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
     }
@@ -76,14 +76,14 @@ impl Source {
         if now.jumped {
             return Window {
                 floor: Position(0),
-                edge: Position(0),
+                limit: Position(0),
                 bound: Bound::Ceiling,
                 id_time: now.wall,
                 now,
             };
         }
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-        let by_clock = self.edge_at(id_time);
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        let by_clock = self.limit_at(id_time);
         let cursor = self.cursor.load(Ordering::Relaxed);
         // At the start the clock is behind as well if it has not got to its tick.
         if cursor > by_clock.0 || (cursor == by_clock.0 && cursor == self.start.0) {
@@ -105,7 +105,7 @@ impl Source {
 
     /// The end of the ID clock's tick.
     #[inline]
-    pub(super) fn edge_at(&self, id_time: UnixMicros) -> Position {
+    pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
         self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
     }
 
@@ -121,23 +121,24 @@ impl Source {
         } else {
             Bound::Clock
         };
-        Window { floor, edge: by_clock.min(ceiling), bound, id_time, now }
+        Window { floor, limit: by_clock.min(ceiling), bound, id_time, now }
     }
 
     /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
     /// back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
-        let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
+        let nothing =
+            |bound| Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now };
         // Acquire: sees the reading by which the cursor got where it is.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
         if cursor.0 == SEALED {
             return nothing(Bound::Sealed);
         }
         let nothing_left = || {
-            let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-            let window = self.window_at(now, id_time, self.edge_at(id_time));
-            Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
+            let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+            let window = self.window_at(now, id_time, self.limit_at(id_time));
+            Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
         };
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || self.is_yet_to_begin(cursor, now) {
             // Not the clock is behind, but the thread that read it, whose next reading tells; or the start is yet to come.
@@ -146,17 +147,17 @@ impl Source {
         let highest_used = self.begun(cursor);
         let max_ahead = match self.rules.on_step_back {
             OnStepBack::Ride => {
-                self.ride.raise_to(highest_used, now.boot);
+                self.catch_up.raise_to(highest_used, now.boot);
                 self.rules.max_ahead
             }
             OnStepBack::Wait => Duration::ZERO,
         };
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         if id_time >= highest_used {
             self.note_reading(now);
-            return self.window_at(now, id_time, self.edge_at(id_time));
+            return self.window_at(now, id_time, self.limit_at(id_time));
         }
-        match clock::until(now, &self.ride, max_ahead, highest_used) {
+        match clock::until(now, &self.catch_up, max_ahead, highest_used) {
             ready_in if ready_in < READING_SKEW => nothing_left(),
             ready_in => nothing(Bound::Standing(ready_in)),
         }
@@ -177,7 +178,7 @@ impl Source {
             return Duration::ZERO;
         };
         let highest_used = self.begun(cursor);
-        if clock::id_time(now, &self.ride, self.rules.max_ahead) >= highest_used {
+        if clock::id_time(now, &self.catch_up, self.rules.max_ahead) >= highest_used {
             return Duration::ZERO;
         }
         let stands_for = match self.rules.on_step_back {
@@ -187,14 +188,14 @@ impl Source {
                 let beyond_us = behind_us.saturating_sub(clock::micros(self.rules.max_ahead));
                 Duration::from_micros(beyond_us.max(0).unsigned_abs())
             }
-            OnStepBack::Wait => clock::until(now, &self.ride, Duration::ZERO, highest_used),
+            OnStepBack::Wait => clock::until(now, &self.catch_up, Duration::ZERO, highest_used),
         };
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
     /// Begins a ride where somebody waits for the next tick: a wall clock that runs overtakes it at once, and past one that
     /// stands still it goes on at half speed.
-    pub(super) fn ride_on(&self, now: Now) {
+    pub(super) fn begin_catch_up(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
         // An older reading would put the line too far ahead.
         if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
@@ -202,24 +203,24 @@ impl Source {
         }
         if let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) {
             let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
-            self.ride.raise_to(self.numbering.start_of(highest_used), now.boot);
+            self.catch_up.raise_to(self.numbering.start_of(highest_used), now.boot);
         }
     }
 
     /// Ends a ride that the wall clock has caught up with: a later step back is not to find it.
-    pub fn end_ride(&self, now: Now) {
-        self.ride.end_below(now);
+    pub fn end_catch_up(&self, now: Now) {
+        self.catch_up.end_below(now);
     }
 
     /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
-    pub(super) fn edge_after(&self, now: Now, wait: Duration) -> Position {
-        self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
+    pub(super) fn limit_after(&self, now: Now, wait: Duration) -> Position {
+        self.limit_at(clock::id_time(now.after(wait), &self.catch_up, self.rules.max_ahead))
     }
 
     /// How long until the ID clock is at a position's tick, if no clock steps meanwhile.
     pub fn reaches_in(&self, now: Now, position: Position) -> Duration {
         let start = self.numbering.start_of(self.numbering.tick_of(position));
-        clock::until(now, &self.ride, self.rules.max_ahead, start)
+        clock::until(now, &self.catch_up, self.rules.max_ahead, start)
     }
 
     /// How long until the ID clock enters the tick after the window's.
@@ -229,7 +230,7 @@ impl Source {
             _ => {
                 let next = Tick(self.numbering.tick_at(window.id_time).0.saturating_add(1));
                 let start = self.numbering.start_of(next);
-                clock::until(window.now, &self.ride, self.rules.max_ahead, start)
+                clock::until(window.now, &self.catch_up, self.rules.max_ahead, start)
             }
         }
     }

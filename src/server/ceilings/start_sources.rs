@@ -100,7 +100,7 @@ impl Found {
             return Remembered::Offset(last.wall_minus_boot_us);
         }
         latest(&mut self.records.iter())
-            .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
+            .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
     }
 
     /// Makes the first ceiling of every source durable.

@@ -127,5 +127,5 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
         here: place("this boot"),
         notes: Vec::new(),
     };
-    assert_eq!(found.remembered(), Remembered::Granted(numbering.start_of(Tick(3_000))));
+    assert_eq!(found.remembered(), Remembered::GrantedUntil(numbering.start_of(Tick(3_000))));
 }

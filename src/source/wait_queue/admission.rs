@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Entry, Refusal, Ticket, Wish};
+use super::{Entry, Refusal, Ticket, WaitRequest};
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 
@@ -23,50 +23,50 @@ impl Source {
     ///
     /// # Errors
     /// The refusal, at once, if the positions cannot be had by the deadline after what was admitted before.
-    pub fn admit(&self, window: &Window, wish: Wish) -> Result<Ticket, Refusal> {
+    pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<Ticket, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
-            Bound::Clock => self.ride_on(window.now()),
+            Bound::Clock => self.begin_catch_up(window.now()),
             Bound::Ceiling | Bound::Ended => {}
         }
-        let mut queue = self.line.lock();
-        let passes = !queue.large.is_empty() && self.line.passes(wish.count);
-        let small = passes || (wish.count <= self.line.small_ids && queue.large.is_empty());
-        let before = if small { &self.line.admitted_small } else { &*self.line.admitted };
+        let mut queue = self.wait_queue.lock();
+        let passes = !queue.large.is_empty() && self.wait_queue.passes(request.count);
+        let small = passes || (request.count <= self.wait_queue.small_ids && queue.large.is_empty());
+        let before = if small { &self.wait_queue.admitted_small } else { &*self.wait_queue.admitted };
         let before_ids = before.load(Ordering::Relaxed);
         // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
-        self.line.count(wish.count, small);
-        let promise = match self.promise(window, &wish, before_ids) {
+        self.wait_queue.count(request.count, small);
+        let promise = match self.promise(window, &request, before_ids) {
             Ok(promise) => promise,
             Err(refusal) => {
-                self.line.uncount(wish.count, small);
+                self.wait_queue.uncount(request.count, small);
                 if passes {
-                    self.line.uncount_passage(wish.count);
+                    self.wait_queue.uncount_passage(request.count);
                 }
                 return Err(refusal);
             }
         };
-        self.line.uncount(wish.count - promise.count, small);
+        self.wait_queue.uncount(request.count - promise.count, small);
         if passes {
-            self.line.uncount_passage(wish.count - promise.count);
+            self.wait_queue.uncount_passage(request.count - promise.count);
         }
         let ticket = Ticket(queue.next_ticket);
         queue.next_ticket += 1;
         let entry = Entry {
             ticket,
-            wish: Wish { count: promise.count, ..wish },
+            request: WaitRequest { count: promise.count, ..request },
             spans: Vec::new(),
             generation: self.grant.generation(),
             passes,
-            passing_limit: self.line.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
+            passing_limit: self.wait_queue.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
         };
         if small {
             queue.small.push_back(entry);
         } else {
-            self.line.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
+            self.wait_queue.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
             queue.large.push_back(entry);
         }
         Ok(ticket)
@@ -74,32 +74,33 @@ impl Source {
 
     /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
     /// what there will be of it.
-    fn promise(&self, window: &Window, wish: &Wish, before: u64) -> Result<Promise, Refusal> {
+    fn promise(&self, window: &Window, request: &WaitRequest, before: u64) -> Result<Promise, Refusal> {
         if window.now.jumped {
             // What the ID clock will show is not known before the keeper has looked, and it looks as soon as one waits.
-            return Ok(Promise { count: wish.count, slack: 0 });
+            return Ok(Promise { count: request.count, slack: 0 });
         }
-        let at_hand = self.edge_at(window.id_time).0;
-        let wait = wish.due.since(window.now.boot);
+        let at_hand = self.limit_at(window.id_time).0;
+        let wait = request.due.since(window.now.boot);
         let to_come =
-            self.edge_after(window.now, wait).0.saturating_sub(at_hand) / self.line.ticks_per_promise;
-        let edge = at_hand.saturating_add(to_come);
+            self.limit_after(window.now, wait).0.saturating_sub(at_hand) / self.wait_queue.ticks_per_promise;
+        let limit = at_hand.saturating_add(to_come);
         let reserved = if before == 0 { 0 } else { to_come / RESERVED_SHARE };
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
         let turn = cursor.saturating_add(before);
-        let finish = turn.saturating_add(wish.count);
-        if finish.saturating_add(reserved) <= edge {
-            return Ok(Promise { count: wish.count, slack: edge - finish });
+        let finish = turn.saturating_add(request.count);
+        if finish.saturating_add(reserved) <= limit {
+            return Ok(Promise { count: request.count, slack: limit - finish });
         }
-        if wish.partial && turn < edge {
+        if request.partial && turn < limit {
             // One ID is all that it was promised: the rest may go to those that pass.
-            return Ok(Promise { count: wish.count.min(edge - turn), slack: edge - turn - 1 });
+            return Ok(Promise { count: request.count.min(limit - turn), slack: limit - turn - 1 });
         }
-        if wish.count > edge.saturating_sub(window.floor.0) {
+        if request.count > limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        let short = finish.saturating_add(reserved) - edge;
-        let ticks = short.saturating_mul(self.line.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
+        let short = finish.saturating_add(reserved) - limit;
+        let ticks =
+            short.saturating_mul(self.wait_queue.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
         Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
     }
 
@@ -138,8 +139,8 @@ mod tests {
         ]
     }
 
-    fn wish(count: u64, now: Now, wait_ms: u64, partial: bool) -> Wish {
-        Wish { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial, shard: 0 }
+    fn request(count: u64, now: Now, wait_ms: u64, partial: bool) -> WaitRequest {
+        WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial, shard: 0 }
     }
 
     proptest! {
@@ -153,12 +154,12 @@ mod tests {
             let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), START);
             drain(&source, START);
             let mut now = START;
-            source.admit(&source.window(now), wish(100_000, now, 60_000, false)).expect("there is time enough");
-            let taken = |source: &Source| source.line.passed_ids.load(Ordering::Relaxed);
+            source.admit(&source.window(now), request(100_000, now, 60_000, false)).expect("there is time enough");
+            let taken = |source: &Source| source.wait_queue.passed_ids.load(Ordering::Relaxed);
             for step in steps {
                 match step {
                     Step::Ask { count, wait_ms, partial, leaves } => {
-                        let ticket = source.admit(&source.window(now), wish(count, now, wait_ms, partial));
+                        let ticket = source.admit(&source.window(now), request(count, now, wait_ms, partial));
                         if let (true, Ok(ticket)) = (leaves, ticket) {
                             source.cancel(ticket);
                         }
@@ -168,7 +169,7 @@ mod tests {
                         source.advance(now, &mut rng(), &Heard::default());
                     }
                 }
-                prop_assert_eq!(taken(&source), source.line.admitted_small.load(Ordering::Relaxed));
+                prop_assert_eq!(taken(&source), source.wait_queue.admitted_small.load(Ordering::Relaxed));
             }
             source.advance(now.after(Duration::from_secs(1)), &mut rng(), &Heard::default());
             prop_assert_eq!(taken(&source), 0);
@@ -182,11 +183,11 @@ mod tests {
         drain(&source, START);
         let window = source.window(START);
         // The ten ticks to come, less a slack of eight.
-        source.admit(&window, wish(4_096 * 10 - 8, START, 10, false)).expect("there is time enough");
+        source.admit(&window, request(4_096 * 10 - 8, START, 10, false)).expect("there is time enough");
         for _ in 0..100 {
-            let refused = source.admit(&window, wish(1, START, 0, false));
+            let refused = source.admit(&window, request(1, START, 0, false));
             assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
         }
-        source.admit(&window, wish(1, START, 4, false)).expect("it passes");
+        source.admit(&window, request(1, START, 4, false)).expect("it passes");
     }
 }

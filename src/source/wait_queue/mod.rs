@@ -38,7 +38,7 @@ pub struct Ticket(u64);
 
 /// What a waiting request asks for.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct WaitRequest {
     /// How many positions it still wants.
     pub count: u64,
     /// Until when it waits.
@@ -90,7 +90,7 @@ pub trait Signals {
 #[derive(Debug)]
 struct Entry {
     ticket: Ticket,
-    wish: Wish,
+    request: WaitRequest,
     spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     generation: u64,
@@ -129,7 +129,7 @@ pub(super) enum Passage {
 
 /// The waiting requests of one source.
 #[derive(Debug)]
-pub struct Line {
+pub struct WaitQueue {
     queue: Mutex<Queue>,
     /// IDs admitted and not yet claimed.
     admitted: CachePadded<AtomicU64>,
@@ -147,14 +147,14 @@ pub struct Line {
     ticks_per_promise: u64,
 }
 
-impl Line {
+impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
         // What is left of a tick is claimed with the next wake-up, if that is not too late for it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
         // Of ticks that a late wake-up may miss whole, about half are had; no more are promised.
         let is_had = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
-        Line {
+        WaitQueue {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
             admitted_small: AtomicU64::new(0),
@@ -223,9 +223,9 @@ impl Line {
 
     /// Takes back what an entry that leaves has not claimed.
     fn uncount_rest(&self, entry: &Entry, small: bool) {
-        self.uncount(entry.wish.count, small);
+        self.uncount(entry.request.count, small);
         if entry.passes {
-            self.uncount_passage(entry.wish.count);
+            self.uncount_passage(entry.request.count);
         }
     }
 
@@ -242,20 +242,20 @@ impl Source {
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
         // The generation of what is claimed is the window's, however long the lock takes.
         let (window, generation) = self.window_and_generation(now);
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
         self.feed_small(&window, generation, &mut queue, rng);
         self.feed_large(&window, generation, &mut queue, rng);
         let some_wait = queue.waiting().next().is_some();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
         if window.bound == Bound::Clock && some_wait {
-            self.ride_on(now);
+            self.begin_catch_up(now);
         }
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
         if !shards.is_empty() {
-            self.line.settle(&queue);
+            self.wait_queue.settle(&queue);
         }
         let next = self.next_event(&window, &queue);
         drop(queue);
@@ -273,7 +273,7 @@ impl Source {
 
     fn feed_small(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
         while let Some(head) = queue.small.front_mut() {
-            if !self.feed(window, generation, head, window.edge, true, rng) {
+            if !self.feed(window, generation, head, window.limit, true, rng) {
                 return;
             }
             queue.finished.extend(queue.small.pop_front().map(|entry| entry.finish(None)));
@@ -281,11 +281,11 @@ impl Source {
     }
 
     fn feed_large(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let left = Position(window.edge.0.saturating_sub(self.line.left_for_small));
+        let left = Position(window.limit.0.saturating_sub(self.wait_queue.left_for_small));
         let next_tick = window.now.boot.after(self.next_tick_in(window));
         while let Some(head) = queue.large.front_mut() {
-            let last_chance = head.wish.due <= next_tick;
-            let limit = if last_chance { window.edge } else { left };
+            let last_chance = head.request.due <= next_tick;
+            let limit = if last_chance { window.limit } else { left };
             if !self.feed(window, generation, head, limit, false, rng) {
                 return;
             }
@@ -306,24 +306,24 @@ impl Source {
     ) -> bool {
         if entry.generation != generation {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
-            self.line.count(lost, small);
-            entry.wish.count += lost;
+            self.wait_queue.count(lost, small);
+            entry.request.count += lost;
             entry.generation = generation;
         }
-        let Some(span) = self.claim_some(window, 1, entry.wish.count, limit, rng) else {
+        let Some(span) = self.claim_some(window, 1, entry.request.count, limit, rng) else {
             return false;
         };
-        self.line.uncount(span.count, small);
-        entry.wish.count -= span.count;
+        self.wait_queue.uncount(span.count, small);
+        entry.request.count -= span.count;
         match entry.spans.last_mut() {
             Some(last) if last.end() == span.from => last.count += span.count,
             _ => entry.spans.push(span),
         }
-        entry.wish.count == 0
+        entry.request.count == 0
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue) {
-        let is_over = |entry: &Entry| entry.wish.due <= window.now.boot || window.bound == Bound::Sealed;
+        let is_over = |entry: &Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
         if !queue.waiting().any(is_over) {
             return;
         }
@@ -332,8 +332,8 @@ impl Source {
             let (over, still): (VecDeque<Entry>, VecDeque<Entry>) = waiting.drain(..).partition(is_over);
             *waiting = still;
             for entry in over {
-                self.line.uncount_rest(&entry, small);
-                let satisfied = entry.wish.partial && !entry.spans.is_empty();
+                self.wait_queue.uncount_rest(&entry, small);
+                let satisfied = entry.request.partial && !entry.spans.is_empty();
                 let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
                 finished.push(entry.finish(refusal));
             }
@@ -356,13 +356,13 @@ impl Source {
     }
 
     fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
-        let due = queue.waiting().map(|entry| entry.wish.due).min()?;
+        let due = queue.waiting().map(|entry| entry.request.due).min()?;
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
     /// Takes the finished requests of one shard.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let (mine, others) =
             std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
         queue.finished = others;
@@ -390,23 +390,23 @@ impl Source {
 
     /// Ends the wait of a request whose connection is gone. What was claimed for it is skipped.
     pub fn cancel(&self, ticket: Ticket) {
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let Queue { small, large, finished, .. } = &mut *queue;
         for (waiting, small) in [(small, true), (large, false)] {
             if let Some(index) = waiting.iter().position(|entry| entry.ticket == ticket)
                 && let Some(entry) = waiting.remove(index)
             {
-                self.line.uncount_rest(&entry, small);
+                self.wait_queue.uncount_rest(&entry, small);
             }
         }
         finished.retain(|(_, finished)| finished.ticket != ticket);
-        self.line.settle(&queue);
+        self.wait_queue.settle(&queue);
     }
 }
 
 impl Entry {
     fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { ticket, wish, spans, generation, .. } = self;
-        (wish.shard, Finished { ticket, spans, refusal, generation })
+        let Entry { ticket, request, spans, generation, .. } = self;
+        (request.shard, Finished { ticket, spans, refusal, generation })
     }
 }
