@@ -39,14 +39,14 @@ const STEPS: usize = 400;
 struct State {
     /// By writer.
     ceilings: Vec<Position>,
-    /// What the last process believed of wall − boot, if that was in this boot of the machine.
+    /// The last process's belief of wall − boot, if that was in this boot of the machine.
     wall_minus_boot_us: Option<i64>,
     /// Its identity: how many were lost before it.
     identity: u128,
 }
 
 impl State {
-    /// What a start goes by: who finds one of the ceilings need not find the other.
+    /// Returns the ceiling that a start obeys: a daemon that finds one of the ceilings need not find the other.
     fn ceiling(&self) -> Option<Position> {
         self.ceilings.iter().min().copied()
     }
@@ -73,11 +73,11 @@ struct UnderWay {
     write: Write,
     /// When it ends; hours away where it hangs.
     ends_us: i64,
-    /// When its writer calls it failed. It goes on all the same, and is reported again when it ends.
+    /// When its writer calls it failed. It goes on anyway, and is reported again when it ends.
     given_up_us: Option<i64>,
     is_given_up: bool,
     fails: bool,
-    /// Whether the data lasts: if the write fails, that is drawn.
+    /// True if the data lasts: drawn, if the write fails.
     lasts: bool,
 }
 
@@ -90,7 +90,7 @@ impl UnderWay {
 }
 
 impl Storage {
-    /// Whether a write fails, and whether its data lasts.
+    /// Draws whether a write fails, and whether its data lasts.
     fn draw(&self, rng: &mut fastrand::Rng) -> (bool, bool) {
         let fails = self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0;
         (fails, !fails || rng.bool())
@@ -223,7 +223,7 @@ impl Renewal {
 struct Waiting {
     ticket: Ticket,
     count: u64,
-    /// What it had before it waited.
+    /// The IDs that it had before it waited.
     taken: Taken,
     /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
     latest_us: i64,
@@ -234,7 +234,7 @@ struct World {
     rng: fastrand::Rng,
     machine: Machine,
     storage: Storage,
-    /// How many make ceilings durable.
+    /// The number of writers that make ceilings durable.
     writers: usize,
     /// The machine's locks of worker IDs, with their marks; empty after a boot.
     locks: TempDir,
@@ -242,7 +242,7 @@ struct World {
     backups: Vec<State>,
     /// The state that one of them has taken the place of, and that nobody has used since.
     newest: Option<State>,
-    /// How many states were lost.
+    /// The number of states that were lost.
     lost: u128,
     numbering: Numbering,
     rules: Rules,
@@ -370,8 +370,8 @@ impl World {
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Where a start begins by what the machine remembers of the worker IDs; `None` if it is refused, upon which the operator
-    /// does what the refusal says.
+    /// Returns where a start begins by the marks of the worker IDs. `None` if it is refused: the operator then does what
+    /// the refusal asks for.
     fn above_marks(
         &mut self,
         state: &State,
@@ -614,7 +614,7 @@ impl World {
         }
     }
 
-    /// The machine starts anew: another boot, in which nothing of the old one's clocks is known.
+    /// Boots the machine again: nothing of the old boot's clocks is known then.
     fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
@@ -804,7 +804,7 @@ fn locks() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
 
-/// Who keeps a state; all that counts of it is which one it is.
+/// Returns the owner of a state; only its identity counts.
 fn owner(state: &State) -> Owner {
     Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
 }
@@ -860,7 +860,7 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// A machine whose own clock is slow starts anew, and its time server sets it right later: IDs flow from then on, for what
+/// A machine whose own clock is slow boots again, and its time server sets it right later: IDs flow from then on, for what
 /// was granted in the boot before shows that this is no wrong step.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::new(seed);

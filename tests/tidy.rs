@@ -32,10 +32,6 @@ const NOT_YET: &[&str] = &[
     "src/server/health/heartbeat.rs",
     // -
     "src/service",
-    // Everything else
-    "tests/sabotage/README.md",
-    // -
-    "tests/simulation.rs",
 ];
 
 /// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.
