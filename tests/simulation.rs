@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use snowbank::ceiling::store::{Claimant, PlanError, Record};
 use snowbank::ceiling::{
-    CeilingRule, CeilingStore, Grant, Marked, Newcomer, Owner, Place, StoreError, TakenOver, WorkerLocks,
-    compare, instant_of, lock_workers,
+    CeilingRule, CeilingStore, Grant, HostIdentity, Marked, Newcomer, Owner, StoreError, TakenOver,
+    WorkerLocks, compare, instant_of, lock_workers,
 };
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, Kept};
@@ -286,8 +286,9 @@ impl World {
         locks: &WorkerLocks,
         now: Now,
     ) -> Option<Position> {
-        let stored =
-            |ceiling| Record::new("simulated", &self.numbering, ceiling, &owner(state), &Place::default());
+        let stored = |ceiling| {
+            Record::new("simulated", &self.numbering, ceiling, &owner(state), &HostIdentity::default())
+        };
         let records: Vec<Record> = state.ceiling.map(stored).into_iter().collect();
         let marks = locks.marks().expect("they make sense");
         match compare(&marks, &self.numbering, start, &records) {

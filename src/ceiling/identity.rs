@@ -61,19 +61,19 @@ impl fmt::Display for Owner {
 
 /// The place where a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct HostIdentity {
     /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` where there is none.
     pub machine: Option<String>,
     /// The boot of that machine, from the kernel. `None` where the kernel does not say.
     pub boot: Option<String>,
 }
 
-impl Place {
+impl HostIdentity {
     /// Where this process runs.
     pub fn here() -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let machine = fs::read_to_string("/etc/machine-id").ok();
-        Place {
+        HostIdentity {
             machine: machine.and_then(|id| machine_of(&id)),
             boot: boot.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         }

@@ -85,7 +85,7 @@ pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
 mod tests {
     use super::*;
     use crate::ceiling::store::id_bound;
-    use crate::ceiling::{Owner, Place};
+    use crate::ceiling::{HostIdentity, Owner};
     use snowbank_client::layout::{Layout, Tick, WorkerSet};
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
@@ -101,7 +101,7 @@ mod tests {
 
     fn records_of(state: &str) -> Vec<Record> {
         let owner = Owner { state: state.to_owned(), ..Owner::new() };
-        vec![Record::new("orders", &numbering(), Position(5), &owner, &Place::default())]
+        vec![Record::new("orders", &numbering(), Position(5), &owner, &HostIdentity::default())]
     }
 
     #[test]

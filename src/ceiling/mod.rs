@@ -6,12 +6,13 @@
 
 mod identity;
 mod lock;
+mod locked_file;
 mod mark;
 mod neighbours;
 pub mod store;
 mod survey;
 
-pub use identity::{Owner, Place};
+pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
 pub use mark::{Mark, Marked, compare, instant_of};
 pub use survey::{Seen, survey};

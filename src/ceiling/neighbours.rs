@@ -10,7 +10,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::lock::{HOLDER_BYTES, holder_in, unusable};
+use super::locked_file::{HOLDER_BYTES, holder_in};
 use snowbank_client::layout::{Numbering, Space};
 
 /// Why worker IDs are not to be had beside what others hold.
@@ -146,6 +146,15 @@ fn line_if_held(path: &Path) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     file.take(HOLDER_BYTES).read_to_end(&mut line)?;
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+}
+
+/// Returns the refusal where locks cannot be used.
+pub(super) fn unusable(path: &Path, error: &io::Error) -> String {
+    format!(
+        "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
+         IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
+        path.display()
+    )
 }
 
 /// The number and the space that a holder's line names.

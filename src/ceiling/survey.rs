@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::lock::{LockedFile, lock_paths, read_mark};
+use super::lock::{lock_paths, read_mark};
+use super::locked_file::LockedFile;
 use super::mark::Mark;
 use snowbank_client::layout::Numbering;
 

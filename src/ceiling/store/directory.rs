@@ -12,7 +12,7 @@ use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::ceiling::TakenOver;
-use crate::ceiling::lock::{LockError, LockedFile};
+use crate::ceiling::locked_file::{LockError, LockedFile};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The state file of programs from before `ceilings`.

@@ -23,15 +23,13 @@ pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
-pub(super) use self::file::{FileId, file_id, give_to_owner_of};
-
 use self::file::StateFile;
-use super::identity::{Owner, Place};
+use super::identity::{HostIdentity, Owner};
 use super::{CeilingStore, Newcomer, StoreError, TakenOver};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
-pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {
+pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
     let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
     records.iter().find(is_foreign)
 }
@@ -46,7 +44,7 @@ pub struct DiskStore {
     /// Records that stay as they are.
     retired: Vec<Record>,
     owner: Owner,
-    place: Place,
+    host: HostIdentity,
 }
 
 #[derive(Debug)]
@@ -65,15 +63,15 @@ impl DiskStore {
         starts: impl IntoIterator<Item = (&'a str, &'a Numbering, Position)>,
         retired: Vec<Record>,
         owner: &Owner,
-        place: &Place,
+        host: &HostIdentity,
     ) -> Self {
         let sources = starts.into_iter().map(|(name, numbering, start)| StoredSource {
-            record: Record::new(name, numbering, start, owner, place),
+            record: Record::new(name, numbering, start, owner, host),
             numbering: numbering.clone(),
         });
         let file = StateFile::of(directory.path());
-        let (owner, place) = (owner.clone(), place.clone());
-        DiskStore { file, sources: sources.collect(), directory, retired, owner, place }
+        let (owner, host) = (owner.clone(), host.clone());
+        DiskStore { file, sources: sources.collect(), directory, retired, owner, host }
     }
 
     /// Makes the records of all sources durable, with these changes.
@@ -116,7 +114,7 @@ impl CeilingStore for DiskStore {
     fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
-            let record = Record::new(name, numbering, ceiling, &self.owner, &self.place);
+            let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             StoredSource { record: Record { wall_minus_boot_us, ..record }, numbering: numbering.clone() }
         };
         let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();

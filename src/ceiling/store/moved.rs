@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::file::StateFile;
 use super::record::Record;
 use super::{StateDir, StoreError};
-use crate::ceiling::{Owner, Place};
+use crate::ceiling::{HostIdentity, Owner};
 
 /// The version of an export; raised when an older program would misread what one says. It is not the state file's: an export
 /// takes a worker to an older program as well, so it is written in the oldest format that can say it.
@@ -100,7 +100,7 @@ pub fn merge(
     stored: Vec<Record>,
     export: Export,
     owner: &Owner,
-    here: &Place,
+    here: &HostIdentity,
 ) -> Result<Vec<Record>, ImportError> {
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
@@ -180,7 +180,7 @@ mod tests {
             let numbering = numbering(layout, &workers);
             let tick = numbering.tick_at(WALL).0 + second * 1_000;
             let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
-            Record::new(name, &numbering, ceiling, &owner(), &Place::default())
+            Record::new(name, &numbering, ceiling, &owner(), &HostIdentity::default())
         })
     }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
-        merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+        merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
     /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
@@ -237,14 +237,14 @@ mod tests {
     fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
         let numbering = numbering("twitter", &worker.to_string());
         let ceiling = numbering.first_of(numbering.tick_at(WALL));
-        let place = Place { machine: None, boot: Some(String::from(boot)) };
+        let place = HostIdentity { machine: None, boot: Some(String::from(boot)) };
         let record = Record::new("default", &numbering, ceiling, &owner(), &place);
         Record { wall_minus_boot_us, ..record }
     }
 
     #[test]
     fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
-        let here = Place { machine: None, boot: Some(String::from("this boot")) };
+        let here = HostIdentity { machine: None, boot: Some(String::from("this boot")) };
         let import = |stored: &[Record], arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
             let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ceiling::identity::{Owner, Place};
+use crate::ceiling::identity::{HostIdentity, Owner};
 use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, twins};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
@@ -41,7 +41,13 @@ pub struct Record {
 
 impl Record {
     /// The record of a source that runs here.
-    pub fn new(name: &str, numbering: &Numbering, ceiling: Position, owner: &Owner, place: &Place) -> Self {
+    pub fn new(
+        name: &str,
+        numbering: &Numbering,
+        ceiling: Position,
+        owner: &Owner,
+        host: &HostIdentity,
+    ) -> Self {
         Record {
             name: name.to_owned(),
             layout: numbering.layout().clone(),
@@ -49,8 +55,8 @@ impl Record {
             ceiling,
             id_bound: id_bound(numbering, ceiling),
             owner: owner.clone(),
-            boot: place.boot.clone(),
-            machine: place.machine.clone(),
+            boot: host.boot.clone(),
+            machine: host.machine.clone(),
             wall_minus_boot_us: 0,
             clean: false,
             released: false,
@@ -189,7 +195,7 @@ mod tests {
     fn a_record_reads_back_as_it_was_written() {
         let numbering = numbering("twitter", "0-3,8");
         let ceiling = numbering.first_of(Tick(500_000_000_000));
-        let record = Record::new("orders", &numbering, ceiling, &Owner::new(), &Place::here());
+        let record = Record::new("orders", &numbering, ceiling, &Owner::new(), &HostIdentity::here());
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"worker_ids\":\"0-3,8\""), "{text}");
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);

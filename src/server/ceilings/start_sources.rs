@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir, StateLock};
 use crate::ceiling::{
-    self, CeilingRule, CeilingStore, Grant, Marked, MemoryStore, Owner, Place, StoreError, WorkerLocks,
+    self, CeilingRule, CeilingStore, Grant, HostIdentity, Marked, MemoryStore, Owner, StoreError, WorkerLocks,
 };
 use crate::clock::{self, Now, Remembered, Wall};
 use crate::config::SourceSettings;
@@ -31,7 +31,7 @@ pub(crate) struct Found {
     adopt: bool,
     records: Vec<Record>,
     owner: Owner,
-    here: Place,
+    here: HostIdentity,
     notes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Granted {
 impl Found {
     /// Locks and reads the state directory.
     pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let (adopt, here) = (state.adopt, Place::here());
+        let (adopt, here) = (state.adopt, HostIdentity::here());
         let Some(path) = state.directory else {
             let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
             return Ok(Found { directory: None, adopt, records, owner, here, notes });
