@@ -1,4 +1,4 @@
-//! How far: the grant under which a source claims positions, and the seam behind which its ceiling is made durable.
+//! Grants and ceilings: how far a source may claim positions, and the store that makes its ceiling durable.
 //!
 //! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
 //! below it is used. The daemon's keeper raises it in the background; a shard that meets it asks for more with
@@ -32,18 +32,18 @@ use snowbank_client::layout::{Numbering, Position, UnixMicros};
 pub struct Grant {
     /// Nothing at or above it is claimed. Rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts losses of the grant. Whoever kept positions from before a loss drops them.
+    /// Counts losses of the grant. A shard drops positions that it claimed before a loss.
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
     /// 1 once the worker IDs may be another process's: it never rises again.
     lost: AtomicU64,
-    /// Held while the grant is taken away or given back, so that neither happens amid the other. Claims never look at it.
+    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
     changes: Mutex<()>,
 }
 
 impl Grant {
-    /// A grant up to `ceiling`, which is durable already.
+    /// Returns a grant up to `ceiling`, which is durable already.
     pub fn new(ceiling: Position) -> Self {
         Grant {
             ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
@@ -54,14 +54,14 @@ impl Grant {
         }
     }
 
-    /// The ceiling as of now; it may rise at any moment.
+    /// Returns the ceiling as of now; it may rise at any moment.
     #[inline]
     pub fn ceiling(&self) -> Position {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost. Whoever keeps positions reads it before the [ceiling](Grant::ceiling) that they
-    /// were claimed below, never after: who sees a loss here sees that the ceiling is gone.
+    /// Counts how often the grant was lost. A thread that keeps positions reads it before the [ceiling](Grant::ceiling) below which
+    /// it claims them, never after: if it sees a loss here, it also sees that the ceiling is gone.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -73,8 +73,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// As [`raise`](Grant::raise), unless the grant was taken away since this generation: a ceiling made durable before
-    /// that counts no more, and after a loss for good none does. Whether it was raised.
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation, or for good: a ceiling that
+    /// was made durable before a loss does not count. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -87,12 +87,12 @@ impl Grant {
         holds
     }
 
-    /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
-    /// dropped.
+    /// Takes the grant away until it is raised again. Nothing can be claimed, and shards drop the positions that they
+    /// claimed ahead.
     pub fn revoke(&self) {
         let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
-        // After the ceiling, and a release: with this generation nobody reads the ceiling from before.
+        // After the ceiling, and a release: a thread that reads this generation does not read the ceiling of before.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -102,26 +102,26 @@ impl Grant {
         self.revoke();
     }
 
-    /// Whether it was taken away for good.
+    /// Returns whether it was taken away for good.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) == 1
     }
 
-    /// Whether a claim has met the ceiling since it was raised last.
+    /// Returns whether a claim has met the ceiling since it was raised last.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) == 1
     }
 
-    /// Says that a claim met the ceiling. True the first time, when the keeper needs a nudge.
+    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper has to be woken.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0
     }
 }
 
-/// How far ahead a ceiling is kept.
+/// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// How far above the wall clock the ceiling is set: what a sync may take before a request has to wait for it.
+    /// How far above the wall clock the ceiling is set. A sync that takes less delays no request.
     pub horizon: Duration,
     /// No ceiling is set further above the wall clock than the ID clock may run.
     pub max_ahead: Duration,
@@ -130,9 +130,9 @@ pub struct CeilingRule {
 }
 
 impl CeilingRule {
-    /// Up to which instant the next ceiling reaches. The design's formula:
-    /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms,
-    /// at most the horizon: a crash loop gains less than the wall clock does, or a tick with each crash where ticks are long.
+    /// Returns the instant up to which the next ceiling reaches: `max(wall + horizon, id_time + m)`, at most
+    /// `wall + max_ahead`. m is a quarter of the uptime, at least 10 ms and at most the horizon. So a crash loop gains less
+    /// than the wall clock does, or one tick with each crash where ticks are long.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
@@ -143,7 +143,7 @@ impl CeilingRule {
     }
 }
 
-/// Why a store could not do what it was asked, in words for the operator.
+/// The reason why a store failed, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError(pub String);
 

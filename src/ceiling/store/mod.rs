@@ -1,11 +1,11 @@
-//! Ceilings on disk: one file in the state directory, which one process has.
+//! Ceilings on disk: one file in the state directory, which one process uses.
 //!
-//! - `record`: what is kept of a source.
-//! - `plan`: where sources start over what is stored.
+//! - `record`: the record of a source.
+//! - `plan`: the rules of a start.
 //! - `directory`: the state directory and its lock.
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of its two copies.
-//! - `moved`: taking it to another machine.
+//! - `moved`: exports and imports.
 
 mod copies;
 mod directory;
@@ -100,7 +100,7 @@ impl CeilingStore for DiskStore {
         newcomers: &[Claimant<'_>],
         wall: UnixMicros,
     ) -> Result<Vec<Option<Position>>, PlanError> {
-        // How far a running source may be ahead was decided when it started.
+        // The start of a running source has checked this already.
         let max_ahead = Duration::ZERO;
         let running = self.sources.iter().map(|source| Claimant {
             name: &source.record.name,
