@@ -1,4 +1,7 @@
-//! Snowbank hands out batches of unique, time-sortable 64-bit IDs over TCP.
+//! The daemon of Snowbank, which hands out batches of unique, time-sortable 64-bit IDs over TCP.
+//!
+//! Applications link the crate `snowbank-client` (clients/rust). This crate is the program `snowbank`. It publishes its
+//! modules only for its own tests and benchmarks, and promises nothing about them.
 //!
 //! Two one-way streets meet at the shard. A module imports only modules upstream of it, and `snowbank_client::layout`,
 //! which all may use.
@@ -61,17 +64,29 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+#[doc(hidden)]
 pub mod ceiling;
+#[doc(hidden)]
 pub mod cli;
+#[doc(hidden)]
 pub mod clock;
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod front;
 #[cfg(any(test, fuzzing))]
+#[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
 pub mod keeper;
+#[doc(hidden)]
 pub mod server;
+#[doc(hidden)]
 pub mod service;
+#[doc(hidden)]
 pub mod shard;
+#[doc(hidden)]
 pub mod source;
 mod sync;
+#[doc(hidden)]
 pub mod tls;

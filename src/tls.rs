@@ -18,7 +18,7 @@ use rustls::{ServerConfig, SupportedProtocolVersion, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use snowbank_client::tls::fault::{self, Side};
-use snowbank_client::tls::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::files::{self, FileFault, PemFile, Validity};
 use snowbank_client::tls::provider;
 
 /// An accepted connection after its handshake.
@@ -90,7 +90,7 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Self, FileFault> {
         let chain = files::read_chain(files.certificate)?;
-        let fault = |found: String| FileFault::new(What::Certificate, files.certificate, found);
+        let fault = |found: String| FileFault::new(PemFile::Certificate, files.certificate, found);
         let validity = chain
             .first()
             .and_then(files::validity)
@@ -119,8 +119,8 @@ impl Identity {
                     (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-                let verifier =
-                    verifier.map_err(|error| FileFault::new(What::Authorities, path, error.to_string()))?;
+                let verifier = verifier
+                    .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -234,7 +234,7 @@ pub enum Closed {
 
 impl Closed {
     fn of(error: &io::Error) -> Self {
-        match fault::of(error) {
+        match fault::tls_error(error) {
             Some(error) => Closed::Refused(fault::describe(error, Side::Server)),
             None => Closed::Left,
         }

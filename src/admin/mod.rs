@@ -5,7 +5,7 @@
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `fetch`: asks another daemon for its status.
 //!
-//! Knows nothing of sources, shards or the server: `server/status.rs` fills the struct.
+//! Knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
 
 mod checks;
 mod exposition;

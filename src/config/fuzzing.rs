@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::{Mistakes, Origin, Override, Overrides, SHARDS_MAX, SOURCES_MAX, Settings, Tokens, load};
-use snowbank_client::layout::{UnixMicros, twins};
+use snowbank_client::layout::{UnixMicros, concurrent_collision};
 
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
@@ -66,7 +66,11 @@ fn check_settings(settings: &Settings) {
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
             let ids = (&source.layout, &source.worker_ids);
-            assert_eq!(twins(ids, (&other.layout, &other.worker_ids)), None, "two sources of the same IDs");
+            assert_eq!(
+                concurrent_collision(ids, (&other.layout, &other.worker_ids)),
+                None,
+                "two sources of the same IDs"
+            );
         }
     }
     let words = settings.summary().into_iter().chain(settings.warnings(NOW));

@@ -72,7 +72,7 @@ pub struct Settings {
     /// When the wall clock is believed.
     pub clock: ClockSettings,
     /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two can make the same
-    /// ID ([`twins`](snowbank_client::layout::twins)).
+    /// ID ([`concurrent_collision`](snowbank_client::layout::concurrent_collision)).
     pub sources: Vec<SourceSettings>,
     /// Where to keep what must outlast a restart.
     pub state_dir: StateDirChoice,

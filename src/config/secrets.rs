@@ -13,7 +13,7 @@ use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
 use crate::tls::{Identity, ServerFiles};
 use snowbank_client::layout::UnixMicros;
-use snowbank_client::tls::What;
+use snowbank_client::tls::PemFile;
 
 /// A file that a setting names: its path, or systemd's credential of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,10 +151,10 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
                 secrets.tls = Some(identity);
             }
             Err(fault) => {
-                let key = match fault.what {
-                    What::Certificate => "tls.certificate",
-                    What::Key => "tls.key",
-                    What::Authorities => "tls.client_ca",
+                let key = match fault.file {
+                    PemFile::Certificate => "tls.certificate",
+                    PemFile::Key => "tls.key",
+                    PemFile::Authorities => "tls.client_ca",
                 };
                 reader.findings.mistake_of(key, fault.to_string());
             }

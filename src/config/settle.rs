@@ -11,7 +11,7 @@ use super::source::{SourceDraft, SourceSettings};
 use super::units::Plain;
 use super::{Settings, daemon::Daemon};
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, twins};
+use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks what was read.
 ///
@@ -294,7 +294,9 @@ fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
         for (earlier_index, earlier) in sources[..index].iter().enumerate() {
             let Some(earlier) = earlier else { continue };
             let ids = (&earlier.layout, &earlier.worker_ids);
-            let Some(workers) = twins(ids, (&source.layout, &source.worker_ids)) else { continue };
+            let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids)) else {
+                continue;
+            };
             let text = overlap((earlier_index, earlier), (index, source), workers);
             let (key, origin) = findings.place_of("worker_ids", index);
             findings.mistake(origin, key, text);

@@ -85,7 +85,7 @@ impl std::fmt::Display for When {
 /// Decides where every claimant starts.
 ///
 /// A record binds a claimant of its name, and one that can hand out the same IDs, now or later
-/// ([`twins`](snowbank_client::layout::twins)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
+/// ([`concurrent_collision`](snowbank_client::layout::concurrent_collision)). A claimant that no record binds so may be a source that was renamed and changed at once: it is bound by
 /// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
 /// is at or above all bounds.
 ///

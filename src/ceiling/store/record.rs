@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{HostIdentity, Owner};
-use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, twins};
+use snowbank_client::layout::{
+    Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, concurrent_collision,
+};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
@@ -91,7 +93,7 @@ impl Record {
     /// Returns whether IDs of this record can be the same as those of worker IDs of a layout. Supplies whose epochs are years
     /// apart count as different.
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        twins((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
+        concurrent_collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
     }
 
     /// Returns whether its worker IDs are among those of a layout: the ID space and each one's number in it are the same.

@@ -88,7 +88,7 @@ impl<F: Front> Connection<F> {
                 self.encode_ids(thread, live_config, state, ask);
                 None
             }
-            Err(missing) => self.line_up(thread, live_config, state, ask, missing),
+            Err(missing) => self.enqueue(thread, live_config, state, ask, missing),
         }
     }
 
