@@ -123,8 +123,7 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
             Err(CopyError::Corrupt(reason)) => {
                 return Err(format!(
                     "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right \
-                     and every ID handed out lies in the past, move it away: a start without it begins above now by \
-                     first_start_guard"
+                     and every ID handed out lies in the past, move it away: a start without it begins above now"
                 ));
             }
             Err(newer) => return Err(format!("the state file {shown} cannot be used: {newer}")),

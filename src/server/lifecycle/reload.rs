@@ -136,7 +136,7 @@ impl Reloader {
         let info_json = describe(&settings, &self.instance)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
-        let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon).collect();
+        let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon()).collect();
         let before = Arc::clone(&self.live_config.borrow());
         let losses = before.losses();
         let Joined { sources, notes } = self.ask_keeper(joining, horizons)?;
@@ -206,12 +206,12 @@ impl Reloader {
 
     /// Sends the keeper a request and waits for its reply. Does nothing if no source joins and no horizon changes.
     fn ask_keeper(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
-        let running = self.settings.sources.iter().map(|source| source.horizon);
+        let running = self.settings.sources.iter().map(|source| source.horizon());
         if joining.is_empty() && running.eq(horizons.iter().copied()) {
             return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
         }
         let (reply, joined) = mpsc::channel();
-        let request = JoinRequest { joining, is_kept: self.owner.is_some(), horizons, reply };
+        let request = JoinRequest { joining, horizons, reply };
         self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
         self.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
-use crate::server::ceilings::lookout;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, Registered};
 use crate::server::net::admin_accept;
@@ -34,7 +33,7 @@ impl Server {
             admin,
             common,
             shards,
-            mut keeper,
+            ceilings,
             join_requests,
             adopted,
             announcers,
@@ -45,10 +44,8 @@ impl Server {
             let _reactor = runtime.enter();
             register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
         };
-        // No ID was handed out. If trimming fails, the next start goes on above the granted range.
-        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
-        lookout::watch(&common, keeper.ownership())?;
-        let keeper = KeeperThread::spawn(keeper, &common, join_requests)?;
+        let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
+        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)?;
         restored::watch(announcers, Arc::clone(&common));
         let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
         let drained_by = runtime.block_on(async {
