@@ -15,121 +15,19 @@
 //! - A ceiling counts only while the source's grant has the generation from before its write was handed out. Whoever
 //!   takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
+mod managed_source;
+
+pub use managed_source::{ManagedSource, PERIOD};
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::managed_source::Durable;
 use crate::ceiling::store::id_bound;
-use crate::ceiling::{CeilingRule, StoreError, TakenOver};
+use crate::ceiling::{StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::source::Source;
-use snowbank_client::layout::{Position, Tick};
-
-/// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
-const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
-
-/// How often the keeper looks without being asked, raises ceilings, and tries again after a failure. The one timer of an
-/// idle daemon.
-pub const PERIOD: Duration = Duration::from_secs(1);
-/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
-/// meet them: each time when half of the way is left, but not more often than this.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// How recent a use must be for that.
-const IN_USE: Duration = Duration::from_secs(3);
-
-/// A source whose ceiling the keeper raises.
-#[derive(Debug)]
-pub struct ManagedSource {
-    source: Arc<Source>,
-    rule: CeilingRule,
-    /// Where it started, then its first ceiling.
-    first: Durable,
-    /// The cursor when the keeper last looked, and when it was last found moved.
-    seen: Position,
-    used_at: BootMicros,
-}
-
-/// A ceiling that a writer has made durable.
-#[derive(Clone, Copy, Debug)]
-struct Durable {
-    ceiling: Position,
-    /// The grant's generation when the write was handed out.
-    generation: u64,
-}
-
-impl ManagedSource {
-    /// A source that starts at `start`, before its first ceiling.
-    pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        let first = Durable { ceiling: start, generation: source.grant().generation() };
-        ManagedSource { source, rule, first, seen: start, used_at: now.boot }
-    }
-
-    /// The source.
-    pub fn source(&self) -> &Arc<Source> {
-        &self.source
-    }
-
-    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
-    pub fn first_ceiling(&self, now: Now) -> Position {
-        self.wanted_ceiling(now, Duration::ZERO).max(self.first.ceiling)
-    }
-
-    /// Grants the first ceiling, which is durable.
-    pub fn grant(&mut self, durable: Position) {
-        self.first.ceiling = durable;
-        self.source.grant().raise_if(self.first.generation, durable);
-    }
-
-    /// Follows the source's time and use.
-    fn look(&mut self, now: Now) {
-        self.source.end_ride(now);
-        if let Some(cursor) = self.source.cursor()
-            && cursor != self.seen
-        {
-            self.seen = cursor;
-            self.used_at = now.boot;
-        }
-    }
-
-    /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
-    /// a claim has met the grant's ceiling and this one holds it down.
-    fn needs(&self, durable: Durable) -> bool {
-        let grant = self.source.grant();
-        self.is_stale(durable) || (grant.is_wanted() && durable.ceiling <= grant.ceiling())
-    }
-
-    /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
-    fn is_stale(&self, durable: Durable) -> bool {
-        self.source.grant().generation() != durable.generation
-    }
-
-    /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
-    fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
-        self.source.cursor()?;
-        let is_wanted = self.needs(durable) || self.source.line().admitted_ids() > 0;
-        if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
-            return None;
-        }
-        let ceiling = self.wanted_ceiling(now, uptime).max(durable.ceiling);
-        (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
-    }
-
-    /// Returns the pause between two raises while this ceiling is durable.
-    fn period(&self, now: Now, durable: Durable) -> Duration {
-        let reached_in = self.source.reaches_in(now, durable.ceiling);
-        // One that is reached within moments cannot be kept ahead of requests: each that meets it asks for a raise.
-        if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
-            return PERIOD;
-        }
-        (reached_in / 2).min(PERIOD)
-    }
-
-    /// The ceiling that the rule wants at a moment.
-    fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
-        let numbering = self.source.numbering();
-        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
-        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
-    }
-}
+use snowbank_client::layout::Position;
 
 /// Ceilings for one writer to make durable, all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,7 +135,7 @@ impl Keeper {
     /// A keeper of sources whose first ceilings are durable with each of so many writers, and granted. `started` is the
     /// reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: usize, wall: Arc<Wall>, started: Reading) -> Self {
-        let durable: Vec<Durable> = sources.iter().map(|managed| managed.first).collect();
+        let durable: Vec<Durable> = sources.iter().map(ManagedSource::first).collect();
         let writer = || Writer { durable: durable.clone(), ..Writer::default() };
         Keeper {
             running: sources.len(),
@@ -265,7 +163,7 @@ impl Keeper {
     /// Takes all grants away for good, because another process may have the worker IDs or the state. Nothing is written
     /// after this.
     pub fn lose(&mut self, taken_over: TakenOver) {
-        self.sources.iter().for_each(|managed| managed.source.grant().lose());
+        self.sources.iter().for_each(|managed| managed.source().grant().lose());
         self.lost.get_or_insert(taken_over);
     }
 
@@ -306,19 +204,12 @@ impl Keeper {
         self.writers.iter_mut().for_each(|writer| writer.durable.truncate(self.running));
     }
 
-    /// Keeps the ceilings of these sources, by their index, so far ahead from now on. They never come down by it.
-    pub fn set_horizons(&mut self, horizons: impl IntoIterator<Item = Duration>) {
-        for (managed, horizon) in self.sources.iter_mut().zip(horizons) {
-            managed.rule.horizon = horizon;
-        }
-    }
-
     /// Looks once: about every second (it says when), when a claim has met its ceiling, and when a write has ended.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
             // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until ceilings
             // that are written from now on are durable.
-            self.sources.iter().for_each(|managed| managed.source.grant().revoke());
+            self.sources.iter().for_each(|managed| managed.source().grant().revoke());
         }
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.note_seen(reading);
@@ -340,8 +231,8 @@ impl Keeper {
             failure: self.writers.iter().find_map(|writer| writer.failure.clone()),
             taken_over: self.lost.clone(),
             is_renewed,
-            some_wait: self.sources.iter().any(|managed| managed.source.line().admitted_ids() > 0),
-            is_in_use: self.sources.iter().any(|managed| now.boot.since(managed.used_at) <= KEPT_AFTER_USE),
+            some_wait: self.sources.iter().any(|managed| managed.source().line().admitted_ids() > 0),
+            is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
             under_way_since: under_way.map(|write| write.began).min(),
             next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(PERIOD),
@@ -361,7 +252,7 @@ impl Keeper {
             self.next_ceilings(index, now)?
         };
         let handed_out = |&(index, ceiling): &(usize, Position)| {
-            (index, Durable { ceiling, generation: self.sources[index].source.grant().generation() })
+            (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
         };
         let under_way = ceilings.iter().map(handed_out).collect();
         let writer = &mut self.writers[index];
@@ -440,7 +331,7 @@ impl Keeper {
 
     /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
     fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
-        let source = &self.sources[index].source;
+        let source = self.sources[index].source();
         let durable = self.writers.iter().map(|writer| writer.durable[index]);
         let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
         let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };
@@ -457,12 +348,12 @@ impl Keeper {
     pub fn seal(&mut self) -> Vec<(usize, Position)> {
         self.give_up_joining();
         let sealed = self.sources.iter().enumerate();
-        sealed.filter_map(|(index, managed)| Some((index, managed.source.seal()?))).collect()
+        sealed.filter_map(|(index, managed)| Some((index, managed.source().seal()?))).collect()
     }
 
     /// Returns the lowest ID of a source at or above a position.
     pub fn id_bound(&self, index: usize, position: Position) -> u64 {
-        id_bound(self.sources[index].source.numbering(), position)
+        id_bound(self.sources[index].source().numbering(), position)
     }
 }
 

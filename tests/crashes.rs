@@ -304,7 +304,7 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
 }
 
 /// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon serves what
-/// it was granted, and whoever takes the state over reads that and starts above it.
+/// it was granted, and a daemon that takes the state over reads that and starts above it.
 #[test]
 fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
     let machine = Machine::new();

@@ -36,10 +36,6 @@ const NOT_YET: &[&str] = &[
     "tests/sabotage/README.md",
     // -
     "tests/simulation.rs",
-    // -
-    "packaging",
-    // -
-    "docs/snowbank.toml",
 ];
 
 /// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ceiling::Grant;
+use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};
 use crate::source::{OnStepBack, Rules, SequenceStart};
 use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
@@ -281,21 +281,6 @@ fn nothing_is_written_or_granted_after_a_loss() {
     assert_eq!(looked.next_in, PERIOD);
     let (joins, _, now) = managed(0);
     assert!(world.keeper.join(vec![joins], now).is_err());
-}
-
-#[test]
-fn another_horizon_raises_the_ceiling_and_never_lowers_it() {
-    let mut world = World::new(1);
-    world.settle(later(SECOND_US, 0));
-    let before = world.granted();
-    world.keeper.set_horizons([Duration::from_secs(1)]);
-    world.settle(later(2 * SECOND_US, 0));
-    assert_eq!(world.granted(), before);
-    world.keeper.set_horizons([Duration::from_secs(9)]);
-    world.settle(later(3 * SECOND_US, 0));
-    let numbering = world.source.numbering();
-    let reach = numbering.start_of(numbering.tick_of(world.granted()));
-    assert!(reach.0 >= START.wall.0 + 12 * SECOND_US, "{reach:?}");
 }
 
 #[test]

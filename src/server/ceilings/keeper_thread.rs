@@ -27,11 +27,9 @@ const WRITERS: usize = 1;
 /// an operator who reloads waiting without a word.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A reload's request: all of it is done or nothing.
+/// A reload's request to add sources: all of them join or none.
 pub(crate) struct JoinRequest {
     pub(crate) joining: Vec<Joining>,
-    /// How far ahead ceilings are kept from now on, by source, the joining ones last.
-    pub(crate) horizons: Vec<Duration>,
     pub(crate) reply: mpsc::Sender<Result<Joined, String>>,
 }
 
@@ -39,7 +37,6 @@ pub(crate) struct JoinRequest {
 #[derive(Debug)]
 struct PendingJoin {
     joined: Joined,
-    horizons: Vec<Duration>,
     reply: mpsc::Sender<Result<Joined, String>>,
     /// When it is given up.
     deadline: BootMicros,
@@ -234,13 +231,7 @@ impl Ceilings {
     /// Starts sources beside those that run, by the rules of a start, from what is known of the state: this waits for no
     /// storage. The reply comes when their first ceilings are durable, or cannot be by the deadline.
     fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
-        let JoinRequest { joining, horizons, reply } = request;
-        if joining.is_empty() {
-            self.keeper.set_horizons(horizons);
-            // Fails when the daemon stops.
-            let _ = reply.send(Ok(Joined::default()));
-            return;
-        }
+        let JoinRequest { joining, reply } = request;
         let now = self.keeper.believe(reading);
         let is_stored = self.storage.is_some();
         let running: Vec<_> = self.keeper.sources().cloned().collect();
@@ -255,7 +246,7 @@ impl Ceilings {
             Ok((locks, joined)) => {
                 self.worker_ids.extend(locks);
                 let deadline = reading.boot.after(JOIN_TIMEOUT);
-                self.pending = Some(PendingJoin { joined, horizons, reply, deadline });
+                self.pending = Some(PendingJoin { joined, reply, deadline });
             }
             Err(reason) => _ = reply.send(Err(reason)),
         }
@@ -285,10 +276,9 @@ impl Ceilings {
     }
 
     fn finish_join(&mut self) {
-        let Some(PendingJoin { joined, horizons, reply, .. }) = self.pending.take() else { return };
+        let Some(PendingJoin { joined, reply, .. }) = self.pending.take() else { return };
         // In the state their records have taken the place of these.
         self.retired.retain(|record| !joined.sources.iter().any(|source| is_record_of(record, source)));
-        self.keeper.set_horizons(horizons);
         let _ = reply.send(Ok(joined));
     }
 
