@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::store::{Record, id_bound};
 use snowbank::ceiling::{
-    CeilingRule, Grant, Marked, Owner, Place, StoreError, TakenOver, WorkerLocks, compare, instant_of,
+    CeilingRule, Grant, HostIdentity, Marked, Owner, StoreError, TakenOver, WorkerLocks, compare, instant_of,
     lock_workers,
 };
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
@@ -379,8 +379,9 @@ impl World {
         locks: &WorkerLocks,
         now: Now,
     ) -> Option<Position> {
-        let stored =
-            |ceiling| Record::new("simulated", &self.numbering, ceiling, &owner(state), &Place::default());
+        let stored = |ceiling| {
+            Record::new("simulated", &self.numbering, ceiling, &owner(state), &HostIdentity::default())
+        };
         let records: Vec<Record> = state.ceiling().map(stored).into_iter().collect();
         let marks = locks.marks().expect("they make sense");
         match compare(&marks, &self.numbering, start, &records) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, Marked, Owner, Place, WorkerLocks};
+use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -29,7 +29,7 @@ pub(crate) struct Found {
     adopt: bool,
     records: Vec<Record>,
     owner: Owner,
-    here: Place,
+    here: HostIdentity,
     notes: Vec<String>,
 }
 
@@ -62,7 +62,7 @@ struct Starts {
 impl Found {
     /// Locks and reads the state directory.
     pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let (adopt, here) = (state.adopt, Place::here());
+        let (adopt, here) = (state.adopt, HostIdentity::here());
         let Some(path) = state.directory else {
             let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
             return Ok(Found { directory: None, adopt, records, owner, here, notes });
