@@ -46,7 +46,7 @@ struct State {
 }
 
 impl State {
-    /// What a start goes by: who finds one of the ceilings need not find the other.
+    /// Returns the ceiling that a start uses: a start that finds one of the ceilings need not find the other.
     fn ceiling(&self) -> Option<Position> {
         self.ceilings.iter().min().copied()
     }
@@ -73,11 +73,11 @@ struct UnderWay {
     write: Write,
     /// When it ends; hours away where it hangs.
     ends_us: i64,
-    /// When its writer calls it failed. It goes on all the same, and is reported again when it ends.
+    /// When its writer calls it failed. It goes on, and is reported again when it ends.
     given_up_us: Option<i64>,
     is_given_up: bool,
     fails: bool,
-    /// Whether the data lasts: if the write fails, that is drawn.
+    /// True if the data lasts: if the write fails, that is drawn.
     lasts: bool,
 }
 
@@ -90,7 +90,7 @@ impl UnderWay {
 }
 
 impl Storage {
-    /// Whether a write fails, and whether its data lasts.
+    /// Draws whether a write fails, and whether its data lasts.
     fn draw(&self, rng: &mut fastrand::Rng) -> (bool, bool) {
         let fails = self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0;
         (fails, !fails || rng.bool())

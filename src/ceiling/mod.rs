@@ -1,4 +1,4 @@
-//! How far: the grant under which a source claims positions, and the seam behind which its ceiling is made durable.
+//! The grant under which a source claims positions, and the seam behind which its ceiling is made durable.
 //!
 //! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
 //! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
@@ -119,7 +119,7 @@ impl Grant {
 /// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// How far above the wall clock the ceiling is set. A sync may take so long before a request has to wait for it.
+    /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
     /// No ceiling is set further above the wall clock than the ID clock may run.
     pub max_ahead: Duration,
