@@ -46,7 +46,7 @@ struct State {
 }
 
 impl State {
-    /// Returns the ceiling that a start obeys: a daemon that finds one of the ceilings need not find the other.
+    /// Returns the ceiling that a start uses: a start that finds one of the ceilings need not find the other.
     fn ceiling(&self) -> Option<Position> {
         self.ceilings.iter().min().copied()
     }
@@ -73,11 +73,11 @@ struct UnderWay {
     write: Write,
     /// When it ends; hours away where it hangs.
     ends_us: i64,
-    /// When its writer calls it failed. It goes on anyway, and is reported again when it ends.
+    /// When its writer calls it failed. It goes on, and is reported again when it ends.
     given_up_us: Option<i64>,
     is_given_up: bool,
     fails: bool,
-    /// True if the data lasts: drawn, if the write fails.
+    /// True if the data lasts: if the write fails, that is drawn.
     lasts: bool,
 }
 

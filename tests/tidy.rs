@@ -13,8 +13,6 @@ const NOT_YET: &[&str] = &[
     // The core
     "src/clock",
     // -
-    "src/keeper",
-    // -
     "src/shard",
     // -
     "src/source",
@@ -26,10 +24,6 @@ const NOT_YET: &[&str] = &[
     "src/cli",
     // -
     "src/front",
-    // -
-    "src/server/ceilings",
-    // -
-    "src/server/health/heartbeat.rs",
     // -
     "src/service",
 ];

@@ -120,7 +120,7 @@ impl Grant {
 /// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// How far above the wall clock the ceiling is set. A sync may take so long before a request has to wait for it.
+    /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
     /// No ceiling is set further above the wall clock than the ID clock may run.
     pub max_ahead: Duration,

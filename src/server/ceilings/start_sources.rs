@@ -1,4 +1,4 @@
-//! Where sources start above what is stored, and their first ceilings.
+//! The start of sources: their first positions, above everything stored, and their first ceilings.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick};
 
-/// How the daemon uses what outlasts a restart.
+/// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<'a> {
     /// The state directory; `None`: nothing is kept.
@@ -51,7 +51,7 @@ pub(crate) struct Durable {
     pub(super) stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
 }
 
-/// Where every source starts.
+/// The first position of every source.
 struct Starts {
     positions: Vec<Position>,
     /// The records beside those of the sources.
@@ -88,7 +88,7 @@ impl Found {
         Ok(Found { directory: Some(directory), adopt, records, owner, here, notes })
     }
 
-    /// What the last owner knew of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
+    /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
     /// granted.
     pub(crate) fn remembered(&self) -> Remembered {
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
@@ -289,7 +289,7 @@ pub(super) fn plan_joining(
     Ok(planned)
 }
 
-/// What a start without a stored ceiling cannot know.
+/// Returns a note on the risks of a start without a stored ceiling.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
         "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \
