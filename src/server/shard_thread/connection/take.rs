@@ -44,8 +44,8 @@ impl<F: Front> Connection<F> {
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
-                    if let Some(complaint) = self.front.complaint(&bytes[at..]) {
-                        rejections::log(self.stream.peer(), complaint);
+                    if let Some(rejection) = self.front.rejection(&bytes[at..]) {
+                        rejections::log(self.stream.peer(), rejection);
                     }
                     at = bytes.len();
                     note_answer(thread, error);
