@@ -8,7 +8,7 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// What the clocks show `after_us` later, with the wall clock off by `step_us`.
+/// A reading `after_us` later, with the wall clock off by `step_us`.
 fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
@@ -103,7 +103,7 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     assert_eq!(watch.observe(&wall, right), Observed::Steady);
     assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
 
-    // What was granted proves no more than that: of a step far beyond it, it is believed meanwhile.
+    // A grant proves no more than its own time, so a step far beyond it is held there.
     let (wall, mut watch) = started();
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
@@ -180,7 +180,7 @@ fn the_ride_stands_at_max_ahead() {
     let reading = later(0, -15 * SECOND_US);
     let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
     assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
-    // The wall clock's speed, not the ride's, brings it back: the cap moves with the wall clock.
+    // It comes back at the speed of the wall clock, because the cap moves with it.
     assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
 }
 
@@ -197,7 +197,7 @@ fn a_lower_base_does_not_lower_the_ride() {
 }
 
 proptest! {
-    /// `until` says exactly when `id_time` gets there.
+    /// `until` returns exactly the time at which `id_time` gets there.
     #[test]
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,
@@ -220,7 +220,7 @@ proptest! {
         }
     }
 
-    /// Whatever the clocks show, nothing overflows, and the ID clock is at most `max_ahead` ahead.
+    /// With any readings, nothing overflows, and the ID clock is at most `max_ahead` ahead.
     #[test]
     fn any_reading_is_survived(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
         let (wall, mut watch) = watched();

@@ -1,4 +1,4 @@
-//! Any order of requests, ticks, clock steps, late readings and losses of the grant, on shards of one source.
+//! Fuzzing of shards of one source: requests, ticks, clock steps, late readings and losses of the grant in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,10 @@ const LAYOUTS: [(&str, &str); 5] = [
 const CONNECTIONS: usize = 4;
 const STEPS_MAX: usize = 2_000;
 
-/// Each choice is one thing that happens. No position is handed out twice, none at or above a ceiling, none that was
-/// claimed before the grant was lost; each connection's IDs increase, and in strict order the whole daemon's.
+/// Runs one event for each choice, and checks the promises.
+///
+/// No position is handed out twice, at or above a ceiling, or after the grant of its claim was lost. Each connection's IDs
+/// increase, and in strict order the whole daemon's.
 pub fn shards(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut daemon = Daemon::new(&mut choices);
@@ -48,7 +50,7 @@ impl Signals for Deaf {
     fn ceiling_reached(&self) {}
 }
 
-/// One client, which asks again when it has its answer.
+/// One client, which sends its next request when it has its answer.
 #[derive(Default)]
 struct Connection {
     waiting: Option<Waiting>,
@@ -60,7 +62,7 @@ struct Waiting {
     taken: Taken,
     count: u64,
     partial: bool,
-    /// The highest ID of all connections when it was asked.
+    /// The highest ID of all connections when the request was sent.
     above: Option<u64>,
 }
 
@@ -72,7 +74,7 @@ struct Daemon {
     connections: [Connection; CONNECTIONS],
     now: Now,
     rng: fastrand::Rng,
-    /// From each position handed out to the end of its stretch.
+    /// The ranges of positions handed out: from the first position to the end.
     handed_out: BTreeMap<u64, u64>,
     highest_id: Option<u64>,
     highest_ceiling: Position,
@@ -131,14 +133,14 @@ impl Daemon {
             13 => self.cancel(choices),
             14 => self.lose_grant(choices),
             _ => match choices.byte() {
-                // As hardly ever: nothing comes after it.
+                // Rare, because nothing happens after it.
                 0xff => _ = self.source.seal(),
                 _ => self.now = self.now.after(Duration::from_millis(choices.below(20_000))),
             },
         }
     }
 
-    /// One wake-up of a shard by a reading of now, or of a moment ago: a few requests of its connections.
+    /// Runs one wake-up of a shard, with a reading of now or of a moment ago and a few requests of its connections.
     fn wake_up(&mut self, choices: &mut Choices<'_>) {
         let shard = choices.below(self.shards.len() as u64) as usize;
         let late = Duration::from_micros(choices.pick(&[0, 0, 0, 400, 5_000]));
@@ -233,7 +235,7 @@ impl Daemon {
         self.source.grant().raise(ceiling);
     }
 
-    /// Nothing that was claimed before is handed out after, to those that wait neither.
+    /// Loses the grant. IDs claimed before must not be handed out after, also to waiting requests.
     fn lose_grant(&mut self, choices: &mut Choices<'_>) {
         if choices.below(4) == 0 {
             self.source.grant().revoke();

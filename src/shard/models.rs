@@ -1,4 +1,4 @@
-//! Loom models: every interleaving of a few threads on the shipped cursor, rings, line and grant.
+//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and grant.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -16,7 +16,7 @@ use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, Work
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// Four IDs in a tick of 1 ms, of which `ticks` are at hand.
+/// A source of four IDs in a tick of 1 ms, of which `ticks` are available.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
     let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -41,7 +41,7 @@ fn rng() -> fastrand::Rng {
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Every bug of this kind known to the literature shows with two forced switches; three leave room.
+    // All known bugs of this kind show with two forced switches of threads. Three leave a margin.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
@@ -210,7 +210,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        // One is wanted now, two more are to come: this shard keeps them.
+        // One ID is wanted now, and two more later: this shard keeps them.
         shard.wake(NOW);
         let (lane, rng) = shard.lane(0);
         let _ = lane.take(1, || 2, rng, &mut Vec::new());

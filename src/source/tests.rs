@@ -192,7 +192,7 @@ fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
     };
     let window = source.window(back(5 * SECOND_US, 2));
     assert_eq!(window.bound, Bound::Clock);
-    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the ride starts at the tick used last");
+    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the catch-up starts at the tick used last");
     let window = source.window(back(5 * SECOND_US, 4));
     assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(first.0 + 11 * 4_096)));
 
@@ -229,7 +229,7 @@ fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
         source.claim(&source.window(an_hour_later), 1, &mut rng()).expect("there is room");
         let held_up = source.window(START);
         assert_eq!((held_up.bound, source.left(&held_up)), (Bound::Clock, 0));
-        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "nothing to ride");
+        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "no catch-up");
         assert_eq!(source.window(an_hour_later).bound, Bound::Clock);
     }
 }
@@ -261,7 +261,7 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
     assert_eq!(source.admit(&window, request(1, late, 1_000)), Err(Refusal::Ended));
 }
 
-/// Advances the wait queue at each millisecond until nobody waits or time is over, and returns what finished when.
+/// Advances the wait queue at each millisecond until no request waits or time is over. Returns what finished when.
 fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, Ticket, u64, Option<Refusal>)> {
     let mut finished = Vec::new();
     let mut rng = rng();
@@ -283,8 +283,8 @@ fn more_than_the_window_holds_is_had_in_ticks_and_in_order() {
     let source = source(TWITTER, RULES);
     let now = START;
     let big =
-        source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("to be had in 90 ticks");
-    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("to be had after it");
+        source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
+    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available after it");
     let finished = run_queue(&source, 0, 200);
     // Of 100 ticks 11 are at hand, and the last 256 IDs of the last one are left for small requests until the next.
     assert_eq!(finished, [(90, big, 100 * 4_096, None), (91, next, 4_096, None)]);
@@ -320,7 +320,7 @@ fn small_requests_pass_large_ones_within_their_slack() {
     let mut rng = rng();
     let window = source.window(START);
     source.claim(&window, 11 * 4_096, &mut rng).expect("the whole window");
-    let large = source.admit(&window, request(400 * 4_096, START, 1_000)).expect("to be had in 400 ticks");
+    let large = source.admit(&window, request(400 * 4_096, START, 1_000)).expect("available in 400 ticks");
     for ms in 1..=400 {
         let now = after_ms(ms);
         source.advance(now, &mut rng, &Heard::default());
@@ -328,7 +328,7 @@ fn small_requests_pass_large_ones_within_their_slack() {
         for _ in 0..10 {
             assert!(source.claim(&window, 1, &mut rng).is_some(), "single IDs are there at {ms} ms");
         }
-        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones line up");
+        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones queue");
     }
     let finished = run_queue(&source, 401, 500);
     assert_eq!(finished.len(), 1);
@@ -342,7 +342,7 @@ fn passing_never_makes_an_admitted_request_late() {
     let window = source.window(START);
     source.claim(&window, 110, &mut rng).expect("the whole window");
     // 1,000 IDs in exactly 100 ticks of 10: no slack.
-    let large = source.admit(&window, request(1_000, START, 100)).expect("just to be had");
+    let large = source.admit(&window, request(1_000, START, 100)).expect("just available");
     let mut singles = 0;
     let mut finished = Vec::new();
     for ms in 1..=101 {
@@ -363,9 +363,9 @@ fn small_requests_that_wait_are_served_first_in_their_order() {
     let mut rng = rng();
     let window = source.window(START);
     source.claim(&window, 110, &mut rng).expect("the whole window");
-    let large = source.admit(&window, request(100, START, 1_000)).expect("to be had");
+    let large = source.admit(&window, request(100, START, 1_000)).expect("available");
     let small: Vec<Ticket> =
-        (0..5).map(|_| source.admit(&window, request(1, START, 1_000)).expect("to be had")).collect();
+        (0..5).map(|_| source.admit(&window, request(1, START, 1_000)).expect("available")).collect();
     let finished = run_queue(&source, 1, 100);
     let order: Vec<Ticket> = finished.iter().map(|each| each.1).collect();
     assert_eq!(order, [small, vec![large]].concat());
@@ -403,8 +403,8 @@ fn a_request_that_does_not_wait_takes_its_turn_if_it_has_come() {
 fn a_cancelled_request_leaves_the_line_and_its_place() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
-    let first = source.admit(&window, request(500 * 4_096, START, 1_000)).expect("to be had");
-    let second = source.admit(&window, request(50 * 4_096, START, 1_000)).expect("to be had");
+    let first = source.admit(&window, request(500 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(50 * 4_096, START, 1_000)).expect("available");
     source.cancel(first);
     assert_eq!(source.wait_queue().admitted_ids(), 50 * 4_096);
     let finished = run_queue(&source, 0, 100);
@@ -421,7 +421,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
     let heard = Heard::default();
     let mut rng = rng();
-    let ticket = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("to be had");
+    let ticket = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
     source.advance(START, &mut rng, &heard);
     source.advance(after_ms(1), &mut rng, &heard);
     assert_eq!(*heard.ceilings.borrow(), 1, "the keeper is nudged once");
@@ -481,7 +481,7 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
     let source = source(TWITTER, RULES);
     let mut rng = rng();
     let heard = Heard::default();
-    source.admit(&source.window(START), request(20 * 4_096, START, 1_000)).expect("to be had");
+    source.admit(&source.window(START), request(20 * 4_096, START, 1_000)).expect("available");
     source.advance(START, &mut rng, &heard);
     let used = source.cursor().expect("not sealed");
     source.grant().revoke();
@@ -492,7 +492,7 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
     }
     let finished = source.collect(0);
     assert_eq!(finished[0].refusal, None);
-    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed anew");
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed again");
     assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 20 * 4_096);
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
@@ -500,7 +500,7 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
 #[test]
 fn what_was_ready_when_the_grant_was_lost_is_refused() {
     let source = source(TWITTER, RULES);
-    source.admit(&source.window(START), request(4_096, START, 1_000)).expect("to be had");
+    source.admit(&source.window(START), request(4_096, START, 1_000)).expect("available");
     source.advance(START, &mut rng(), &Heard::default());
     source.grant().revoke();
     let finished = source.collect(0);
@@ -538,8 +538,8 @@ fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
 fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
-    let first = source.admit(&window, request(20 * 4_096, START, 1_000)).expect("to be had");
-    let second = source.admit(&window, request(5 * 4_096, START, 1_000)).expect("to be had after it");
+    let first = source.admit(&window, request(20 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(5 * 4_096, START, 1_000)).expect("available after it");
     source.advance(START, &mut rng(), &Heard::default());
     let used = source.cursor().expect("not sealed");
     assert!(used > window.floor, "some was claimed for the first");
@@ -578,8 +578,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever the clock does: no position twice, none at or above the ceiling, none outside the ID clock's window, each
-    /// claim above those before it, admissions counted to nothing in the end.
+    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID clock's window. Each claim
+    /// lies above those before it. In the end no admitted ID is left in the count.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),
@@ -637,7 +637,7 @@ proptest! {
                 }
             }
         }
-        // All waits end, whatever the clock does.
+        // All waits end under any clock.
         now = now.after(Duration::from_secs(1));
         prop_assert_eq!(source.advance(now, &mut rng, &heard), None);
         prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
@@ -653,7 +653,7 @@ proptest! {
             }
             prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
         }
-        // The spans of those that waited, in the order of positions, never overlap either.
+        // The spans of waiting requests never overlap either.
         let mut spans: Vec<Span> = finished.iter().flat_map(|each| each.spans.clone()).collect();
         spans.sort_by_key(|span| span.from);
         prop_assert!(spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
@@ -677,7 +677,7 @@ fn who_waits_rides_past_a_wall_clock_that_stands() {
     let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
     source
         .admit(&source.window(stands(0)), request(1, stands(0), 1_000))
-        .expect("to be had with the next tick");
+        .expect("available with the next tick");
     let heard = Heard::default();
     source.advance(stands(1), &mut rng(), &heard);
     assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
@@ -689,7 +689,7 @@ fn who_waits_rides_past_a_wall_clock_that_stands() {
 fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // An hour back: the keeper has to look before this means anything.
+    // An hour back: this counts only after the keeper has looked.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
     source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
@@ -706,7 +706,7 @@ fn a_refusal_stays_what_it_is_when_the_grant_is_lost_meanwhile() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     for _ in 0..2 {
-        source.admit(&source.window(START), request(1, START, 1_000)).expect("to be had with the next tick");
+        source.admit(&source.window(START), request(1, START, 1_000)).expect("available with the next tick");
     }
     source.grant().revoke();
     source.grant().raise(source.numbering().end());

@@ -1,4 +1,5 @@
-//! Who is admitted to the line: what can be had by its deadline after all that was admitted before it.
+//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, after all requests
+//! admitted before it.
 
 use std::time::Duration;
 
@@ -6,23 +7,23 @@ use super::{Entry, Refusal, Ticket, WaitRequest};
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 
-/// One part in so many of the rate is not promised to requests that are admitted behind others.
+/// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
-/// What a request is admitted for.
+/// The positions that an admitted request will get.
 struct Promise {
-    /// The positions that it will have by its deadline.
+    /// The number of positions that it will have by its deadline.
     count: u64,
-    /// By how many positions it could finish later and still be in time.
+    /// The number of positions by which it could finish later and still be in time.
     slack: u64,
 }
 
 impl Source {
-    /// Lets a request wait for its positions. The caller advances the line at once: what waits for others only may have
-    /// its turn already.
+    /// Admits a request to the wait queue. The caller must advance the queue at once: a request that waits only for others
+    /// may be served already.
     ///
     /// # Errors
-    /// The refusal, at once, if the positions cannot be had by the deadline after what was admitted before.
+    /// Refuses at once if the positions are not available by the deadline, after all requests admitted before.
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<Ticket, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
@@ -37,7 +38,7 @@ impl Source {
         let small = passes || (request.count <= self.wait_queue.small_ids && queue.large.is_empty());
         let before = if small { &self.wait_queue.admitted_small } else { &*self.wait_queue.admitted };
         let before_ids = before.load(Ordering::Relaxed);
-        // Counted before the cursor is read: a direct claim from here on sees that somebody waits.
+        // Counted before the cursor is read: from here on, a direct claim sees that a request waits.
         self.wait_queue.count(request.count, small);
         let promise = match self.promise(window, &request, before_ids) {
             Ok(promise) => promise,
@@ -72,11 +73,11 @@ impl Source {
         Ok(ticket)
     }
 
-    /// What a request can be promised behind `before` positions admitted already: all that it wants, or for a partial one
-    /// what there will be of it.
+    /// Returns the promise for a request behind `before` positions admitted already: all its positions, or for a partial
+    /// request those that will be available.
     fn promise(&self, window: &Window, request: &WaitRequest, before: u64) -> Result<Promise, Refusal> {
         if window.now.jumped {
-            // What the ID clock will show is not known before the keeper has looked, and it looks as soon as one waits.
+            // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
             return Ok(Promise { count: request.count, slack: 0 });
         }
         let at_hand = self.limit_at(window.id_time).0;
@@ -92,7 +93,7 @@ impl Source {
             return Ok(Promise { count: request.count, slack: limit - finish });
         }
         if request.partial && turn < limit {
-            // One ID is all that it was promised: the rest may go to those that pass.
+            // Only one ID is promised: the others may go to requests that pass.
             return Ok(Promise { count: request.count.min(limit - turn), slack: limit - turn - 1 });
         }
         if request.count > limit.saturating_sub(window.floor.0) {
@@ -104,10 +105,10 @@ impl Source {
         Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
     }
 
-    /// How long the next `ticks` ticks last: twice as long while the ID clock rides.
+    /// Returns how long the next `ticks` ticks last: twice as long during a catch-up.
     fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
-        let riding = if window.id_time > window.now.wall { 2 } else { 1 };
-        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(riding)).unwrap_or(u32::MAX))
+        let slowness = if window.id_time > window.now.wall { 2 } else { 1 };
+        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(slowness)).unwrap_or(u32::MAX))
     }
 }
 
@@ -125,9 +126,9 @@ mod tests {
 
     #[derive(Clone, Debug)]
     enum Step {
-        /// A request, and whether its connection goes right after.
+        /// A request arrives; if it `leaves`, its connection closes right after.
         Ask { count: u64, wait_ms: u64, partial: bool, leaves: bool },
-        /// Time goes on.
+        /// Time passes.
         Pass { ms: u64 },
     }
 
@@ -144,8 +145,8 @@ mod tests {
     }
 
     proptest! {
-        /// While nothing can be claimed, what small requests take of the slack of large ones is what they are promised as long
-        /// as they wait, and nothing once they were refused or are gone.
+        /// While nothing can be claimed, a waiting small request takes exactly its promise from the slack of large ones. It
+        /// takes nothing after it was refused or is gone.
         #[test]
         fn refused_requests_leave_the_slack_as_it_was(steps in prop::collection::vec(any_step(), 1..200)) {
             let numbering = numbering(TWITTER);
@@ -176,7 +177,7 @@ mod tests {
         }
     }
 
-    /// Those that do not wait must not close the passage to those that do.
+    /// Refused requests must not close the passage to requests that wait.
     #[test]
     fn requests_that_are_refused_keep_nobody_from_passing() {
         let source = source(TWITTER, RULES);
