@@ -8,16 +8,16 @@ use tokio::net::TcpStream;
 use super::rejections;
 use super::socket_stream::SocketStream;
 use super::tls_stream::{Counted, TlsStream};
-use crate::tls::{Acceptor, Closed};
+use crate::tls::{Acceptor, HandshakeFailure};
 
 /// The time for which the socket is read after a failed handshake. Unread bytes would cause a reset, which could overtake the
 /// alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A handshake that failed, with the socket if it is still open.
-pub(crate) struct FailedHandshake(Option<TcpStream>);
+/// The socket of a failed handshake, if it is still open.
+pub(crate) struct RejectedSocket(Option<TcpStream>);
 
-impl FailedHandshake {
+impl RejectedSocket {
     /// Closes the socket once the peer has had the time to read the alert.
     pub(crate) async fn close(self) {
         if let Some(socket) = self.0 {
@@ -27,17 +27,17 @@ impl FailedHandshake {
 }
 
 /// Shakes hands within the handshake timeout, and logs a failure.
-pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, FailedHandshake> {
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, RejectedSocket> {
     let peer = socket.peer_addr();
     match acceptor.accept(Counted::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream)))),
-        Err((closed, socket)) => {
-            if closed != Closed::Left
+        Err((failure, socket)) => {
+            if failure != HandshakeFailure::Left
                 && let Ok(peer) = peer
             {
-                rejections::log(peer, &format!("no TLS: {closed}"));
+                rejections::log(peer, &format!("no TLS: {failure}"));
             }
-            Err(FailedHandshake(socket.map(Counted::into_socket)))
+            Err(RejectedSocket(socket.map(Counted::into_socket)))
         }
     }
 }
