@@ -1,10 +1,10 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
-//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves all TLS
-//! listeners of a daemon. Its certificate can be replaced while they listen.
+//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves
+//! all TLS listeners of a daemon. Its certificate can be replaced while they listen.
 //!
-//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed session
-//! would outlive the certificate that it was made with.
+//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed
+//! session would outlive the certificate that it was made with.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -165,8 +165,8 @@ impl Acceptor {
     /// Shakes hands, within the handshake timeout.
     ///
     /// # Errors
-    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if the handshake
-    /// took too long.
+    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if
+    /// the handshake took too long.
     pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (HandshakeFailure, Option<IO>)>
     where
         IO: AsyncRead + AsyncWrite + Unpin,

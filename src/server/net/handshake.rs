@@ -10,8 +10,8 @@ use super::socket_stream::SocketStream;
 use super::tls_stream::{Counted, TlsStream};
 use crate::tls::{Acceptor, HandshakeFailure};
 
-/// The time for which the socket is read after a failed handshake. Unread bytes would cause a reset, which could overtake the
-/// alert.
+/// The time for which the socket is read after a failed handshake. Unread bytes would cause a reset, which
+/// could overtake the alert.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The socket of a failed handshake, if it is still open.
