@@ -105,7 +105,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Usage(reason)) => (2, reason),
         Err(Failure::ForNow(reason)) => (3, reason),
     };
-    service::say_refusal(&reason);
+    service::log_failure(&reason);
     ExitCode::from(code)
 }
 

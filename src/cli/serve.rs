@@ -70,7 +70,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
     let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
     drop(starting);
-    let vitals = server.vitals();
+    let health = server.health();
     // Not before: a refusal to start is one line.
     say_what_was_chosen(&settings, &place, now);
     server
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
-            () = service::attend(&notifier, &vitals) => {}
+            () = service::attend(&notifier, &health) => {}
             () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
             () = reload_when_told => {}
         }

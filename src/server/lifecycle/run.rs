@@ -13,7 +13,7 @@ use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
 use crate::server::ceilings::lookout;
-use crate::server::health::vitals::Vitals;
+use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
@@ -69,10 +69,10 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
-    let (of_status, vitals) = (Arc::clone(common), Vitals::new(Arc::clone(common)));
+    let (of_status, health) = (Arc::clone(common), Health::new(Arc::clone(common)));
     let all_beat = move || -> Beats {
-        let vitals = vitals.clone();
-        Box::pin(async move { vitals.all_beat().await })
+        let health = health.clone();
+        Box::pin(async move { health.all_beat().await })
     };
     let site = Arc::new(Site::new(move || of_status.status(), all_beat));
     let serve = |listener| {

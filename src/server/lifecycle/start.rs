@@ -16,9 +16,9 @@ use crate::front::Facts;
 use crate::keeper::Keeper;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{self, Found, Granted, State};
+use crate::server::health::handle::Health;
 use crate::server::health::heartbeat::Excused;
 use crate::server::health::metrics::Metrics;
-use crate::server::health::vitals::Vitals;
 use crate::server::net::inherited::{Inherited, Protocol};
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::Ears;
@@ -108,8 +108,8 @@ impl Server {
     }
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
-    pub fn vitals(&self) -> Vitals {
-        Vitals::new(Arc::clone(&self.common))
+    pub fn health(&self) -> Health {
+        Health::new(Arc::clone(&self.common))
     }
 }
 
