@@ -1,8 +1,8 @@
-//! What fuzzers run: a body for each target, which takes any bytes and holds the code to a post-condition.
+//! The bodies of fuzz targets. Each takes any bytes, and checks a post-condition of the code.
 //!
-//! Each body stands in its room, as `fuzzing.rs` beside the code that it tries. `fuzz/fuzz_targets` has a shim for each;
-//! `tests/fuzz` runs them and keeps their corpus in `fuzz/corpus`; the test below feeds every kept input to the same
-//! bodies, so that `cargo test` replays it without any fuzzer. `snowbank_client` has targets of its own.
+//! Each body is in a `fuzzing.rs` beside the code that it tries. `fuzz/fuzz_targets` has a shim for each. `tests/fuzz`
+//! runs them and keeps their corpus in `fuzz/corpus`. The test below replays the corpus without a fuzzer.
+//! `snowbank_client` has targets of its own.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub use crate::front::fuzzing::request_frames;
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
-/// What a target does with a fuzzer's bytes: panics if what has to hold does not.
+/// The body of a target. It panics if a post-condition does not hold.
 pub type Body = fn(&[u8]);
 
 /// Every target: its name, which is that of its shim and its corpus, and its body.
@@ -27,7 +27,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("state_import", state_import),
 ];
 
-/// A fuzzer's bytes as choices. At their end every choice is the first one, so that short inputs mean something too.
+/// A fuzzer's bytes as choices. After the last byte every choice is the first one, so that short inputs work too.
 pub(crate) struct Choices<'a> {
     bytes: &'a [u8],
 }
@@ -41,7 +41,7 @@ impl<'a> Choices<'a> {
         self.bytes.is_empty()
     }
 
-    /// All bytes that no choice has used yet.
+    /// Returns all unused bytes.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.bytes
     }
@@ -59,7 +59,7 @@ impl<'a> Choices<'a> {
         u32::from_le_bytes(self.array())
     }
 
-    /// A number below `end`, which is at least 1. Uses as few bytes as can reach them all.
+    /// Returns a number below `end`, which is at least 1. Uses as few bytes as possible.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         let number = match end {
             0..=0x100 => self.byte().into(),
@@ -83,7 +83,7 @@ impl<'a> Choices<'a> {
     }
 }
 
-/// Any layout that can be built, with any of its workers, or `None` if the choices do not make one.
+/// Builds any layout with any of its workers. Returns `None` if the choices do not make one.
 pub(crate) fn numbering(choices: &mut Choices<'_>) -> Option<Numbering> {
     let layout = if choices.bool() {
         layout_of_choices(choices)?

@@ -1,6 +1,10 @@
-//! Snowbank hands out batches of unique, time-sortable 64-bit IDs over TCP.
+//! The daemon of Snowbank, which hands out batches of unique, time-sortable 64-bit IDs over TCP.
 //!
-//! Two one-way streets meet at the shard. A room imports only rooms upstream of it, and `layout`, which all may know.
+//! Applications link the crate `snowbank-client` (clients/rust). This crate is the program `snowbank`. It publishes its
+//! modules only for its own tests and benchmarks, and promises nothing about them.
+//!
+//! Two one-way streets meet at the shard. A module imports only modules upstream of it, and `snowbank_client::layout`,
+//! which all may use.
 //!
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
@@ -9,36 +13,80 @@
 //!                                                 └───────────────┘
 //! ```
 //!
-//! - `snowbank_client::layout`: how an ID is divided into fields; positions to IDs and back.
-//! - `clock`: the ID clock, a pure function of what the system's clocks show.
-//! - `ceiling`: how far a source may claim, and where that is kept.
-//! - `source`: the cursor, the only place where uniqueness is decided, and the line of requests that wait.
-//! - `shard`: one core's blocks and rings.
-//! - `keeper`: raises ceilings and watches the wall clock.
-//! - `snowbank_client::protocol`: the wire, both sides. `front`: a protocol as the server sees it.
-//! - `service`: what the service manager and the journal are told.
-//! - `server`: listeners, threads, connections. `config`: its settings. `cli`: the commands.
-//! - `admin`: what an operator sees: status, metrics, the page.
-//! - `tls`: certificates and handshakes of the listeners.
-//! - `snowbank_client`, a crate of its own in clients/rust: what an application links.
+//! # Modules
 //!
-//! One request's walk: `server/connection.rs` reads bytes; `front/native.rs` understands them; `shard/lane.rs` takes IDs from
-//! the current block, the ring, or by a claim of `source/mod.rs`; `front/native.rs` encodes them; `connection.rs` writes once
-//! for all requests of the turn. What has to wait goes by `source/wait_queue/mod.rs` and `server/ticker.rs`.
+//! Making IDs. These modules do no I/O, except for `clock/os.rs` and the files under `ceiling/`:
+//!
+//! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
+//! - [`ceiling`]: the grant, how far a source may claim, and the state file and lock files that keep its ceiling durable.
+//! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
+//! - [`shard`]: one core's blocks and rings of claimed IDs.
+//! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
+//!
+//! Serving them:
+//!
+//! - [`front`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
+//! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
+//! - [`tls`]: the listeners' certificates and handshakes.
+//!
+//! Around them:
+//!
+//! - [`config`]: the settings. [`cli`]: the commands.
+//! - `admin`: the operator's view: status, metrics, the page.
+//! - [`service`]: notifications to the service manager, and the log.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), the wire
+//!   format (`protocol`) and addresses, which the daemon uses too.
+//!
+//! # One request's walk
+//!
+//! 1. `server/shard_thread/connection/mod.rs` reads all bytes that have arrived: one turn.
+//! 2. `server/shard_thread/connection/take.rs` takes the requests in them one after the other; `front/native.rs` decodes each.
+//! 3. `shard/lane.rs` takes the IDs from the current block, from the ring, or by a claim on the cursor in `source/mod.rs`.
+//! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
+//!
+//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/connection/wait.rs`.
+//! `server/shard_thread/ticker.rs` ends the wait.
+//!
+//! # Where to look
+//!
+//! | question | file |
+//! |---|---|
+//! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
+//! | What happens when the wall clock goes back? | `source/window.rs`; it applies the rule in `clock/mod.rs` |
+//! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
+//! | What is written before an ID may be used? | a ceiling above it, to the state file: `ceiling/store/mod.rs` |
+//! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
+//! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
+//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush` |
+//! | Which settings may a reload change? | `config/diff.rs`; `server/lifecycle/reload.rs` applies them |
+//! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
+//! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 
 mod admin;
+#[doc(hidden)]
 pub mod ceiling;
+#[doc(hidden)]
 pub mod cli;
+#[doc(hidden)]
 pub mod clock;
+#[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
 pub mod front;
 #[cfg(any(test, fuzzing))]
+#[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
 pub mod keeper;
+#[doc(hidden)]
 pub mod server;
+#[doc(hidden)]
 pub mod service;
+#[doc(hidden)]
 pub mod shard;
+#[doc(hidden)]
 pub mod source;
 mod sync;
+#[doc(hidden)]
 pub mod tls;

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use snowbank_client::tls::fault::{self, Side};
-use snowbank_client::tls::files::{self, FileFault, Validity, What};
+use snowbank_client::tls::files::{self, FileFault, PemFile, Validity};
 use snowbank_client::tls::provider;
 
 /// An accepted connection after its handshake.
@@ -26,35 +26,6 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
 /// The time before its end from which a certificate causes a warning.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-
-/// The oldest version of TLS that a listener accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MinVersion {
-    /// TLS 1.2.
-    Tls12,
-    /// TLS 1.3.
-    #[default]
-    Tls13,
-}
-
-impl MinVersion {
-    /// Returns the name that settings use.
-    pub fn name(self) -> &'static str {
-        match self {
-            MinVersion::Tls12 => "1.2",
-            MinVersion::Tls13 => "1.3",
-        }
-    }
-
-    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
-        const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
-        const NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
-        match self {
-            MinVersion::Tls12 => BOTH,
-            MinVersion::Tls13 => NEWEST,
-        }
-    }
-}
 
 /// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]
@@ -85,12 +56,11 @@ impl Identity {
     /// Returns the first fault, in one line.
     pub fn read(
         files: ServerFiles<'_>,
-        min_version: MinVersion,
         handshake_timeout: Duration,
         now: Timestamp,
     ) -> Result<Self, FileFault> {
         let chain = files::read_chain(files.certificate)?;
-        let fault = |found: String| FileFault::new(What::Certificate, files.certificate, found);
+        let fault = |found: String| FileFault::new(PemFile::Certificate, files.certificate, found);
         let validity = chain
             .first()
             .and_then(files::validity)
@@ -109,7 +79,7 @@ impl Identity {
         key.secret_der().hash(&mut digest);
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(min_version.versions())
+            .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| fault(error.to_string()))?;
         let builder = match files.client_ca {
             None => builder.with_no_client_auth(),
@@ -119,8 +89,8 @@ impl Identity {
                     (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-                let verifier =
-                    verifier.map_err(|error| FileFault::new(What::Authorities, path, error.to_string()))?;
+                let verifier = verifier
+                    .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -234,7 +204,7 @@ pub enum Closed {
 
 impl Closed {
     fn of(error: &io::Error) -> Self {
-        match fault::of(error) {
+        match fault::tls_error(error) {
             Some(error) => Closed::Refused(fault::describe(error, Side::Server)),
             None => Closed::Left,
         }

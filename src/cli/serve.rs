@@ -1,4 +1,4 @@
-//! `snowbank serve`: from the command line to a daemon that serves until it is told to stop.
+//! `snowbank serve`: from the command line to a daemon that serves until it is stopped.
 
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
@@ -7,7 +7,7 @@ use std::thread;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::reload::{self, Inputs};
+use super::reload::{self, Inputs, Requests};
 use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
@@ -34,81 +34,86 @@ pub(super) struct Arguments {
     stop_at_stdin_eof: bool,
 }
 
+/// Starts a daemon and serves until a signal, the service manager or the end of standard input stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let notifier = Notifier::from_environment();
-    // First, for it wants to be alone: there are no threads yet.
+    // First, because it must run before there are threads.
     let inherited = Inherited::take().map_err(refusal);
-    let inputs = Inputs {
-        config: arguments.config.clone(),
-        overrides: (*arguments.overrides).clone(),
-        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.as_ref().map_or_else(
-            |_| InheritedAddresses::default(),
-            |inherited| InheritedAddresses {
-                native: inherited.addresses(Protocol::Native),
-                admin: inherited.addresses(Protocol::Admin),
-            },
-        ),
-    };
+    let inputs = inputs(arguments, inherited.as_ref().ok());
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let logs =
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
     let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
-    if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
-        return Err(Failure::usage(
-            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as \
-             a pipe: hand one over, or leave the option out",
-        ));
-    }
+    refuse_endless_standard_input(arguments)?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
-    let mut hangups = reload::catch_hangups().map_err(Failure::no)?;
+    let hangups = reload::catch_hangups().map_err(Failure::no)?;
     let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
     let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
     drop(starting);
-    let health = server.health();
-    // Not before: a refusal to start is one line.
-    say_what_was_chosen(&settings, &place, now);
-    server
-        .notes()
-        .iter()
-        .chain(&warnings_of_secrets)
-        .chain(&too_few_files)
-        .for_each(|note| tracing::warn!("{note}"));
-    let addresses = where_it_listens(&server);
+    // Not before, because a refusal to start is one line.
+    log_choices(&settings, &place, now);
+    let notes = server.notes().iter().chain(&warnings_of_secrets).chain(&too_few_files);
+    notes.for_each(|note| tracing::warn!("{note}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
-    let serve_until_signal = async {
-        let (mut interrupt, mut terminate) = match catch_ends() {
-            Ok(signals) => signals,
-            Err(error) => {
-                tracing::error!(%error, "cannot catch signals; stopping");
-                return;
-            }
+    let (health, addresses) = (server.health(), where_it_listens(&server));
+    let stop = async {
+        let Ok((mut interrupt, mut terminate)) = catch_ends().inspect_err(|error| {
+            tracing::error!(%error, "cannot catch signals; stopping");
+        }) else {
+            return;
         };
-        // Whoever reads these lines may connect, or send a signal, from then on. A closed pipe stops nothing.
+        // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
-        let reload_when_told = async {
-            while hangups.recv().await.is_some() {
-                reloads.ask();
-            }
-            std::future::pending().await
-        };
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
             () = service::attend(&notifier, &health) => {}
             () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
-            () = reload_when_told => {}
+            () = reload_at_hangups(hangups, &reloads) => {}
         }
         notifier.stopping(settings.limits.drain_timeout);
         tracing::info!("stopping: answering what has arrived");
     };
-    server.run(serve_until_signal).map_err(Failure::no)
+    server.run(stop).map_err(Failure::no)
+}
+
+/// Returns everything that configures the daemon, at the start and at each reload.
+fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
+    let addresses = |inherited: &Inherited| InheritedAddresses {
+        native: inherited.addresses(Protocol::Native),
+        admin: inherited.addresses(Protocol::Admin),
+    };
+    Inputs {
+        config: arguments.config.clone(),
+        overrides: (*arguments.overrides).clone(),
+        cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+        inherited: inherited.map(addresses).unwrap_or_default(),
+    }
+}
+
+/// Refuses to wait for the end of standard input if it is the kernel's log.
+fn refuse_endless_standard_input(arguments: &Arguments) -> Outcome {
+    if arguments.stop_at_stdin_eof && server::is_kernel_log_standard_input() {
+        return Err(Failure::usage(
+            "--stop-at-stdin-eof: found the kernel's log as standard input, which never ends; allowed is what does, such as \
+             a pipe: hand one over, or leave the option out",
+        ));
+    }
+    Ok(())
+}
+
+/// Requests a reload at each SIGHUP. Never completes.
+async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
+    while hangups.recv().await.is_some() {
+        reloads.ask();
+    }
+    std::future::pending().await
 }
 
 fn refusal(error: StartError) -> Failure {
@@ -133,7 +138,7 @@ fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
     out.flush()
 }
 
-fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros) {
+fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     for line in settings.summary() {
         tracing::info!("{line}");
     }
@@ -150,7 +155,9 @@ fn say_what_was_chosen(settings: &Settings, place: &StatePlace, now: UnixMicros)
 pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warn = |name| {
-        format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
+        format!(
+            "the environment variable {name} is unknown; a setting has SNOWBANK_, its section and its key, in capitals"
+        )
     };
     config::unknown_variables(names).into_iter().map(warn)
 }
@@ -177,7 +184,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
+    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.listen.len()
@@ -196,7 +203,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
 }
 
 fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.len() * (1 + ADMIN_CONNECTIONS_MAX)
+    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

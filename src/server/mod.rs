@@ -4,7 +4,7 @@
 //!  main thread                    shard threads (one per core)
 //!  ┌──────────┐  hands over  ┌──────────────────────────────────────┐
 //!  │ acceptor ├─────────────▶│ connection tasks ─▶ Shard            │ ◀─ direct claims ─▶ Source
-//!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │                     (cursor, line)
+//!  │ signals  │  sockets     │ ticker: waits for ticks, ends waits  │                     (cursor, queue)
 //!  └──────────┘              └──────────────────────────────────────┘                        ▲
 //!                             keeper thread: raises ceilings, watches the wall clock ────────┘
 //! ```
@@ -12,10 +12,10 @@
 //! - `lifecycle`: starts, runs, reloads and stops the daemon.
 //! - `net`: opens listeners, accepts connections, reads and writes sockets.
 //! - `shard_thread`: a shard's thread and the connections that it serves.
-//! - `ceilings`: where sources start, and the thread that raises their ceilings.
+//! - `ceilings`: starts sources above their stored ceilings, and raises these on the keeper's thread.
 //! - `health`: counters, heartbeats, the daemon's status, and rate-limited log lines.
 //! - `restored`: notices that the machine was restored from a snapshot.
-//! - `shared`: what all threads share, the live configuration, and wake-ups between threads.
+//! - `shared`: types of several rooms: the state that all threads share, the live configuration, wake-ups.
 
 mod ceilings;
 mod health;

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What one of the application's tasks does. Its clone of the client shares the connection; the buffer is its own.
+/// One of the application's tasks. Its clone of the client shares the connection. The buffer is its own.
 async fn write_rows(client: Client, writer: u32) -> Result<Vec<Row>, Error> {
     let mut ids = client.ids(IdsOptions::default().max_age(Duration::from_millis(500)))?;
     let mut rows = Vec::new();

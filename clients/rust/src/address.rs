@@ -1,4 +1,4 @@
-//! Where a daemon listens and where a client finds it.
+//! Addresses on which a daemon listens and at which a client finds it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,21 +13,21 @@ const HOST_BYTES_MAX: usize = 253;
 
 /// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or `unix:/path`.
 ///
-/// Nothing here resolves a name: that happens where the socket is opened.
+/// This module resolves no names. The code that opens the socket does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     /// A TCP port.
     Tcp {
         /// An IPv4 address, an IPv6 address without brackets (a `%zone` may follow), or a host name.
         host: String,
-        /// The port; 0 lets the system choose one that is free.
+        /// The port. 0 lets the system choose a free one.
         port: u16,
     },
-    /// A TCP port that speaks TLS.
+    /// A TCP port with TLS.
     Tls {
-        /// As of [`Tcp`](Address::Tcp); a client compares it with the server's certificate.
+        /// The host, as for [`Tcp`](Address::Tcp). A client compares it with the server's certificate.
         host: String,
-        /// As of [`Tcp`](Address::Tcp).
+        /// The port, as for [`Tcp`](Address::Tcp).
         port: u16,
     },
     /// A Unix stream socket.
@@ -35,19 +35,18 @@ pub enum Address {
 }
 
 impl Address {
-    /// Of an admin listener, which a port alone may name: 127.0.0.1's.
+    /// Parses the address of an admin listener. A port alone means that port of 127.0.0.1.
     ///
     /// # Errors
-    /// The text is neither a port nor an address.
+    /// Returns an error if the text is neither a port nor an address.
     pub fn of_admin(text: &str) -> Result<Self, AddressError> {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() }
     }
 
-    /// Whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
+    /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
     ///
-    /// Other host names count as reachable from outside, whatever they resolve to: what a name means can change after
-    /// it was looked at.
+    /// Every other host name counts as reachable from outside, because it can resolve to another address later.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,
@@ -58,20 +57,20 @@ impl Address {
         }
     }
 
-    /// Whether what goes over the address is TLS.
+    /// Returns whether connections to the address use TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Address::Tls { .. })
     }
 
-    /// Whether the system is to choose the port.
+    /// Returns whether the system chooses the port.
     pub fn has_any_port(&self) -> bool {
         matches!(self, Address::Tcp { port: 0, .. } | Address::Tls { port: 0, .. })
     }
 
-    /// An address to connect to: any but those with port 0, which nobody listens on.
+    /// Parses an address to connect to. Port 0 is not allowed, because no daemon listens on it.
     ///
     /// # Errors
-    /// The text is no address, or has port 0.
+    /// Returns an error if the text is not an address, or has port 0.
     pub fn parse_remote(text: &str) -> Result<Self, AddressError> {
         let address: Address = text.parse()?;
         if address.has_any_port() {
@@ -95,7 +94,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Why a text is not an [`Address`].
+/// The reason why a text is not an [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an address: {reason}")]
 pub struct AddressError {
@@ -104,7 +103,7 @@ pub struct AddressError {
 }
 
 impl AddressError {
-    /// What is wrong and what would be right, without the text itself.
+    /// Returns what is wrong and what would be right, without the text itself.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -151,7 +150,7 @@ fn parse_tls(rest: &str) -> Result<Address, String> {
     Ok(Address::Tls { host, port })
 }
 
-/// A host and its port.
+/// Parses a host and its port.
 fn parse_tcp(text: &str) -> Result<(String, u16), String> {
     if text.starts_with('/') {
         return Err(format!("the path of a Unix socket is written unix:{}", text.escape_debug()));
@@ -163,7 +162,7 @@ fn parse_tcp(text: &str) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// An IPv6 address and its port: what follows the opening bracket.
+/// Splits an IPv6 address from its port. `rest` is the text after the opening bracket.
 fn split_bracketed(rest: &str) -> Result<(&str, u16), String> {
     let (host, after) = rest.split_once(']').ok_or("the bracket is never closed; write [::1]:7660")?;
     if !is_ipv6(host) {
@@ -173,7 +172,7 @@ fn split_bracketed(rest: &str) -> Result<(&str, u16), String> {
     Ok((host, parse_port(port)?))
 }
 
-/// An IPv4 address or a host name, and its port.
+/// Splits an IPv4 address or a host name from its port.
 fn split_plain(text: &str) -> Result<(&str, u16), String> {
     let Some((host, port)) = text.rsplit_once(':') else {
         return Err(match text {
@@ -192,7 +191,7 @@ fn split_plain(text: &str) -> Result<(&str, u16), String> {
     Ok((host, port))
 }
 
-/// Whether this is an IPv6 address, with or without a `%zone`.
+/// Returns whether this is an IPv6 address, with or without a `%zone`.
 fn is_ipv6(host: &str) -> bool {
     let (ip, zone) = host.split_once('%').unwrap_or((host, "zone"));
     ip.parse::<Ipv6Addr>().is_ok() && !zone.is_empty() && zone.chars().all(is_host_char)

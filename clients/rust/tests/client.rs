@@ -301,7 +301,7 @@ mod refusals {
 mod misbehaviour {
     use super::*;
 
-    /// Has `answer` reply to a call for two IDs, and returns what the caller is told, once the client has closed the
+    /// Replies to a call for two IDs with `answer`, and returns the caller's error once the client has closed the
     /// connection.
     async fn told(answer: impl Fn(&mut Peer, u16) + Send + Sync + 'static) -> Error {
         let closed = Arc::new(AtomicBool::new(false));

@@ -9,7 +9,7 @@ use snowbank_client::{Client, ClientOptions, Error, Ids, IdsOptions};
 
 const PARENTS_IDS: u64 = 1_000_000;
 
-/// What the child found, as its exit code.
+/// The exit code of a child without a finding.
 const FINE: i32 = 40;
 
 fn runtime() -> tokio::runtime::Runtime {
@@ -25,14 +25,14 @@ fn in_child(client: &Client, ids: &mut Ids, daemon: &FakeDaemon) -> i32 {
     if ids.try_next() != Err(Error::Forked) {
         return 1;
     }
-    let anew = runtime();
-    if anew.block_on(ids.next()) != Err(Error::Forked) {
+    let fresh = runtime();
+    if fresh.block_on(ids.next()) != Err(Error::Forked) {
         return 2;
     }
-    if anew.block_on(client.batch(1).into_future()) != Err(Error::Forked) {
+    if fresh.block_on(client.batch(1).into_future()) != Err(Error::Forked) {
         return 3;
     }
-    let outcome: Result<u64, Error> = anew.block_on(async {
+    let outcome: Result<u64, Error> = fresh.block_on(async {
         let client = self::client(daemon);
         let mut ids = client.ids(IdsOptions::default())?;
         ids.next().await

@@ -1,6 +1,6 @@
-//! What is counted: plain counters, each written by one thread alone and summed by whoever asks.
+//! Counters, each written by one thread. Readers sum them.
 //!
-//! A shard's counters lie in memory of its own. Its thread adds with a load and a store, which cost what a plain addition
+//! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost what a plain addition
 //! costs; nothing is contended, and a reader on another thread sees numbers that are a moment old.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
     }
 
-    /// The number as of a moment ago.
+    /// Returns the number as of a moment ago.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -46,24 +46,24 @@ impl Errors {
     }
 }
 
-/// What one shard counts for one source.
+/// The counters of one shard for one source.
 #[derive(Debug, Default)]
 pub(crate) struct SourceCounters {
-    /// Requests for its IDs that were answered: with IDs, or with its refusal.
+    /// Requests for its IDs that were answered with IDs or with its refusal.
     pub(crate) requests: Counter,
     /// IDs in those answers.
     pub(crate) ids: Counter,
     /// Answers that were `exhausted`.
     pub(crate) exhausted: Counter,
-    /// Requests that had to wait, and those of them whose wait is over.
+    /// Requests that had to wait, and how many of them wait no more.
     pub(crate) waits: Counter,
     pub(crate) waits_over: Counter,
 }
 
-/// What one shard counts.
+/// The counters of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
-    /// By index; as many as a daemon can have.
+    /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
     pub(crate) errors: Errors,
     /// PING, INFO and AUTH, answered without an error.
@@ -86,7 +86,7 @@ impl ShardCounters {
     }
 }
 
-/// A shard's histogram of how long requests took, from their bytes read to their reply on its way.
+/// A shard's histogram of latencies, from the read of a request to the write of its reply.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyCounters {
     counts: [Counter; BOUNDS_US.len() + 1],
@@ -119,20 +119,21 @@ fn bucket_of(took_us: u64) -> usize {
     BOUNDS_US.partition_point(|&bound_us| bound_us < took_us)
 }
 
-/// Of a busy shard's turns, one in so many is timed, by a second reading of the clock; it stands for those up to the next.
-/// A reading costs a hundredth of a turn, so that a sixty-fourth of it is nothing.
+/// A busy shard times one turn of this many, by a second reading of the clock. The sample stands for the turns up to the next
+/// one. A reading costs a hundredth of a turn, so a sixty-fourth of that is negligible.
 const TIMED_TURNS: u32 = 64;
-/// A shard that has timed nothing for this long times its next turn, so that at leisure nearly all are timed; then every
-/// second one, every fourth, and so on, because the first turn after a pause is slower than those it would stand for.
-const LEISURE_US: i64 = 10_000;
+/// A shard that has timed nothing for this long times its next turn, so that an idle shard times nearly all. Then it times
+/// every second turn, every fourth, and so on, because the first turn after a pause is slower than those it would stand for.
+const IDLE_US: i64 = 10_000;
 
-/// How a shard times its requests: by samples, each of which stands for the requests of the turns that follow it.
+/// A shard's timer of requests. It takes samples, each of which stands for the requests of the turns that follow it.
 #[derive(Debug)]
 pub(crate) struct Timing {
     /// Requests answered in this turn.
     served: u64,
-    /// Turns until the next one that is timed, and how many there were from the last to it.
+    /// The number of turns until the next sample.
     untimed_turns: u32,
+    /// The number of turns from one sample to the next.
     stride: u32,
     timed_at: BootMicros,
     took_us: u64,
@@ -158,7 +159,7 @@ impl Timing {
         if served == 0 {
             return;
         }
-        if self.untimed_turns == 0 || self.is_at_leisure(began) {
+        if self.untimed_turns == 0 || self.is_idle(began) {
             self.time(began, clock::os::boot());
         } else {
             self.untimed_turns -= 1;
@@ -166,7 +167,7 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Ends a turn whose requests had been read `read_at`, and lay until the turn began: that is how long they took.
+    /// Ends a turn whose requests were read at `read_at` and waited until the turn began. That wait is their latency.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -180,13 +181,13 @@ impl Timing {
     }
 
     #[inline]
-    fn is_at_leisure(&self, began: BootMicros) -> bool {
-        began.0.saturating_sub(self.timed_at.0) > LEISURE_US
+    fn is_idle(&self, began: BootMicros) -> bool {
+        began.0.saturating_sub(self.timed_at.0) > IDLE_US
     }
 
     #[cold]
     fn time(&mut self, began: BootMicros, ended: BootMicros) {
-        self.stride = if self.is_at_leisure(began) { 1 } else { (self.stride * 2).min(TIMED_TURNS) };
+        self.stride = if self.is_idle(began) { 1 } else { (self.stride * 2).min(TIMED_TURNS) };
         self.untimed_turns = self.stride - 1;
         self.timed_at = began;
         self.took_us = clock::micros(ended.since(began)).unsigned_abs();
@@ -194,20 +195,20 @@ impl Timing {
     }
 }
 
-/// What the acceptors count, all of the main thread.
+/// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
     /// Connections handed to a shard.
     pub(crate) accepted: Counter,
-    /// Connections told `too_busy`.
+    /// Connections refused with `too_busy`.
     pub(crate) refused: Counter,
 }
 
-/// Everything that is counted, and what else the daemon's status is made of.
+/// All counters, and the other facts of the daemon's status.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
-    /// Each shard's open connections.
+    /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     pub(crate) doors: Doors,
     keeper: Mutex<LastSeen>,
@@ -230,7 +231,7 @@ impl Metrics {
         }
     }
 
-    /// What the keeper's thread last saw. Not for a request's path: it is a lock, though one held for moments.
+    /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -274,10 +275,10 @@ mod tests {
     }
 
     #[test]
-    fn at_leisure_every_turn_is_timed() {
+    fn an_idle_shard_times_every_turn() {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
         for turn in 1..100 {
-            let began = BootMicros(turn * (LEISURE_US + 1));
+            let began = BootMicros(turn * (IDLE_US + 1));
             timing.note_served();
             timing.end_turn(&counters, began);
             assert_eq!(timing.timed_at, began);

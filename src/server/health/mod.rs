@@ -1,8 +1,9 @@
 //! The daemon's health: counters, heartbeats, status.
 //!
 //! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the operator.
-//! - `heartbeat`: whether every thread makes progress. `handle`: the way to both for code outside the server.
-//! - `rate_limited_log`: limits how often an event that repeats is logged.
+//! - `heartbeat`: checks that every thread makes progress.
+//! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
+//! - `rate_limited_log`: limits how often a repeated event is logged.
 
 pub(crate) mod handle;
 pub(crate) mod heartbeat;

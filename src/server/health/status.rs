@@ -1,4 +1,4 @@
-//! The daemon's status, gathered from counters, sources, the keeper's view and the acceptors. On the main thread or any
+//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors. On the main thread or any
 //! other: it only reads, and nothing waits for it.
 
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use snowbank_client::protocol::ErrorCode;
 const YEAR: Duration = Duration::from_secs(31_557_600);
 
 impl Common {
-    /// What the daemon is doing now.
+    /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
         let metrics = &self.metrics;
-        // Held for moments only: a reload takes the lock to put another in its place.
+        // The lock is held for moments only, because a reload takes it to replace the configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
         let limits = &live_config.limits;
         let now = self.wall.believe(clock::os::read());
@@ -50,16 +50,8 @@ impl Common {
             ceilings: ceilings_status(metrics, now),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
-            connections: Connections {
-                open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
-                max: limits.max_connections as u64,
-                accepted: metrics.doors.accepted.get(),
-                refused: metrics.doors.refused.get(),
-            },
-            errors: ErrorCode::ALL
-                .into_iter()
-                .map(|code| (code.name().to_owned(), self.errors_of(code)))
-                .collect(),
+            connections: connections_status(metrics, limits),
+            errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
             other_requests: sum(|shard| shard.other_requests.get()),
             received_bytes: sum(|shard| shard.received_bytes.get()),
             sent_bytes: sum(|shard| shard.sent_bytes.get()),
@@ -71,7 +63,7 @@ impl Common {
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
-        // Acceptors tell nothing but this.
+        // Acceptors send no other error.
         let of_doors = if code == ErrorCode::TooBusy { self.metrics.doors.refused.get() } else { 0 };
         of_shards + of_doors
     }
@@ -117,9 +109,18 @@ impl Common {
     }
 }
 
+fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
+    Connections {
+        open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
+        max: limits.max_connections as u64,
+        accepted: metrics.doors.accepted.get(),
+        refused: metrics.doors.refused.get(),
+    }
+}
+
 fn clock_status(metrics: &Metrics) -> ClockStatus {
-    let view = metrics.keeper();
-    let (state, by) = match view.clock {
+    let seen = metrics.keeper();
+    let (state, by) = match seen.clock {
         Observed::Steady | Observed::Believed(_) => (ClockState::Steady, Duration::ZERO),
         Observed::Behind(by) => (ClockState::Behind, by),
         Observed::Held(by) => (ClockState::Held, by),
@@ -127,21 +128,21 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
     ClockStatus {
         state,
         by_s: by.as_secs_f64(),
-        steps_back: view.steps_back,
-        steps_forward: view.steps_forward,
+        steps_back: seen.steps_back,
+        steps_forward: seen.steps_forward,
     }
 }
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
-    let view = metrics.keeper();
+    let seen = metrics.keeper();
     CeilingsStatus {
-        raises: view.raises,
-        failures: view.failures,
-        raising_s: view.raising.as_secs_f64(),
-        last_raise_ago_s: view.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
-        under_way_s: view.looking_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
-        failing: view.failing.clone(),
-        lost: view.lost.clone(),
+        raises: seen.raises,
+        failures: seen.failures,
+        raising_s: seen.raising.as_secs_f64(),
+        last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
+        under_way_s: seen.write_under_way_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
+        failing: seen.failing.clone(),
+        lost: seen.lost.clone(),
     }
 }
 

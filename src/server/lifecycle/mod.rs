@@ -1,7 +1,7 @@
 //! The daemon's life: start, run, reload, stop.
 //!
 //! - `start`: from settings to a daemon that listens under durable ceilings.
-//! - `run`: serves until the daemon is told to stop, then stops in order. `threads`: starts and stops the threads.
+//! - `run`: serves until the stop, and stops in order. `threads`: starts and stops the threads.
 //! - `reload`: replaces the configuration of a running daemon.
 //! - `worker_ids`: numbers and locks worker IDs, for `start` and `reload`. `info`: the reply to INFO.
 

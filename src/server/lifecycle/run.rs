@@ -1,4 +1,4 @@
-//! The daemon's run: serves until it is told to stop, then stops in order.
+//! The daemon's run: serves until `stop` is complete, then stops in order.
 
 use std::future::Future;
 use std::io;
@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
-use crate::server::ceilings::lookout;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, Registered};
 use crate::server::net::admin_accept;
@@ -29,18 +28,25 @@ impl Server {
     /// # Errors
     /// If the system does not provide a thread or a reactor, or a thread failed.
     pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
-        let Server { listeners, admin, common, shards, mut keeper, join_requests, adopted, ears, notes: _ } =
-            self;
+        let Server {
+            listeners,
+            admin,
+            common,
+            shards,
+            ceilings,
+            join_requests,
+            adopted,
+            announcers,
+            notes: _,
+        } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
         let registered = {
             let _reactor = runtime.enter();
             register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
         };
-        // No ID was handed out. If trimming fails, the next start goes on above the granted range.
-        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
-        lookout::watch(&common, keeper.ownership())?;
-        let keeper = KeeperThread::spawn(keeper, &common, join_requests)?;
-        restored::watch(ears, Arc::clone(&common));
+        let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
+        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)?;
+        restored::watch(announcers, Arc::clone(&common));
         let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
@@ -69,12 +75,13 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
-    let (of_status, health) = (Arc::clone(common), Health::new(Arc::clone(common)));
+    let health = Health::new(Arc::clone(common));
+    let of_beats = health.clone();
     let all_beat = move || -> Beats {
-        let health = health.clone();
+        let health = of_beats.clone();
         Box::pin(async move { health.all_beat().await })
     };
-    let site = Arc::new(Site::new(move || of_status.status(), all_beat));
+    let site = Arc::new(Site::new(move || health.status(), all_beat));
     let serve = |listener| {
         let tls = tls_of(&listener, common);
         admin_accept::serve(listener, tls, Arc::clone(&site))

@@ -18,31 +18,31 @@ use crate::server::shared::common::Common;
 use crate::tls;
 use snowbank_client::protocol::{ErrorCode, reply};
 
-/// Sockets on their way to one shard. The acceptor waits when it is full, and the kernel's backlog takes the rest.
+/// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;
 
-/// How long the acceptor rests when the system has no descriptor or memory left: long enough not to spin, short enough
-/// that a client's connect does not time out.
+/// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
+/// and short enough that a client's connect does not time out.
 pub(crate) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
-/// What the acceptor knows of one shard.
+/// The acceptor's end of one shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
     pub(crate) sockets: mpsc::Sender<Admitted>,
-    /// Connections handed over and not yet closed.
+    /// The number of connections handed over and not yet closed.
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
-/// A connection that counts as open for as long as this lives.
+/// An accepted connection on its way to a shard.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
-    /// What it has to shake hands with first.
+    /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
     pub(crate) open: OpenConnection,
 }
 
-/// One of a shard's open connections.
+/// A connection in its shard's count of open ones. Leaves the count when dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection(Arc<AtomicUsize>);
 
@@ -56,7 +56,7 @@ impl Drop for OpenConnection {
 pub(crate) struct Registered {
     pub(crate) acceptor: Acceptor,
     pub(crate) address: Address,
-    /// Of the system's resources that it holds, for as long as it listens.
+    /// The socket's file. Removed when the listener is dropped.
     _file: Option<SocketFile>,
 }
 
@@ -64,7 +64,7 @@ impl Registered {
     /// Registers a listener with the reactor that is entered.
     ///
     /// # Errors
-    /// In one line: the system does not let this one.
+    /// One line with the listener's address and the system's error.
     pub(crate) fn new(listener: Listener) -> io::Result<Registered> {
         let Listener { socket, address, _file } = listener;
         let acceptor = Acceptor::register(socket).map_err(|error| {
@@ -75,9 +75,9 @@ impl Registered {
     }
 }
 
-/// Accepts on one listener until `stop` turns true. What was accepted by then has been handed to a shard when this ends;
-/// what comes later waits in the listener, if somebody else holds it as well, or is refused with its end. With `tls`, what
-/// is accepted has to speak that.
+/// Accepts on one listener until `stop` turns true. When it returns, all accepted connections have been handed to a shard.
+/// Later connections wait in the listener if another process holds it as well; otherwise they are refused. With `tls`,
+/// connections must speak TLS.
 pub(crate) async fn accept(
     listener: Registered,
     tls: Option<tls::Acceptor>,
@@ -132,7 +132,7 @@ impl Acceptor {
         }
     }
 
-    /// The next connection, non-blocking, and off this thread's reactor: it goes to a shard's.
+    /// Returns the next connection. It is non-blocking and off this thread's reactor, because it goes to a shard's.
     pub(crate) async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -141,13 +141,13 @@ impl Acceptor {
     }
 }
 
-/// The peer gave up before it was accepted.
+/// Returns true if the peer gave up before it was accepted.
 pub(crate) fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// False: turned away, for there are as many connections as may be.
+/// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
 async fn admit(
     socket: Socket,
     tls: Option<&tls::Acceptor>,
@@ -158,7 +158,7 @@ async fn admit(
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
         doors.refused.add(1);
-        // Said in plain text it would only puzzle a client that expects TLS; a handshake is what there is no room for.
+        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
         if tls.is_none() {
             turn_away(&socket, max_connections);
         }
@@ -170,20 +170,20 @@ async fn admit(
     doors.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let open = OpenConnection(Arc::clone(&inbox.connections));
-    // Fails only when the daemon stops: a shard's thread ends with the daemon.
+    // Fails only when the daemon stops, because a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
     true
 }
 
-/// Tells one connection too many so, and closes it.
+/// Sends `too_busy` and closes the connection.
 fn turn_away(socket: &Socket, max_connections: usize) {
     let mut out = Vec::new();
     let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
     reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
-    // A fresh socket's buffer has room for one line. If it is gone already there is nobody to tell.
+    // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
     let _ = socket.send(&out);
     let _ = socket.shutdown(std::net::Shutdown::Write);
-    // What the client has sent already is read, or closing would reset the connection under the reply.
+    // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];
     let _ = socket.recv(&mut unread);
 }

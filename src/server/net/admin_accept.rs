@@ -1,5 +1,5 @@
-//! The admin listener: accepts on the main thread's reactor, away from the shards, and hands each connection to
-//! [`admin`](crate::admin).
+//! The admin listener: accepts connections on the main thread's reactor, away from the shards. [`admin`](crate::admin)
+//! serves them.
 
 use std::sync::Arc;
 
@@ -15,25 +15,25 @@ use crate::config::Address;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::tls;
 
-/// Admin connections open at once. A few scrapers, probes and pages are meant; the next waits in the kernel's backlog until
-/// one is closed, which its deadlines see to.
+/// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. The next connection
+/// waits in the kernel's backlog until one of them reaches its deadline.
 pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 
-/// How many of them may stay until they ask again. The others give their places back soon, so that the next who comes, a
-/// scrape or a probe of a supervisor, never waits long for one.
+/// The number of admin connections that may stay open between requests. The others are closed soon, so that a new scrape or
+/// probe never waits long.
 const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
 
-/// Serves on one listener, over TLS if it is to be spoken there, until the future is dropped, and its connections with it.
+/// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.
 pub(crate) async fn serve(listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
     let Registered { acceptor, address, .. } = &listener;
-    // Over TLS the certificate's name is what a browser compares: no other site's name can lead here.
+    // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let via = if is_loopback { Via::Loopback } else { Via::Other };
     let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
     let mut connections = JoinSet::new();
     let mut failures = RateLimited::new();
     loop {
-        // Never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
@@ -65,10 +65,10 @@ async fn serve_one(
 ) {
     let stream = match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            // The handshake has a deadline of its own, which may be long.
+            // The handshake has its own deadline, which may be longer than this connection's life.
             match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
                 Ok(Ok(stream)) => stream,
-                Ok(Err(failed)) => return failed.see_out().await,
+                Ok(Err(failed)) => return failed.close().await,
                 Err(_) => return,
             }
         }

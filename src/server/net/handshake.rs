@@ -1,4 +1,4 @@
-//! The start of a TLS connection, as part of the connection's own task: a slow handshake keeps nobody else waiting.
+//! The TLS handshake. It runs in the connection's own task, so a slow handshake delays no other connection.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::socket_stream::SocketStream;
 use super::tls_stream::{Counted, TlsStream};
 use crate::tls::{Acceptor, Closed};
 
-/// How long a peer whose handshake failed is read on, so that the alert arrives before the reset that unread bytes would
-/// cause.
+/// The time for which the socket is read after a failed handshake. Unread bytes would cause a reset, which could overtake the
+/// alert.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// A handshake that came to nothing.
-pub(crate) struct Failed(Option<TcpStream>);
+/// A handshake that failed, with the socket if it is still open.
+pub(crate) struct FailedHandshake(Option<TcpStream>);
 
-impl Failed {
-    /// Stays until the peer has had the time to read why.
-    pub(crate) async fn see_out(self) {
+impl FailedHandshake {
+    /// Closes the socket once the peer has had the time to read the alert.
+    pub(crate) async fn close(self) {
         if let Some(socket) = self.0 {
             linger(socket).await;
         }
     }
 }
 
-/// Shakes hands, within the handshake timeout. A failure has been said.
-pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, Failed> {
+/// Shakes hands within the handshake timeout, and logs a failure.
+pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<SocketStream, FailedHandshake> {
     let peer = socket.peer_addr();
     match acceptor.accept(Counted::new(socket)).await {
         Ok(stream) => Ok(SocketStream::Tls(Box::new(TlsStream::new(stream)))),
@@ -37,7 +37,7 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Result<Sock
             {
                 rejections::log(peer, &format!("no TLS: {closed}"));
             }
-            Err(Failed(socket.map(Counted::into_socket)))
+            Err(FailedHandshake(socket.map(Counted::into_socket)))
         }
     }
 }
@@ -49,6 +49,6 @@ async fn linger(mut socket: TcpStream) {
         while socket.read(&mut discarded).await? > 0 {}
         std::io::Result::Ok(())
     };
-    // However it ends, the connection has.
+    // The connection is over, whatever the result.
     let _ = tokio::time::timeout(LINGER, until_end).await;
 }

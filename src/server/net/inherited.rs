@@ -1,8 +1,8 @@
-//! Sockets that a service manager opened and hands over (socket activation): clients can connect to them before the daemon
-//! runs and while it starts anew, and are served when it is there.
+//! Socket activation: sockets that a service manager opened and hands over. Clients can connect to them before the daemon
+//! runs and while it restarts. It serves them once it runs.
 //!
-//! The protocol is that of sd_listen_fds(3). A socket's name (`FileDescriptorName=`) is the protocol that is spoken on it,
-//! with `-tls` after it where that is spoken over TLS: `native-tls`.
+//! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol, followed by `-tls` if it
+//! speaks TLS: `native-tls`.
 
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
@@ -15,13 +15,13 @@ use super::listen::Listener;
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 
-/// The most sockets that are taken: far above any that is meant, and proof that the number is one.
+/// The most sockets that are taken. A larger number is an error in the environment.
 const SOCKETS_MAX: usize = 256;
 
-/// What follows a protocol's name where it is spoken over TLS.
+/// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// What is spoken on a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// Snowbank's own.
@@ -31,8 +31,8 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Each protocol, by the name of its sockets. The first one also takes those whose name is none of these: systemd's
-    /// own default is the name of the socket's unit.
+    /// The protocols by the name of their sockets. Sockets with any other name speak the first one, because systemd's
+    /// default is the name of the socket's unit.
     const ALL: [(&'static str, Protocol); 2] = [("native", Protocol::Native), ("admin", Protocol::Admin)];
 
     fn of(name: &str) -> Protocol {
@@ -41,17 +41,17 @@ impl Protocol {
     }
 }
 
-/// Sockets that listen already.
+/// The listeners that the service manager opened.
 #[derive(Debug, Default)]
 pub struct Inherited {
     sockets: Vec<(Protocol, Listener)>,
 }
 
 impl Inherited {
-    /// Takes what the environment says was handed over to this process. To be called once, before there are threads.
+    /// Takes the sockets that the environment names. Must be called once, before there are threads.
     ///
     /// # Errors
-    /// In one line: a socket that is none, or of a kind that nothing here can serve.
+    /// One line that names a descriptor which is no socket, or a socket of a kind that cannot be served.
     pub fn take() -> Result<Inherited, StartError> {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let Some(count) = count(&variable("LISTEN_FDS"), &variable("LISTEN_PID"), std::process::id())? else {
@@ -65,7 +65,7 @@ impl Inherited {
                 None => (name, false),
             };
             let listener = take_listener(&mut handed_over, index, over_tls)
-                .map_err(|refusal| StartError::from(refusal.said_of(index, name)))?;
+                .map_err(|refusal| StartError::from(refusal.message_for(index, name)))?;
             Ok((Protocol::of(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
@@ -73,20 +73,20 @@ impl Inherited {
         Ok(Inherited { sockets })
     }
 
-    /// Where the sockets of a protocol listen.
+    /// Returns the addresses of the sockets of a protocol.
     pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
         let of_it = self.sockets.iter().filter(|(of, _)| *of == protocol);
         of_it.map(|(_, listener)| listener.address.clone()).collect()
     }
 
-    /// Takes the sockets of a protocol out.
+    /// Removes and returns the sockets of a protocol.
     pub(crate) fn listeners(&mut self, protocol: Protocol) -> Vec<Listener> {
         self.sockets.extract_if(.., |(of, _)| *of == protocol).map(|(_, listener)| listener).collect()
     }
 }
 
-/// How many sockets were handed over to the process of this number; `None`: none, or to another process (a parent's
-/// environment outlives what it speaks of).
+/// Returns how many sockets were handed over to the process of this number. `None` if there are none, or if they were handed
+/// to another process, whose environment this one inherited.
 fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartError> {
     if sockets.is_empty() || to.parse() != Ok(process) {
         return Ok(None);
@@ -100,16 +100,16 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
     }
 }
 
-/// Why a socket is refused, and what would be right.
+/// The reason why a socket is refused, and what is allowed.
 #[derive(Debug)]
 struct Unusable(&'static str);
 
 impl Unusable {
-    fn said_of(&self, index: usize, name: &str) -> String {
+    fn message_for(&self, index: usize, name: &str) -> String {
         let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
         format!(
             "cannot serve on the inherited descriptor {}{named}: {self}; check the socket's unit",
-            // Descriptors are handed over from this one on.
+            // The first descriptor that is handed over.
             3 + index
         )
     }
@@ -137,7 +137,7 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     }
     let mut address = address_of(&socket).ok_or(Unusable("found a socket without an address"))?;
     if matches!(address, Address::Tcp { .. }) {
-        // As for sockets of our own; what the unit says of it is not relied on. 40 ms per call without it.
+        // As for our own sockets, whatever the unit sets. 40 ms per call without it.
         socket.set_tcp_nodelay(true).map_err(|_| Unusable(NO_STREAM))?;
     }
     if over_tls {
@@ -149,7 +149,7 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
         };
     }
     socket.set_nonblocking(true).map_err(|_| Unusable("the socket cannot be made non-blocking"))?;
-    // Its file is the service manager's, and stays.
+    // The service manager owns the file, so it stays.
     Ok(Listener { socket, address, _file: None })
 }
 
@@ -159,7 +159,7 @@ fn address_of(socket: &Socket) -> Option<Address> {
         return Some(Address::Tcp { host: tcp.ip().to_string(), port: tcp.port() });
     }
     let abstract_name = bound.as_abstract_namespace().map(|name| {
-        // As systemd and ss(8) write it.
+        // Written as systemd and ss(8) do.
         PathBuf::from(format!("@{}", std::ffi::OsStr::from_bytes(name).to_string_lossy().escape_debug()))
     });
     bound.as_pathname().map(PathBuf::from).or(abstract_name).map(Address::Unix)

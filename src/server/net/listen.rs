@@ -10,24 +10,24 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
 
-/// Connections that the kernel keeps for the acceptor. It clamps this to its own limit (`net.core.somaxconn`), which is
-/// the setting that an operator has.
+/// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to `net.core.somaxconn`, so that
+/// an operator sets it there.
 const BACKLOG: i32 = 4_096;
 
 /// A socket that listens.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) socket: Socket,
-    /// Where, with the port that the system chose.
+    /// Its address, with the port that the system chose.
     pub(crate) address: Address,
-    /// Removed when the listener goes.
+    /// Removed when the listener is dropped.
     pub(crate) _file: Option<SocketFile>,
 }
 
-/// Opens all sockets of an address: a host name may stand for several.
+/// Opens the sockets of an address. A host name may resolve to several.
 ///
 /// # Errors
-/// In one line, with the address.
+/// One line with the address.
 pub(crate) fn open(address: &Address, unix_mode: u32) -> Result<Vec<Listener>, StartError> {
     match address {
         Address::Unix(path) => open_unix(path, unix_mode).map(|listener| vec![listener]),
@@ -52,7 +52,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
                 listeners.push(listener);
             }
             Ok(_) => {}
-            // `localhost` stands for ::1 as well, also on a machine without IPv6.
+            // `localhost` resolves to ::1 as well, even on a machine without IPv6.
             Err(error) if is_unavailable(&error) => unavailable = Some(cannot_listen(&at, &error)),
             Err(error) => return Err(cannot_listen(&at, &error)),
         }
@@ -83,7 +83,7 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
     refused(error, format_args!("cannot listen on {at}: {error}; {mend}"))
 }
 
-/// Where the system does not allow it, it will not at the next try either; a port may be free then, an address there.
+/// Returns an error that may pass, unless the system forbids the address. A port or an address may become available.
 fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     match error.kind() {
@@ -97,11 +97,11 @@ fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
     if at.is_ipv6() {
-        // "[::]" is IPv6 alone; who wants both gives both. The other way, one of two listeners could not bind.
+        // "[::]" is IPv6 alone. An operator who wants both configures both: "[::]" for both would block a second listener.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
-    // Inherited by each accepted connection, and so set before the first byte: 40 ms per call without it.
+    // Accepted connections inherit this, so it is set before the first byte. Without it a call takes 40 ms.
     socket.set_tcp_nodelay(true)?;
     socket.bind(&at.into())?;
     socket.listen(BACKLOG)?;
@@ -117,7 +117,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
     let bind = || -> io::Result<Socket> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         socket.bind(&SockAddr::unix(path)?)?;
-        // Nobody can connect before `listen`, so the mode holds from the first connection on.
+        // Nobody can connect before `listen`, so the mode applies to every connection.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
@@ -134,7 +134,7 @@ fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
 }
 
-/// Removes a socket file that nobody listens on any more.
+/// Removes a socket file on which no process listens any more.
 fn remove_stale(path: &Path) -> Result<(), StartError> {
     let Ok(metadata) = std::fs::symlink_metadata(path) else {
         return Ok(());
@@ -168,13 +168,13 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Device and inode: whether a path still leads to the file that was made.
+/// Returns device and inode, which tell whether a path still leads to the same file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     std::fs::symlink_metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// A socket's file, removed with it unless another program has put its own in the place.
+/// A socket's file. Removed when dropped, unless another program has put its own file there.
 #[derive(Debug)]
 pub(crate) struct SocketFile {
     path: PathBuf,
@@ -184,7 +184,7 @@ pub(crate) struct SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if self.identity.is_some() && identity(&self.path) == self.identity {
-            // Nobody is left to tell; a stale file is replaced at the next start.
+            // A failure does no harm: the next start replaces a stale file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

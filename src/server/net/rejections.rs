@@ -1,5 +1,5 @@
-//! Lines about peers that do something wrong, for the operator of either side. A peer can repeat itself without end, so
-//! the same complaint is said seldom.
+//! Log lines about peers whose connections were closed for an error of theirs. A peer can repeat its error without end, so
+//! each reason is rate-limited.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -8,39 +8,39 @@ use tokio::time::Instant;
 
 use crate::server::health::rate_limited_log::RateLimited;
 
-/// Different rejections that are remembered. More than peers make that mean well; one that does not may cause a text of its
-/// own with each connection, so those that find no place count as one.
+/// The number of reasons that are limited one by one. Well-meaning peers cause fewer. A hostile peer can cause a new text with
+/// each connection, so all further reasons share one limit.
 const REMEMBERED: usize = 32;
 
 static REJECTIONS: Mutex<Rejections> =
     Mutex::new(Rejections { by_text: Vec::new(), others: RateLimited::new() });
 
-/// Rejections that were made lately.
+/// The reasons that were logged lately.
 struct Rejections {
     by_text: Vec<(String, RateLimited)>,
     others: RateLimited,
 }
 
 impl Rejections {
-    /// How often it has been made since it was said, this time included, if it is to be said.
+    /// Counts a rejection. If it must be logged, returns how many there were since the last log line, this one included.
     fn count(&mut self, text: &str, now: Instant) -> Option<u64> {
-        if let Some((_, seldom)) = self.by_text.iter_mut().find(|(known, _)| known == text) {
-            return seldom.count(now);
+        if let Some((_, limit)) = self.by_text.iter_mut().find(|(known, _)| known == text) {
+            return limit.count(now);
         }
         if self.by_text.len() == REMEMBERED {
-            self.by_text.retain(|(_, seldom)| seldom.is_recent(now));
+            self.by_text.retain(|(_, limit)| limit.is_recent(now));
         }
         if self.by_text.len() == REMEMBERED {
             return self.others.count(now);
         }
-        let mut seldom = RateLimited::new();
-        let count = seldom.count(now);
-        self.by_text.push((text.to_owned(), seldom));
+        let mut limit = RateLimited::new();
+        let count = limit.count(now);
+        self.by_text.push((text.to_owned(), limit));
         count
     }
 }
 
-/// Says that a connection was closed for what its peer did.
+/// Logs that a connection was closed for an error of its peer.
 pub(crate) fn log(peer: impl fmt::Display, text: &str) {
     let count = REJECTIONS.lock().unwrap_or_else(PoisonError::into_inner).count(text, Instant::now());
     match count {
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn complaints_are_counted_by_their_text() {
+    fn rejections_are_counted_by_their_text() {
         let (mut rejections, now) = (none(), Instant::now());
         assert_eq!(rejections.count("a", now), Some(1));
         assert_eq!(rejections.count("a", now), None);
@@ -70,18 +70,18 @@ mod tests {
     }
 
     #[test]
-    fn who_never_says_the_same_twice_is_said_seldom_as_well() {
+    fn a_peer_with_a_new_error_each_time_is_rate_limited_as_well() {
         let (mut rejections, start) = (none(), Instant::now());
-        let said_at = |rejections: &mut Rejections, second, range: std::ops::Range<u64>| {
+        let logged_at = |rejections: &mut Rejections, second, range: std::ops::Range<u64>| {
             let now = start + Duration::from_secs(second);
             range.filter_map(|text| rejections.count(&format!("text {text}"), now)).collect::<Vec<_>>()
         };
-        let said = said_at(&mut rejections, 0, 0..1_000);
-        assert_eq!(said, [1; REMEMBERED + 1]);
-        assert!(said_at(&mut rejections, 59, 1_000..2_000).is_empty());
-        // The places of a minute ago are free again.
-        let said = said_at(&mut rejections, 60, 2_000..3_000);
-        assert_eq!((said.len(), said[REMEMBERED]), (REMEMBERED + 1, 1_968));
+        let logged = logged_at(&mut rejections, 0, 0..1_000);
+        assert_eq!(logged, [1; REMEMBERED + 1]);
+        assert!(logged_at(&mut rejections, 59, 1_000..2_000).is_empty());
+        // The reasons of a minute ago are forgotten.
+        let logged = logged_at(&mut rejections, 60, 2_000..3_000);
+        assert_eq!((logged.len(), logged[REMEMBERED]), (REMEMBERED + 1, 1_968));
         assert_eq!(rejections.by_text.len(), REMEMBERED);
     }
 }

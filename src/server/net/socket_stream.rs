@@ -1,4 +1,4 @@
-//! TCP, Unix and TLS connections behind one face.
+//! TCP, Unix and TLS connections behind one type.
 
 use std::io;
 use std::pin::Pin;
@@ -31,8 +31,8 @@ impl SocketStream {
         }
     }
 
-    /// Reads what is there. A read that does not fill the buffer has drained the socket, and tokio then knows that the
-    /// next one would block: a turn costs one `recv`.
+    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the socket, and tokio then knows
+    /// that the next one would block. So a turn costs one `recv`.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -45,8 +45,7 @@ impl SocketStream {
         }
     }
 
-    /// Writes as much as is taken. Of a TLS connection that may be more than has left: see
-    /// [`has_unsent`](Self::has_unsent).
+    /// Writes as much as the stream takes. TLS may keep some of it: see [`has_unsent`](Self::has_unsent).
     pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -55,8 +54,8 @@ impl SocketStream {
         }
     }
 
-    /// Waits until the peer has reset the connection, or its machine says that it is gone. One that has only sent its last
-    /// byte may still read.
+    /// Waits until the connection is reset, by the peer or because its machine is unreachable. A peer that only closed its
+    /// sending half may still read, and does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {
         let ready = match self {
             SocketStream::Tcp(stream) => stream.ready(Interest::ERROR).await,
@@ -66,7 +65,7 @@ impl SocketStream {
         ready.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())
     }
 
-    /// Whether what was taken to be written has not all left, so that [`poll_send`](Self::poll_send) has something to do.
+    /// Returns true while TLS keeps bytes that were accepted for writing. [`poll_send`](Self::poll_send) sends them.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             SocketStream::Tcp(_) | SocketStream::Unix(_) => false,
@@ -74,8 +73,8 @@ impl SocketStream {
         }
     }
 
-    /// One step of writing `bytes` and what was taken before: ready as soon as the peer has made room for some of it, with
-    /// how many of `bytes` were taken.
+    /// Writes `bytes` and the bytes that were accepted before. Ready as soon as the peer has taken some of them, with the
+    /// number of `bytes` that were accepted.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
@@ -88,7 +87,7 @@ impl SocketStream {
         }
     }
 
-    /// Who is at the other end, for people.
+    /// Returns a name for the peer, for log lines.
     #[cold]
     pub(crate) fn peer(&self) -> String {
         let address = match self {
@@ -99,7 +98,7 @@ impl SocketStream {
         address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Says that nothing more will be written; reading goes on.
+    /// Closes the sending half. Reading goes on.
     pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
@@ -109,7 +108,7 @@ impl SocketStream {
     }
 }
 
-/// A process on this machine, by its number and user.
+/// Returns the number and the user of the process at the other end of a Unix socket.
 fn credentials_of(stream: &UnixStream) -> String {
     match stream.peer_cred() {
         Ok(peer) => format!("process {} of user {}", peer.pid().unwrap_or_default(), peer.uid()),
@@ -132,7 +131,7 @@ impl AsyncWrite for SocketStream {
         SocketStream::poll_write(self.get_mut(), cx, bytes)
     }
 
-    /// Sockets keep nothing back; TLS does.
+    /// Sends the bytes that TLS keeps. Plain sockets keep none.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.has_unsent() {
             ready!(self.poll_send(cx, &[]))?;

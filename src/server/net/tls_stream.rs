@@ -1,8 +1,8 @@
-//! A TLS connection as a shard uses it: what differs from a socket, and must not be noticed.
+//! A TLS connection as a shard uses it. It differs from a plain socket in three ways:
 //!
-//! - What was decrypted and not read makes no socket readable: whoever had no room for it reads again.
-//! - What was taken to be written may still be here, encrypted: [`TlsStream::has_unsent`].
-//! - An end is said in TLS as well, or the peer takes it for an attack.
+//! - Decrypted bytes that were not read make no socket readable. A reader whose buffer was full must read again.
+//! - Bytes that were accepted for writing may still be here, encrypted: [`TlsStream::has_unsent`].
+//! - The end must be sent as a TLS alert. Otherwise the peer takes it for a truncation attack.
 
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
@@ -22,8 +22,8 @@ impl TlsStream {
         TlsStream(stream)
     }
 
-    /// Reads all records that are there, as far as the buffer has room. What has no room is there at the next read,
-    /// whether the socket is readable or not.
+    /// Reads all records that have arrived, as far as the buffer has room. The next read returns the rest, even if the socket
+    /// is not readable.
     pub(crate) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
@@ -40,8 +40,8 @@ impl TlsStream {
         self.0.get_ref().1.wants_write()
     }
 
-    /// As [`SocketStream::poll_send`](super::socket_stream::SocketStream::poll_send). What the peer takes is what its socket takes: a slow
-    /// reader may for long make room for a part of what is encrypted already, and for none of `bytes`.
+    /// Works as `SocketStream::poll_send`. Progress is counted at the socket: a slow reader may take encrypted bytes for a long
+    /// time before any of `bytes`.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let before = self.0.get_ref().0.sent_bytes;
         let polled = if bytes.is_empty() {
@@ -70,16 +70,16 @@ impl TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Says the end, if the socket has room for it: however a connection ended here, the peer can tell that it was meant.
+    /// Sends the TLS alert for the end if the socket has room for it. The peer then knows that the end was intended.
     fn drop(&mut self) {
         let (counted, session) = self.0.get_mut();
         session.send_close_notify();
-        // If it does not fit there is nobody who reads.
+        // If it does not fit, the peer does not read.
         let _ = session.write_tls(&mut Room(&counted.socket));
     }
 }
 
-/// A socket that knows how much it has taken.
+/// A socket that counts the bytes that it has sent.
 #[derive(Debug)]
 pub(crate) struct Counted {
     socket: TcpStream,
@@ -141,7 +141,7 @@ impl AsyncWrite for Counted {
     }
 }
 
-/// Writes what the socket has room for at once.
+/// A writer that writes as much as the socket takes at once.
 struct Room<'a>(&'a TcpStream);
 
 impl Write for Room<'_> {

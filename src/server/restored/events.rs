@@ -1,4 +1,4 @@
-//! The kernel's own events, of which some vendors' kernels have one for another VM generation.
+//! The kernel's own events. Some vendors' kernels send one for a changed VM generation.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -32,13 +32,13 @@ pub(super) fn hear_event(events: BorrowedFd<'_>) -> Heard {
         }
         Ok(_) | Err(Errno::INTR) => Heard::Other,
         Err(Errno::AGAIN) => Heard::Nothing,
-        // As above.
+        // Events were lost. One of them may have been the announcement.
         Err(Errno::NOBUFS) => Heard::NewGeneration,
         Err(_) => Heard::End,
     }
 }
 
-/// An event is a headline and properties, each ended by a zero byte.
+/// Returns whether an event is the announcement. An event is a headline and properties, each ended by a zero byte.
 fn says_new_generation(event: &[u8]) -> bool {
     event.split(|&byte| byte == 0).any(|property| property == NEW_GENERATION)
 }
@@ -53,7 +53,7 @@ mod tests {
         assert!(says_new_generation(event));
         for other in [
             &b"change@/devices/virtual/net/lo\0ACTION=change\0SEQNUM=8\0"[..],
-            // What a person writes into a device's `uevent` file comes under another name.
+            // Text that a person writes into a device's `uevent` file arrives under another name.
             b"change@/devices/virtual/net/lo\0SYNTH_ARG_NEW_VMGENID=1\0",
             b"NEW_VMGENID=10\0",
             b"",

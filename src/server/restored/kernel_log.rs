@@ -1,7 +1,6 @@
-//! The kernel's log: Linux says there since 5.18 that it has drawn new randomness, for its machine was restored.
+//! The kernel's log. Since 5.18 Linux logs that it has drawn new randomness because its machine was restored.
 //!
-//! Who may open the log is the system's decision, and a hardened service may not. Its service manager opens it then, and hands
-//! it over as standard input.
+//! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -16,11 +15,11 @@ use rustix::io::Errno;
 use super::{ANNOUNCEMENT_BYTES, Heard};
 
 const PATH: &str = "/dev/kmsg";
-/// The device's number, which is the same on every Linux.
+/// The device's major and minor number, the same on every Linux.
 const DEVICE: (u32, u32) = (1, 11);
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
-/// How the log came to this process.
+/// The way in which this process got the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     HandedOver,
@@ -36,7 +35,7 @@ impl fmt::Display for Way {
     }
 }
 
-/// The log from its end on, so that what it says of earlier times does not count. Reading it never waits.
+/// Opens the log at its end, so that earlier records do not count. Reading it never waits.
 pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
     match is_standard_input() {
         true => (Way::HandedOver, take_over(io::stdin().as_fd())),
@@ -44,7 +43,7 @@ pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
     }
 }
 
-/// Whether standard input is the kernel's log, from which a daemon then reads that its machine was restored.
+/// Returns whether standard input is the kernel's log, in which a daemon then reads that its machine was restored.
 pub fn is_standard_input() -> bool {
     is_log(io::stdin().as_fd())
 }
@@ -56,7 +55,8 @@ fn is_log(file: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// Whoever opened it did so for this process alone: nobody else reads from where it stands, or minds that reads do not wait.
+/// Takes the log from standard input. The program that opened it did so for this process alone, so this may move its
+/// position and make reads non-blocking.
 fn take_over(log: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let log = log.try_clone_to_owned()?;
     fcntl_setfl(&log, fcntl_getfl(&log)? | OFlags::NONBLOCK)?;
@@ -68,7 +68,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     let log = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     match is_log(log.as_fd()) {
         true => from_end_on(log),
-        // In a container it may be anything.
+        // In a container this path may lead to anything.
         false => Err(io::Error::other("something else is there")),
     }
 }
@@ -90,14 +90,14 @@ fn understand(record: Result<&[u8], Errno>) -> Heard {
         Ok(record) if says_reseeded(record) => Heard::NewGeneration,
         Ok(_) | Err(Errno::INTR) => Heard::Other,
         Err(Errno::AGAIN) => Heard::Nothing,
-        // Records were overwritten before they were read: perhaps that one. Better once too often.
+        // Records were overwritten before they were read. One of them may have been the announcement.
         Err(Errno::PIPE) => Heard::NewGeneration,
         Err(_) => Heard::End,
     }
 }
 
-/// A record is a number (its level, and eight times who wrote it, the kernel being 0), more numbers, a semicolon and the
-/// text, whose first line is the message.
+/// Returns whether a record is the kernel's announcement. A record is a number (its level plus eight times its writer, where
+/// the kernel is 0), more numbers, a semicolon and the text. The first line of the text is the message.
 fn says_reseeded(record: &[u8]) -> bool {
     let mut parts = record.splitn(2, |&byte| byte == b';');
     let head = parts.next().unwrap_or_default();
@@ -109,7 +109,7 @@ fn says_reseeded(record: &[u8]) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    /// As Linux 6.12 wrote it when qemu had given the machine another generation.
+    /// The record that Linux 6.12 wrote when qemu gave the machine another generation ID.
     pub(crate) const RECORD: &[u8] =
         b"5,411,6184640,-,caller=T34;random: crng reseeded due to virtual machine fork\n";
     pub(crate) const OTHER_RECORD: &[u8] = b"6,410,5140900,-;acpi: something else\n SUBSYSTEM=acpi\n";
@@ -138,7 +138,7 @@ pub(super) mod tests {
         assert_eq!(understand(Ok(b"")), Heard::End);
     }
 
-    /// A file as it can be looked at by whoever may not read it.
+    /// Opens a file for its metadata alone, which takes no right to read it.
     fn look_at(path: &str) -> io::Result<File> {
         OpenOptions::new().read(true).custom_flags(OFlags::PATH.bits().cast_signed()).open(path)
     }
@@ -152,7 +152,7 @@ pub(super) mod tests {
             assert!(open(Path::new(other)).is_err(), "{other}");
         }
         assert!(open(Path::new("/nowhere/kmsg")).is_err());
-        // A container may have none, or something else in its place.
+        // In a container the path may not exist, or lead to another file.
         match look_at(PATH) {
             Ok(log)
                 if std::os::unix::fs::FileTypeExt::is_char_device(&log.metadata().unwrap().file_type()) =>
@@ -165,7 +165,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_log_that_is_handed_over_is_read_from_its_end_on_and_reading_it_never_waits() {
-        // Who may not open the log takes over another file, which has an end as well.
+        // Without the right to open the log, another file takes its place. It has an end as well.
         let (log, is_real) = match File::open(PATH) {
             Ok(log) if is_log(log.as_fd()) => (log, true),
             _ => (File::open("/proc/self/exe").unwrap(), false),
@@ -173,7 +173,7 @@ pub(super) mod tests {
         let taken = take_over(log.as_fd()).unwrap();
         assert!(fcntl_getfl(&taken).unwrap().contains(OFlags::NONBLOCK));
         let heard = hear_log(taken.as_fd());
-        // The kernel may have said something just now.
+        // The kernel may have written a record just now.
         assert!(
             matches!((is_real, heard), (true, Heard::Nothing | Heard::Other) | (false, Heard::End)),
             "{heard:?}"

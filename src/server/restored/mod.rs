@@ -1,15 +1,14 @@
-//! Notices that the machine was restored from a snapshot, where its kernel says so: a changed VM generation.
+//! Notices that the machine was restored from a snapshot: the kernel announces a changed VM generation ID.
 //!
-//! A hypervisor that restores a snapshot changes the guest's VM generation ID, and the guest's kernel gets to know of it at
-//! once. It says so in two places, and a thread sleeps on both:
+//! A hypervisor that restores a snapshot changes the guest's VM generation ID, and notifies the guest's kernel at once. The
+//! kernel announces it in two places, and a thread sleeps on both:
 //!
-//! - in its log, since Linux 5.18: it has drawn new randomness ([`kernel_log`]);
-//! - as an event (`NEW_VMGENID=1`) on the netlink socket that device managers listen on ([`events`]). Linux itself had that
-//!   for a few days in 2024 only; some vendors' kernels have it.
+//! - in its log, since Linux 5.18, as new randomness that it has drawn ([`kernel_log`]);
+//! - as an event (`NEW_VMGENID=1`) on the netlink socket of device managers ([`events`]). Linux itself sent it only for a few
+//!   days in 2024; some vendors' kernels do.
 //!
-//! When either says so, all grants are taken away, so that what was claimed ahead is dropped, and the keeper is woken, which
-//! makes the ceilings durable anew before it grants again. Where neither is to be had, a jump of wall − boot time is what is
-//! left to notice by.
+//! After an announcement all grants are revoked, so that IDs claimed ahead are dropped. The keeper is woken, and makes the
+//! ceilings durable again before it grants. Without either source, only a jump of wall − boot time shows a restored machine.
 
 mod events;
 mod kernel_log;
@@ -29,25 +28,25 @@ use crate::server::shared::common::Common;
 
 pub use self::kernel_log::is_standard_input as is_kernel_log_standard_input;
 
-/// Longer than any event, which the kernel builds in 2 KiB, and than any record of its log, which it cuts at 8 KiB.
+/// The size of the read buffer. The kernel builds events in 2 KiB and cuts records of its log at 8 KiB.
 const ANNOUNCEMENT_BYTES: usize = 8_192;
 
-/// Where the kernel speaks. What is said from when it was found on is heard.
+/// The kernel's log and its events, opened at the start. Announcements from then on are noticed.
 #[derive(Debug)]
-pub(crate) struct Ears {
+pub(crate) struct Announcers {
     way: Way,
     log: io::Result<OwnedFd>,
     events: rustix::io::Result<OwnedFd>,
 }
 
-impl Ears {
-    pub(crate) fn open() -> Ears {
+impl Announcers {
+    pub(crate) fn open() -> Announcers {
         let (way, log) = kernel_log::find();
-        Ears { way, log, events: subscribe() }
+        Announcers { way, log, events: subscribe() }
     }
 
-    /// Says by what a restored machine is noticed.
-    fn tell(&self) {
+    /// Logs how a restored machine is noticed.
+    fn log_sources(&self) {
         match &self.log {
             Ok(_) => tracing::info!(
                 "reads the kernel's log ({}): that the machine was restored from a snapshot is noticed at once, if its \
@@ -55,7 +54,7 @@ impl Ears {
                 self.way
             ),
             Err(error) => {
-                // Of the kernels that have a log to read, few have the event.
+                // Most kernels do not send the event, so its absence alone is not worth a line.
                 let events = self.events.as_ref().err();
                 let events = events.map(|error| format!(", nor its events ({error})")).unwrap_or_default();
                 tracing::info!(
@@ -68,15 +67,15 @@ impl Ears {
     }
 }
 
-/// Watches from a thread of its own, for as long as the process runs.
-pub(crate) fn watch(ears: Ears, common: Arc<Common>) {
-    ears.tell();
-    let mut announcements = Announcements { log: ears.log.ok(), events: ears.events.ok() };
-    // If there can be no thread, the clocks have to do here as well.
+/// Starts the thread that watches for announcements as long as the process runs.
+pub(crate) fn watch(announcers: Announcers, common: Arc<Common>) {
+    announcers.log_sources();
+    let mut announcements = Announcements { log: announcers.log.ok(), events: announcers.events.ok() };
+    // Without a thread, only the clocks show a restored machine.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
         let mut restorations = RateLimited::default();
         while announcements.await_new_generation() {
-            // What is in force stays so until this is done: a source that joins sees by the others what it missed.
+            // Held until all grants are revoked. So a reload that adds a source sees from the others that it happened.
             common.live_config.borrow().supplies.iter().for_each(|supply| supply.source.grant().revoke());
             common.wake_ups.wake_keeper();
             if let Some(count) = restorations.count(Instant::now()) {
@@ -88,31 +87,31 @@ pub(crate) fn watch(ears: Ears, common: Arc<Common>) {
     });
 }
 
-/// What is listened to. What has nothing more to say is left.
+/// The open sources of announcements. One that has ended is dropped.
 #[derive(Debug)]
 struct Announcements {
     log: Option<OwnedFd>,
     events: Option<OwnedFd>,
 }
 
-/// What a look at one of them found.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
     /// The machine may have been restored.
     NewGeneration,
-    /// Something else.
+    /// Another message.
     Other,
-    /// All has been read.
+    /// Everything has been read.
     Nothing,
-    /// It will never say anything more.
+    /// The source has ended.
     End,
 }
 
 impl Announcements {
-    /// Sleeps until a new generation is announced. False when none can be any more.
+    /// Sleeps until a new generation is announced. Returns false when all sources have ended.
     fn await_new_generation(&mut self) -> bool {
         loop {
-            // One of each in turn, and no more after an announcement: a flood of others is not to delay it.
+            // Reads one message of each source in turn, so that a flood of others does not delay an announcement.
             let heard = [listen(&mut self.log, hear_log), listen(&mut self.events, hear_event)];
             if heard.contains(&Heard::NewGeneration) {
                 return true;
@@ -129,7 +128,7 @@ impl Announcements {
     }
 }
 
-/// Hears what is next, if there is something.
+/// Reads the next message, if one has arrived.
 fn listen(to: &mut Option<OwnedFd>, hear: impl Fn(BorrowedFd<'_>) -> Heard) -> Heard {
     let heard = to.as_ref().map_or(Heard::Nothing, |fd| hear(fd.as_fd()));
     if heard == Heard::End {
@@ -147,7 +146,7 @@ mod tests {
     use super::kernel_log::tests::{OTHER_RECORD, RECORD};
     use super::*;
 
-    /// A log of which each read gives one record, as the kernel's does.
+    /// A log whose reads return one record each, as the kernel's do.
     fn log() -> (UnixDatagram, Announcements) {
         let (writer, reader) = UnixDatagram::pair().unwrap();
         reader.set_nonblocking(true).unwrap();
@@ -164,7 +163,7 @@ mod tests {
         writer.send(RECORD).unwrap();
         let (is_new, mut announcements) = waiting.join().unwrap();
         assert!(is_new);
-        // At once, whatever stands behind it; perhaps the machine was restored twice.
+        // At once, whatever records follow. The machine may have been restored twice.
         for record in [OTHER_RECORD, RECORD, RECORD, OTHER_RECORD] {
             writer.send(record).unwrap();
         }
@@ -182,7 +181,7 @@ mod tests {
     fn what_ends_is_left() {
         let empty = File::open("/dev/null").unwrap();
         let mut announcements = Announcements { log: Some(empty.into()), events: None };
-        assert!(!announcements.await_new_generation(), "it ends, and nothing else is to be waited for");
+        assert!(!announcements.await_new_generation(), "it ends, and no other source is left");
         assert!(announcements.log.is_none());
     }
 }

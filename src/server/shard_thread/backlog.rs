@@ -4,17 +4,17 @@ use crate::front::{Ask, FrameLimit};
 use crate::source::Span;
 use snowbank_client::layout::{Numbering, Position, Run, append_run};
 
-/// IDs granted and not yet encoded. Kept as positions, which stay few where runs are short: a million IDs of scattered
-/// worker IDs are as many runs, and mostly one span.
+/// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a million IDs of scattered worker
+/// IDs are a million runs and mostly one span.
 #[derive(Debug)]
 pub(super) struct Backlog {
     pub(super) ask: Ask,
-    /// What is left, in order; the first is cut as it is encoded.
+    /// The rest of the IDs, in order. The first span is cut as it is encoded.
     spans: std::collections::VecDeque<Span>,
 }
 
 impl Backlog {
-    /// All IDs of `runs`, which are of this numbering.
+    /// Makes a backlog of all IDs of `runs`, which belong to this numbering.
     pub(super) fn new(ask: Ask, numbering: &Numbering, runs: &[Run]) -> Self {
         let mut spans: Vec<Span> = Vec::new();
         for run in runs {
@@ -23,8 +23,8 @@ impl Backlog {
                 let Some(from) = numbering.position_of(left.first) else {
                     unreachable!("granted IDs have positions");
                 };
-                // Positions that are not granted may lie within a run, where the IDs before and after them happen to be
-                // as far apart as the run's: see how far it has all of them.
+                // A run may skip positions that were not claimed, if the IDs around them happen to be as far apart as its
+                // stride. `dense` ends before the first skipped position.
                 let dense = numbering.run_at(from, left.count.into());
                 let count = if dense.stride == left.stride { dense.count } else { 1 };
                 left.count -= count;
@@ -38,7 +38,7 @@ impl Backlog {
         Backlog { ask, spans: spans.into() }
     }
 
-    /// Moves the next frame's IDs to `runs`. True if more are left after it.
+    /// Moves the next frame's IDs to `runs`. Returns true if more are left.
     pub(super) fn next_frame(
         &mut self,
         numbering: &Numbering,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::thread_state::ThreadState;
 
-/// How long a stop waits for the first request of a connection. A client that connected just before the stop may have it
+/// The time for which a stop waits for the first request of a connection. A client that connected just before the stop may have it
 /// on the way, and a refused client could as well have come a moment later. 250 ms is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 

@@ -55,7 +55,7 @@ async fn shake_hands(member: &mut Member, socket: TcpStream, acceptor: &Acceptor
         Ok(stream) => Some(stream),
         Err(failed) => {
             member.note_drained();
-            failed.see_out().await;
+            failed.close().await;
             None
         }
     }

@@ -24,7 +24,7 @@ pub(crate) struct ThreadState {
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
-    /// Whether a stop still waits for the first bytes of connections that have not sent any.
+    /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
@@ -59,7 +59,7 @@ impl ThreadState {
         for supply in &live_config.supplies[turn.shard.lane_count()..] {
             turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
-        let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.frame_timeout);
+        let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.stall_timeout);
         let after = timeouts(&live_config);
         let before = self.live_config.replace(live_config);
         if timeouts(&before) != after {

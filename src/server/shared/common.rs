@@ -1,4 +1,4 @@
-//! What all threads of the daemon share.
+//! The state that all threads of the daemon share.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(crate) struct Common {
     pub(crate) tls: Option<tls::Acceptor>,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Arc<Heartbeat>,
-    /// Where the shards wait for each other during a stop. While one still answers, the others refuse new requests and
+    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new requests and
     /// keep their connections open.
     pub(crate) all_drained: Barrier,
 }

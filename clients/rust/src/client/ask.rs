@@ -1,4 +1,4 @@
-//! A call for a batch, before it is awaited.
+//! A call for a batch, before the application awaits it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::error::Error;
 use super::options::SourceChoice;
 use crate::protocol::{Next, Wait};
 
-/// A call for a batch of IDs: refine it, then await it.
+/// A call for a batch of IDs. Set its options, then await it.
 ///
 /// # Errors
-/// Awaiting it gives an [`Error`]; `bad_count` where the count is 0 or above the daemon's `max_count`, which
-/// [`Client::info`] tells.
+/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's `max_count`, which
+/// [`Client::info`] returns.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
@@ -41,32 +41,33 @@ impl<'a> BatchCall<'a> {
         }
     }
 
-    /// Draws from this source, by name or index, not from the default one.
+    /// Takes IDs from this source, by name or index. Without it they come from the default source.
     pub fn source(mut self, source: impl Into<SourceChoice>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// How long the daemon may wait for IDs that its layout does not allow yet, at most this call's deadline. Without
-    /// it the daemon's own default holds (1 s, or two ticks if longer). Zero: answer from what is there.
+    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this call's deadline.
+    ///
+    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon answers at once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
     }
 
-    /// Takes fewer IDs, at least one, rather than none if the wait ends first.
+    /// Accepts fewer IDs, at least one, if the wait ends before all are available.
     pub fn partial(mut self) -> Self {
         self.partial = true;
         self
     }
 
-    /// Has the daemon send every ID, not runs of them. The batch is the same; this is for testing.
+    /// Makes the daemon send every ID instead of runs. The batch is the same. This is for testing.
     pub fn explicit(mut self) -> Self {
         self.explicit = true;
         self
     }
 
-    /// This call's own deadline, in place of [`ClientOptions::timeout`](super::ClientOptions::timeout).
+    /// Sets the deadline of this call, instead of [`ClientOptions::timeout`](super::ClientOptions::timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -86,7 +87,7 @@ impl<'a> BatchCall<'a> {
 }
 
 impl Client {
-    /// IDs of the source of that name, or of `next.source` without one.
+    /// Fetches IDs of the source of that name, or of `next.source` without a name.
     pub(super) async fn next(
         &self,
         deadline: &Deadline,
@@ -95,7 +96,7 @@ impl Client {
     ) -> Result<Batch, Error> {
         let ids = |reply| Call::Ids { next, source: source.clone(), reply };
         match self.call(deadline, ids).await {
-            // The daemon may have gained the source since it was greeted; INFO tells the connection, too.
+            // The daemon may have gained the source since the greeting. The connection learns names from INFO, too.
             Err(Error::NoSuchSource { .. }) => {
                 self.call(deadline, |reply| Call::Info { reply }).await?;
                 self.call(deadline, ids).await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::layout::Run;
 use crate::protocol::collect::Collected;
 
-/// IDs that nobody else has, strictly increasing.
+/// IDs that no other client has, strictly increasing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Batch {
     collected: Collected,
@@ -22,38 +22,38 @@ impl Batch {
         Self { collected, count, endpoint }
     }
 
-    /// How many IDs; at least one.
+    /// Returns the number of IDs, at least one.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether there are none, which no daemon's reply says.
+    /// Returns false: every batch has an ID.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The endpoint of the daemon that handed them out.
+    /// Returns the endpoint of the daemon that handed out the IDs.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
     }
 
-    /// The IDs, in increasing order.
+    /// Returns the IDs, in increasing order.
     #[must_use]
     pub fn iter(&self) -> BatchIter<'_> {
         BatchIter { runs: self.runs(), run: None, left: self.count }
     }
 
-    /// The IDs as runs, in increasing order: `first`, `first + stride`, … A batch that came one by one has a run for
+    /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a run for
     /// each.
     #[must_use]
     pub fn runs(&self) -> Runs<'_> {
         Runs { collected: &self.collected, index: 0 }
     }
 
-    /// The highest ID.
+    /// Returns the highest ID.
     pub(super) fn last(&self) -> Option<u64> {
         match &self.collected {
             Collected::Runs(runs) => runs.last().map(|run| run.last()),
@@ -61,7 +61,7 @@ impl Batch {
         }
     }
 
-    /// The run at `index`; `None` after the last one.
+    /// Returns the run at `index`, or `None` after the last one.
     #[inline]
     pub(super) fn run(&self, index: usize) -> Option<Run> {
         run_of(&self.collected, index)
@@ -89,7 +89,7 @@ impl<'a> IntoIterator for &'a Batch {
     }
 }
 
-/// The runs of a [`Batch`].
+/// An iterator over the runs of a [`Batch`].
 #[derive(Debug, Clone)]
 pub struct Runs<'a> {
     collected: &'a Collected,
@@ -106,11 +106,11 @@ impl Iterator for Runs<'_> {
     }
 }
 
-/// The IDs of a [`Batch`].
+/// An iterator over the IDs of a [`Batch`].
 #[derive(Debug, Clone)]
 pub struct BatchIter<'a> {
     runs: Runs<'a>,
-    /// What is left of the run begun: at least one ID.
+    /// The rest of the current run, at least one ID.
     run: Option<Run>,
     left: usize,
 }

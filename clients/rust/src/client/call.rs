@@ -1,4 +1,4 @@
-//! One call: what is asked, where the answer goes, and the tries in between.
+//! One call: its request, the channel for its answer, and its retries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use super::batch::Batch;
 use super::error::Error;
 use crate::protocol::{Info, Next};
 
-/// Where an answer goes. A caller that gave up has closed it; dropped unused, it tells the caller that the runtime is
-/// gone.
+/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that the runtime
+/// has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// One try of a call on its way through queue and connection. Whoever holds it answers it.
+/// One try of a call on its way through queue and connection. The code that holds it must answer it.
 #[derive(Debug)]
 pub(super) enum Call {
-    /// IDs. Where `source` names one, its index on the daemon that serves the call takes the place of `next.source`.
+    /// A request for IDs. If `source` is a name, its index on the daemon replaces `next.source`.
     Ids { next: Next, source: Option<Arc<str>>, reply: Reply<Batch> },
-    /// The daemon's INFO.
+    /// A request for the daemon's INFO.
     Info { reply: Reply<Info> },
-    /// The time that a PING takes there and back.
+    /// A request for the round-trip time of a PING.
     Ping { reply: Reply<Duration> },
 }
 
 impl Call {
-    /// Whether the caller gave up.
+    /// Returns whether the caller gave up.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Self::Ids { reply, .. } => reply.is_closed(),
@@ -46,15 +46,15 @@ impl Call {
     }
 }
 
-/// When a call has to be over.
+/// The time at which a call must end.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     pub(super) at: Instant,
-    /// The time from the call's start to `at`, for the error that says it passed.
+    /// The time from the call's start to `at`, for the error message.
     allowed: Duration,
 }
 
-/// Longer than any call lasts, and short enough to add to now.
+/// A year: longer than any call lasts, and short enough to add to now.
 const FOREVER: Duration = Duration::from_secs(365 * 86_400);
 
 impl Deadline {
@@ -72,7 +72,7 @@ impl Deadline {
 }
 
 impl Client {
-    /// Has a call answered, trying again where that may help, before the deadline. `call` makes one try of it.
+    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one try.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
@@ -91,7 +91,7 @@ impl Client {
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
             };
-            // A refusal with its time to wait says more than a deadline that is sure to pass.
+            // The refusal with its time to wait helps the caller more than an error about the deadline.
             if deadline.left() <= pause {
                 return Err(error);
             }
@@ -106,8 +106,10 @@ impl Client {
         answer.await.map_err(|_| Error::Closed)?
     }
 
-    /// How long to wait before the next try, or `None` if there is to be none. With several endpoints the driver moves
-    /// on by itself; alone, a daemon that refuses for its state keeps its connection and is asked again when it says.
+    /// Returns the pause before the next try, or `None` for no retry.
+    ///
+    /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its state keeps its
+    /// connection, and the client asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let endpoints = self.shared.options.endpoints.len();
         if !error.is_retried() || self.shared.options.fail_fast && tries >= endpoints {

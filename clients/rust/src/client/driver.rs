@@ -1,4 +1,4 @@
-//! The task behind a client's handles: which daemon to be connected to, and when to try the next.
+//! The task behind a client's handles. It chooses the daemon to connect to, and decides when to try the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,24 +10,24 @@ use super::error::Error;
 use super::queue::{Abandoned, Queue};
 use super::shared::Shared;
 
-/// What is known of an endpoint.
+/// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
 struct Health {
-    /// Failures since it last served.
+    /// The number of failures since it last served.
     failures: u32,
-    /// When it may be tried again.
+    /// The earliest time for the next try.
     not_before: Instant,
 }
 
-/// Connects when somebody asks, stays with a daemon while it serves, and moves on when it does not. It ends with the
-/// last handle.
+/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a failure.
+/// It ends with the last handle.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
     health: Vec<Health>,
-    /// The endpoint to prefer.
+    /// The index of the preferred endpoint.
     current: usize,
-    /// Connections that failed since one was made.
+    /// The number of failed connections since the last success.
     failed_in_a_row: usize,
 }
 
@@ -39,7 +39,7 @@ impl Driver {
     }
 
     pub(super) async fn run(mut self) {
-        // `Abandoned` is the good end: nobody holds the client any more.
+        // `Abandoned` is the normal end: the application dropped the last handle.
         let Abandoned = loop {
             match self.step().await {
                 Ok(()) => {}
@@ -48,7 +48,7 @@ impl Driver {
         };
     }
 
-    /// One connection, from the first call that needs it to its end. There is none while nobody asks.
+    /// Runs one connection, from the first call that needs it to its end. It waits until there is a call.
     async fn step(&mut self) -> Result<(), Abandoned> {
         self.queue.wait_for_work().await?;
         let index = self.pick();
@@ -68,7 +68,7 @@ impl Driver {
         self.failed_in_a_row = 0;
         self.current = index;
         let end = connection.serve(&mut self.queue).await;
-        // One that greets and then fails whatever it is asked would otherwise be tried again and again at once.
+        // Without this condition, a daemon that greets and then fails every call would be retried without a pause.
         if connection.has_answered() {
             self.health[index].failures = 0;
         }
@@ -86,7 +86,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The endpoint that may be tried first; of several, the current one or the next in the circle.
+    /// Returns the endpoint that may be tried first. Of several, it is the current one or the next in the circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -96,8 +96,8 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Leaves an endpoint alone for its back-off, or for as long as it asked to be, `max_backoff` at most: it may be
-    /// restarted before that.
+    /// Leaves an endpoint alone for its back-off, plus the time that it asked for. That time counts up to `max_backoff`,
+    /// because a restart can bring the daemon back earlier.
     fn rest(&mut self, index: usize, asked: Option<Duration>) {
         let health = &mut self.health[index];
         health.failures = health.failures.saturating_add(1);

@@ -1,4 +1,4 @@
-//! A connected pair of streams to a daemon.
+//! Connecting to a daemon over TCP, TLS or a Unix socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,17 +12,17 @@ use tokio::time::{Instant, timeout};
 use super::options::TlsChoice;
 use crate::address::Address;
 
-/// Both directions of a connection, whatever carries it.
+/// Both directions of a connection.
 pub(super) struct Streams {
     pub(super) reader: Box<dyn AsyncRead + Send + Unpin>,
     pub(super) writer: Writer,
 }
 
-/// The way out. One that encrypts keeps what it takes until it is flushed.
+/// The sending direction. With TLS, it buffers bytes until it is flushed.
 pub(super) struct Writer {
     inner: Box<dyn AsyncWrite + Send + Unpin>,
     encrypts: bool,
-    /// Whether it may hold some of what it took.
+    /// True if it may hold bytes that are not flushed.
     holds: bool,
 }
 
@@ -37,12 +37,12 @@ impl Streams {
 }
 
 impl Writer {
-    /// Whether [`push`](Self::push) has something to do, with this output.
+    /// Returns whether [`push`](Self::push) has something to do.
     pub(super) fn has_work(&self, output: &BytesMut) -> bool {
         self.holds || !output.is_empty()
     }
 
-    /// Writes some of the output, or flushes where none is left. Dropped before it is done, it has lost nothing.
+    /// Writes some of the output, or flushes if none is left. Dropping its future loses nothing.
     pub(super) async fn push(&mut self, output: &mut BytesMut) -> io::Result<()> {
         if output.is_empty() {
             self.inner.flush().await?;
@@ -54,14 +54,14 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes all of it.
+    /// Writes and flushes all bytes.
     pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.inner.write_all(bytes).await?;
         self.inner.flush().await
     }
 }
 
-/// Resolves and connects, trying each address of the name; no longer than `limit` over all, the TLS handshake included.
+/// Resolves the name and connects, trying each of its addresses. `limit` covers everything, with the TLS handshake.
 pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
     let patiently = connect_patiently(endpoint, tls, limit);
     timeout(limit, patiently).await.unwrap_or_else(|_| Err(timed_out(limit)))
@@ -87,7 +87,7 @@ async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration)
 #[cfg(feature = "tls")]
 async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
     let files = tls.clone();
-    // The disk may be slow, and others share this thread.
+    // The disk may be slow, and other tasks share this thread.
     let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
     let connector = connector.map_err(io::Error::other)?;
     let stream = connect_tcp(host, port, limit).await?;
@@ -110,8 +110,8 @@ async fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpSt
     connect_any(&addresses, began + limit).await
 }
 
-/// Connects to the first address that accepts. Each gets an equal share of the time that is left, so that one that
-/// swallows packets does not use up the others' turn.
+/// Connects to the first address that accepts. Each gets an equal share of the remaining time, so that an address that
+/// drops packets leaves time for the others.
 async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for (index, address) in addresses.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
         let share = left / u32::try_from(addresses.len() - index).unwrap_or(u32::MAX);
         match timeout(share, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
-                // Without it the kernel may hold a small request back until an earlier one is acknowledged.
+                // Otherwise the kernel may delay a small request until an earlier one is acknowledged.
                 stream.set_nodelay(true)?;
                 return Ok(stream);
             }

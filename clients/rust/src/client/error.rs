@@ -1,4 +1,4 @@
-//! Why a call failed, who is at fault, and whether another try may help.
+//! The errors of calls: who is at fault, and whether another try may help.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,43 +6,43 @@ use std::time::Duration;
 use crate::protocol::reply::ErrorReply;
 use crate::protocol::{ErrorCode, reply};
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The daemon said no.
+    /// The daemon refused the request.
     #[error(transparent)]
     Refused(Arc<Refusal>),
     /// The call's deadline passed.
     #[error("no answer within {allowed:?}{}", because(last))]
     Deadline {
-        /// The time that the call was given.
+        /// The time that the call had.
         allowed: Duration,
-        /// What went wrong last while it was tried.
+        /// The error of the last try, if there was one.
         last: Option<Arc<Error>>,
     },
-    /// The endpoint cannot be resolved or connected to.
+    /// The client cannot resolve the endpoint, or cannot connect to it.
     #[error("cannot reach {endpoint}: {reason}")]
     Unreachable {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// What the operating system said.
+        /// The operating system's reason.
         reason: Arc<str>,
     },
-    /// The connection ended before the reply was there. The IDs of such a reply, if any were claimed, are skipped.
+    /// The connection ended before the reply was complete. IDs of that reply are skipped.
     #[error("lost the connection to {endpoint}: {reason}")]
     Lost {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// How it ended.
+        /// The reason for its end.
         reason: Arc<str>,
     },
-    /// The other side answered with something that the protocol does not allow: not a Snowbank daemon, or a defect.
+    /// The other side breaks the protocol: it is not a Snowbank daemon, or has a defect.
     #[error("{endpoint} does not keep to the protocol: {reason}")]
     Protocol {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// What it did.
+        /// The breach.
         reason: Arc<str>,
     },
     /// The daemon has no source of that name.
@@ -50,32 +50,32 @@ pub enum Error {
     NoSuchSource {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The name asked for.
+        /// The requested name.
         name: Arc<str>,
-        /// The names that it has.
+        /// The names of the daemon's sources.
         known: Arc<str>,
     },
     /// An option has a value that is not allowed.
     #[error("{0}")]
     BadOption(Arc<str>),
-    /// The client was made before a fork, and this is the child.
+    /// The client was created before a fork, and this process is the child.
     #[error("this client belongs to the parent process: create a new client after fork")]
     Forked,
-    /// The tokio runtime that the client was made on has shut down.
+    /// The client's tokio runtime has shut down.
     #[error("the runtime that this client was made on has shut down")]
     Closed,
 }
 
-/// An ERROR reply.
+/// A daemon's ERROR reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{endpoint} refused: {}{}{}", name(*code), separated(message), again(*retry_after))]
 pub struct Refusal {
     /// The daemon that refused.
     pub endpoint: Arc<str>,
-    /// The code's number, which a later daemon may have of its own; [`Error::code`] gives the known ones.
+    /// The code's number. A later version may have further ones; [`Error::code`] returns the known ones.
     pub code: u16,
-    /// When the same call may succeed, where the daemon says so. For `exhausted`, `None` means never at this size:
-    /// ask for fewer.
+    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`, `None` means never at
+    /// this size: ask for fewer IDs.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
@@ -90,7 +90,7 @@ impl Refusal {
 }
 
 impl Error {
-    /// The code that the daemon refused with, if it did and the code is one of version 1.
+    /// Returns the code of a refusal, if version 1 of the protocol defines it.
     #[must_use]
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
@@ -99,7 +99,7 @@ impl Error {
         }
     }
 
-    /// When the same call may succeed, where a daemon said so.
+    /// Returns the time after which the same call may succeed, if a daemon named one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -109,9 +109,10 @@ impl Error {
         }
     }
 
-    /// Whether the call is tried again within its deadline, on another endpoint where there is one: the connection was
-    /// lost or not to be had, or the daemon is draining, too busy, or without a usable clock or ceiling. Everything
-    /// else would be answered alike everywhere, or is a defect that should be seen.
+    /// Returns whether the client retries a call after this error, within its deadline, on another endpoint if it has one.
+    ///
+    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has no usable
+    /// clock or ceiling. Every daemon would repeat other refusals. All other errors are mistakes that somebody must see.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
@@ -122,7 +123,7 @@ impl Error {
     }
 }
 
-/// Whether a refusal speaks of this daemon's state and not of the request.
+/// Returns whether a refusal is about the state of that daemon, so that another daemon may serve the request.
 pub(super) fn moves_on(code: ErrorCode) -> bool {
     match code {
         ErrorCode::ClockBehind | ErrorCode::NoCeiling | ErrorCode::ShuttingDown | ErrorCode::TooBusy => true,

@@ -1,54 +1,10 @@
-//! An asynchronous client, on tokio.
+//! The client: handles that applications hold, and one task that owns the connection.
 //!
-//! ```no_run
-//! use std::time::Duration;
-//! use snowbank_client::{Client, ClientOptions, IdsOptions};
-//!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::new(ClientOptions::new(["ids-1:7660", "ids-2:7660"])?)?;
-//!
-//! // A batch in one round trip: a thousand IDs that nobody else has, in increasing order.
-//! for id in &client.batch(1_000).await? {
-//!     println!("{id}");
-//! }
-//!
-//! // IDs one at a time, from a buffer that is refilled in the background.
-//! let mut ids = client.ids(IdsOptions::default().max_age(Duration::from_secs(1)))?;
-//! let id: u64 = ids.next().await?;
-//! # Ok(())
-//! # }
+//! ```text
+//!   Client ─┐                            ┌─ endpoint: connects
+//!   Client ─┼─▶ queue of calls ─▶ driver ┼─ connection: encodes calls, matches replies to them
+//!   Ids ────┘    (bounded)      (a task) └─ back-off, failover
 //! ```
-//!
-//! A [`Client`] is a handle: clone it freely, the clones share one connection, and the calls of all of them are
-//! pipelined on it. [`Ids`] is for numbering rows: one for each task or thread that does so.
-//!
-//! # Deadlines, failures and other endpoints
-//! Every call has a deadline that covers everything: its turn in the queue, resolving and connecting, the daemon's own
-//! wait, and further tries. Within it a call is tried again, on the next endpoint where there is one, when the
-//! connection was lost or could not be made, and when the daemon answered `shutting_down`, `too_busy`, `clock_behind`
-//! or `no_ceiling`: these speak of that daemon's state. It is not when the answer was `bad_count`, `unknown_source`,
-//! `exhausted`, `unauthorized`, `malformed` or `unsupported`, which every daemon would give alike, nor when the other
-//! side broke the protocol, which is a defect to be seen. See [`Error::is_retried`].
-//!
-//! Trying again is safe: IDs of a reply that got lost are skipped, never handed out to anyone else. A call whose future
-//! is dropped is cancelled the same way.
-//!
-//! There is a connection only while somebody has asked for something. An endpoint that failed is left alone for a random
-//! and growing time, so that a daemon that comes back does not meet all of its clients at once.
-//!
-//! # TLS
-//! An address `tls:host:port` is one of a TLS listener; it wants the cargo feature `tls`. Whom the client believes, and its
-//! own certificate where the daemon asks for one, are said with `ClientOptions::tls`.
-//!
-//! # Order
-//! The IDs of one batch increase, and so do those of successive batches on one connection. After a reconnect, or from
-//! another daemon, they are only sorted by time as the daemons' clocks agree.
-//!
-//! # Fork
-//! A client and its [`Ids`] work in the process that made them. In a forked child every call, and every ID from the
-//! buffer, is [`Error::Forked`]: an ID is never handed out by parent and child both. The runtime that the client lives
-//! on does not work in the child either; make both anew there. Noticed are forks made through the C library's `fork`,
-//! which is what languages and servers use; a bare `clone` system call goes unseen.
 
 mod ask;
 mod batch;
@@ -68,9 +24,9 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-/// Where a daemon listens, as a client names it: any [`Address`](crate::address::Address) but one with port 0.
+/// The address of a daemon: any [`Address`](crate::address::Address) but one with port 0.
 pub use crate::address::Address as Endpoint;
-/// Text that names no [`Endpoint`].
+/// The error for a text that is not an [`Endpoint`].
 pub use crate::address::AddressError as BadEndpoint;
 #[cfg(feature = "tls")]
 pub use crate::tls::ClientFiles as TlsFiles;
@@ -85,21 +41,21 @@ use shared::Shared;
 
 use crate::protocol::Info;
 
-/// A handle to a daemon, or to several of which one is used at a time. Clones share its connection.
+/// A handle to one daemon, or to several of which one is used at a time. Clones share its connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Call>,
     runtime: Handle,
-    /// As it was in the process that made the client; only ever read, through a copy.
+    /// The fork detector of the process that created the client. Only copies of it are read.
     process: forkguard::Guard,
 }
 
 impl Client {
-    /// A client on the current tokio runtime, which needs its time and I/O drivers. It connects when it is first asked.
+    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call connects.
     ///
     /// # Errors
-    /// [`Error::BadOption`] names an option that is out of range; [`Error::Closed`] if there is no tokio runtime here.
+    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::Closed`] outside a tokio runtime.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::Closed)?;
@@ -111,7 +67,7 @@ impl Client {
         Ok(Self { shared, queue, runtime, process })
     }
 
-    /// Asks for `count` IDs of the default source. Await the call, or refine it first:
+    /// Fetches `count` IDs of the default source. Await the call, or set its options first:
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -126,42 +82,42 @@ impl Client {
         BatchCall::new(self, count)
     }
 
-    /// IDs one at a time, from a buffer of their own.
+    /// Creates a buffer that hands out IDs one at a time.
     ///
     /// # Errors
-    /// [`Error::BadOption`] names an option that is out of range.
+    /// Returns [`Error::BadOption`] if an option is out of range.
     pub fn ids(&self, options: IdsOptions) -> Result<Ids, Error> {
         Ids::new(self.clone(), options)
     }
 
-    /// What the daemon says of itself: its version, limits and sources.
+    /// Fetches the daemon's version, limits and sources.
     ///
     /// # Errors
-    /// As every call: see [`Error`].
+    /// Returns an [`Error`], as every call does.
     pub async fn info(&self) -> Result<Info, Error> {
         let deadline = Deadline::after(self.shared.options.timeout);
         self.call(&deadline, |reply| Call::Info { reply }).await
     }
 
-    /// How long the daemon takes to answer a PING, from the moment it was queued on an open connection.
+    /// Measures the time that the daemon takes to answer a PING on an open connection.
     ///
     /// # Errors
-    /// As every call: see [`Error`].
+    /// Returns an [`Error`], as every call does.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let deadline = Deadline::after(self.shared.options.timeout);
         self.call(&deadline, |reply| Call::Ping { reply }).await
     }
 
-    /// Refuses to work in a forked child.
+    /// Returns an error in a forked child.
     fn check_process(&self) -> Result<(), Error> {
         if forked(&self.process) { Err(Error::Forked) } else { Ok(()) }
     }
 }
 
-/// Whether this process is a child, however far down, of the one in which `process` was taken.
+/// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// A copy is asked, because asking a guard makes it forget. What is left when compiled is one load and one comparison
-/// (under 1 ns), where asking the kernel for the process ID took 120 to 200 ns when measured: too much for every ID.
+/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and one comparison (under
+/// 1 ns). Asking the kernel for the process ID took 120 to 200 ns when measured, too much for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

@@ -1,4 +1,4 @@
-//! What a client can be told.
+//! The options of a client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::error::Error;
 use super::{BadEndpoint, Endpoint};
 use crate::protocol::{DEFAULT_PORT, MAX_TOKEN_SIZE};
 
-/// What a [`Client`](super::Client) connects to, and how patient it is.
+/// The endpoints of a [`Client`](super::Client), and its limits on time and queues.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
     pub(super) endpoints: Vec<Endpoint>,
@@ -24,28 +24,28 @@ pub struct ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// A daemon on this machine that was started without options.
+    /// Options for a daemon on this machine that was started without options.
     fn default() -> Self {
         Self::to([Endpoint::Tcp { host: "127.0.0.1".to_owned(), port: DEFAULT_PORT }])
     }
 }
 
 impl ClientOptions {
-    /// A client of the daemons at these addresses, each `host:port`, `[IPv6]:port`, `tls:host:port` or
-    /// `unix:PATH`.
+    /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or `unix:PATH`.
     ///
-    /// The first is used while it serves; when it does not, the next one is, and so on in a circle. A client stays where
-    /// it is while that daemon serves it: to spread many clients over a fleet, give each a different order.
+    /// The client uses the first one while it serves. When it fails, the client moves on to the next, and so on in a
+    /// circle. It stays with a daemon that serves it. To spread many clients over a fleet, give each client another
+    /// order.
     ///
     /// # Errors
-    /// [`BadEndpoint`] names the first address that is none.
+    /// Returns [`BadEndpoint`] for the first text that is not an address.
     pub fn new<A: AsRef<str>>(addresses: impl IntoIterator<Item = A>) -> Result<Self, BadEndpoint> {
         let endpoints: Result<Vec<Endpoint>, _> =
             addresses.into_iter().map(|address| Endpoint::parse_remote(address.as_ref())).collect();
         Ok(Self::to(endpoints?))
     }
 
-    /// A client of the daemons at these endpoints, in order of preference.
+    /// Creates options for the daemons at these endpoints, in order of preference.
     #[must_use]
     pub fn to(endpoints: impl IntoIterator<Item = Endpoint>) -> Self {
         Self {
@@ -62,15 +62,15 @@ impl ClientOptions {
         }
     }
 
-    /// The token for daemons that ask for one: 1 to 512 bytes.
+    /// Sets the token for daemons that require one: 1 to 512 bytes.
     #[must_use]
     pub fn token(mut self, token: impl Into<Vec<u8>>) -> Self {
         self.token = Some(Token(token.into().into()));
         self
     }
 
-    /// Whom to believe on `tls:` endpoints, and which certificate to show them. By default the system's authorities, and
-    /// none.
+    /// Sets the authorities to trust on `tls:` endpoints, and the client's own certificate. By default the client trusts
+    /// the system's authorities and has no certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, files: crate::tls::ClientFiles) -> Self {
@@ -78,31 +78,31 @@ impl ClientOptions {
         self
     }
 
-    /// How long a call may take in all, waiting in the queue, name resolution, connecting and every further try
-    /// included (5 s). A call can have its own.
+    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and every retry. A call can
+    /// set its own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How long one endpoint may take to be resolved, connected to and to greet before the next is tried (2 s).
+    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client tries the next (2 s).
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// How long a connected daemon may take to answer, beyond the wait that the request allows it, before it counts as
-    /// stalled and the next is tried (1 s).
+    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). After that it counts
+    /// as stalled, and the client tries the next.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
     }
 
-    /// How long an endpoint that failed is left alone: a random time up to `min` (50 ms) after its first failure, up to
-    /// twice as much after each further one, never above `max` (5 s).
+    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms) after its first failure.
+    /// The limit doubles with each further failure, up to `max` (5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.min_backoff = min;
@@ -110,14 +110,14 @@ impl ClientOptions {
         self
     }
 
-    /// How many calls may wait to be sent (1,024); a further one waits, within its deadline, for a place.
+    /// Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its deadline.
     #[must_use]
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.max_queued = calls;
         self
     }
 
-    /// Let a call fail once every endpoint has failed it, not at its deadline only.
+    /// Makes a call fail as soon as every endpoint has failed it, before its deadline.
     #[must_use]
     pub fn fail_fast(mut self, fail_fast: bool) -> Self {
         self.fail_fast = fail_fast;
@@ -130,11 +130,11 @@ impl ClientOptions {
             return bad("no endpoint is given; at least one is needed".to_owned());
         }
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.has_any_port()) {
-            return bad(format!("{endpoint} has port 0, on which nobody listens"));
+            return bad(format!("{endpoint} has port 0, on which no daemon listens"));
         }
         #[cfg(feature = "tls")]
         if self.endpoints.iter().any(Endpoint::is_tls) {
-            // They are read again for each connection; a mistake shows now.
+            // Each connection reads the files again. Reading them here shows a mistake at once.
             self.tls.read().map_err(|fault| Error::BadOption(fault.to_string().into()))?;
         }
         if let Some(Token(token)) = &self.token
@@ -153,19 +153,19 @@ impl ClientOptions {
     }
 }
 
-/// What there is to say of TLS.
+/// The TLS options.
 #[cfg(feature = "tls")]
 pub(super) type TlsChoice = crate::tls::ClientFiles;
 
-/// Nothing can be said of it without the feature.
+/// The TLS options without the feature: none.
 #[cfg(not(feature = "tls"))]
 #[derive(Debug, Clone, Default)]
 pub(super) struct TlsChoice {}
 
-/// A queue of this many calls takes some hundred megabytes when full; more would be a mistake.
+/// The most calls that a queue may hold. A full queue of this size takes some hundred megabytes.
 const MAX_QUEUED: usize = 1 << 20;
 
-/// A secret: never printed.
+/// A secret that `Debug` does not print.
 #[derive(Clone)]
 pub(super) struct Token(pub(super) Arc<[u8]>);
 
@@ -175,12 +175,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Which supply of IDs a call draws from.
+/// The source that a call takes IDs from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// By index, as the daemon counts its sources; 0 is the default source. Daemons of a fleet may count differently.
+    /// The source's index on the daemon. 0 is the default source. Daemons of a fleet may count differently.
     Index(u16),
-    /// By name, which each daemon that is connected to translates for itself.
+    /// The source's name. The client looks up its index on each daemon that it connects to.
     Name(Arc<str>),
 }
 

@@ -1,4 +1,4 @@
-//! Calls that wait to be sent.
+//! The queue of calls that wait to be sent.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -8,14 +8,14 @@ use tokio::sync::mpsc;
 use super::call::Call;
 use super::error::Error;
 
-/// The receiving end of every handle's calls, oldest first. Both parts are bounded by the channel's capacity.
+/// The receiving end of all handles' calls, oldest first. The channel's capacity bounds both parts.
 pub(super) struct Queue {
-    /// Taken from the channel while there was no connection to send them on.
+    /// Calls taken from the channel while there was no connection.
     waiting: VecDeque<Call>,
     receiver: mpsc::Receiver<Call>,
 }
 
-/// Every handle is gone.
+/// The application has dropped every handle.
 pub(super) struct Abandoned;
 
 impl Queue {
@@ -23,7 +23,7 @@ impl Queue {
         Self { waiting: VecDeque::new(), receiver }
     }
 
-    /// The next call, or `None` once every handle is gone. Losing the race in a `select!` loses no call.
+    /// Waits for the next call. Returns `None` once every handle is dropped. Dropping the future loses no call.
     pub(super) async fn next(&mut self) -> Option<Call> {
         match self.waiting.pop_front() {
             Some(call) => Some(call),
@@ -31,12 +31,12 @@ impl Queue {
         }
     }
 
-    /// The next call, if one is there.
+    /// Returns the next call, if there is one.
     pub(super) fn try_next(&mut self) -> Option<Call> {
         self.waiting.pop_front().or_else(|| self.receiver.try_recv().ok())
     }
 
-    /// Waits until some call wants a connection.
+    /// Waits until a call needs a connection.
     pub(super) async fn wait_for_work(&mut self) -> Result<(), Abandoned> {
         self.forget_abandoned_calls();
         while self.waiting.is_empty() {
@@ -47,7 +47,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Runs `work`, taking calls in meanwhile, so that the last handle's end is noticed and ends it.
+    /// Runs `work`, and takes calls from the channel meanwhile. It ends early when the last handle is dropped.
     pub(super) async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Abandoned> {
         let mut work = pin!(work);
         loop {
@@ -59,7 +59,7 @@ impl Queue {
         }
     }
 
-    /// Fails every call that waits.
+    /// Fails every waiting call.
     pub(super) fn fail_all(&mut self, error: &Error) {
         while let Some(call) = self.try_next() {
             call.fail(error.clone());

@@ -1,27 +1,26 @@
-//! Building a layout: every check there is, so that nothing is left to find on the hot path.
+//! Building a layout, with all checks, so that the hot path needs none.
 
 use super::field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
 use super::instant::{MAX_UNIX_MS, MIN_UNIX_MS};
 use super::{InstantError, Layout, LayoutError, UnixMicros, preset};
 
-/// IDs lie below this: they fit a signed 64-bit integer.
+/// The limit of IDs, exclusive. They fit a signed 64-bit integer.
 pub(super) const ID_LIMIT: u64 = 1 << 63;
 
-/// What an ID of 19 decimal digits may come to before it is cut at [`ID_LIMIT`].
+/// The limit of IDs of 19 decimal digits, before they are cut at [`ID_LIMIT`].
 const DECIMAL_LIMIT: u128 = 10_u128.pow(19);
 
-/// The longest tick, a day: a time field is there to sort by, and 1,000 times as many microseconds stay far from
-/// overflow.
+/// The longest tick, a day. Longer ticks would hardly sort, and its microseconds stay far from overflow.
 pub(super) const MAX_TICK_MS: u64 = 86_400_000;
 
-/// A year as in the calendar's average, 365.25 days.
+/// An average year, 365.25 days.
 const YEAR_MS: u128 = 31_557_600_000;
 
 impl Layout {
     /// Builds a layout from its fields, most significant first, its tick in ms and its epoch in Unix ms.
     ///
     /// # Errors
-    /// When anything about it would make a wrong ID, now or later; the first such thing is named.
+    /// Returns the first fault that would ever make a wrong ID.
     pub fn new(fields: Vec<FieldSpec>, tick_ms: u64, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
         check_names(&fields)?;
         check_roles(&fields)?;
@@ -36,7 +35,7 @@ impl Layout {
         let tick_weight = time.weight;
         let constants: u64 = fields.iter().map(constant_part).sum();
         let whole_ticks = time.values.min(ID_LIMIT / tick_weight);
-        // The tick in which the limit falls exists if its lowest ID does.
+        // The tick that the limit cuts exists if its lowest ID does.
         let cut_tick = whole_ticks < time.values && ID_LIMIT % tick_weight > constants;
         // No tick begins after the last instant that can be written. `MAX_UNIX_MS` is not below the epoch.
         let ticks_of_calendar = MAX_UNIX_MS.abs_diff(epoch_unix_ms) / tick_ms + 1;
@@ -54,7 +53,7 @@ impl Layout {
     }
 }
 
-/// What a field adds to every ID.
+/// Returns the part of every ID that a constant field makes.
 fn constant_part(field: &Field) -> u64 {
     match field.role() {
         Role::Constant(value) => value * field.weight,
@@ -104,7 +103,7 @@ fn check_roles(fields: &[FieldSpec]) -> Result<(), LayoutError> {
     Ok(())
 }
 
-/// Gives each field its weight, the product of the sizes below it, and checks that the whole fits an ID.
+/// Gives each field its weight, the product of the sizes below it, and checks that they fit an ID.
 fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError> {
     let mut fields = Vec::with_capacity(specs.len());
     for spec in &specs {
@@ -119,7 +118,7 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
         }
         fields.push(Field { spec: spec.clone(), values, weight: 0 });
     }
-    // A decimal time field may be cut, but the ID must be one of at most 19 digits before the cut.
+    // A decimal time field may be cut, but the ID has at most 19 digits before the cut.
     let decimal_time = matches!(specs[0].size, FieldSize::Digits(_));
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
@@ -160,7 +159,7 @@ fn too_large(specs: &[FieldSpec], tick_ms: u64) -> LayoutError {
     }
 }
 
-/// What the sizes come to, and what an ID has room for, both in the unit of the sizes.
+/// Describes the sum of the sizes, and the room in an ID, both in the unit of the sizes.
 fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     let mut bits = Vec::new();
     let mut digits = Vec::new();
@@ -180,14 +179,14 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     } else if digits.len() == specs.len() {
         (format!("{} digits", sum(&digits)), "19")
     } else {
-        // As many fields as one likes, so their product may be beyond any integer. Rounded up, and at least a step
-        // above the room, because a float does not see 2^63 + 1.
+        // The number of fields has no limit, so their product may exceed any integer. The result is rounded up, and at
+        // least a step above the room, because a float cannot hold 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }
 }
 
-/// A span in years, rounded down: `4.35 years`; of less than 0.01 in seconds.
+/// Formats a span in years, rounded down, such as `4.35 years`. Less than 0.01 years is in seconds.
 fn years(span_ms: u128) -> String {
     let hundredths = span_ms * 100 / YEAR_MS;
     match hundredths {
@@ -198,13 +197,13 @@ fn years(span_ms: u128) -> String {
     }
 }
 
-/// A tick as in the text form: `1ms`, `10ms`, `1s`.
+/// Formats a tick as in the text form: `1ms`, `10ms`, `1s`.
 pub(super) fn tick_text(tick_ms: u64) -> String {
     if tick_ms.is_multiple_of(1000) { format!("{}s", tick_ms / 1000) } else { format!("{tick_ms}ms") }
 }
 
 impl UnixMicros {
-    /// The epoch that this instant makes.
+    /// Returns this instant as an epoch in Unix ms.
     pub(super) fn as_epoch(self, found: &str) -> Result<i64, LayoutError> {
         if self.0.rem_euclid(1000) == 0 {
             Ok(self.unix_ms())

@@ -1,43 +1,43 @@
-//! From IDs and instants back to fields: decoding, ranges, and how much of a layout's life is left.
+//! IDs and instants back to fields: decoding, ranges, and the rest of a layout's life.
 
 use std::time::Duration;
 
 use super::build::ID_LIMIT;
 use super::{Layout, LayoutError, Role, Tick, UnixMicros};
 
-/// An ID taken apart.
+/// The fields of an ID.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decoded<'a> {
     /// The value of the time field.
     pub tick: Tick,
     /// The start of that tick.
     pub instant: UnixMicros,
-    /// The worker number: all node fields together, most significant first; 0 without one.
+    /// The worker number: all node fields together, most significant first. 0 without node fields.
     pub worker: u64,
     /// The number within the tick and worker.
     pub sequence: u64,
-    /// Every field by name, in the layout's order, the time included.
+    /// All fields by name, in the layout's order, with the time.
     pub fields: Vec<(&'a str, u64)>,
 }
 
-/// Where in a layout's life an instant lies.
+/// The part of a layout's life in which an instant is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Life {
     /// The epoch is in the future.
     NotBegun,
-    /// IDs can be made for more than a year to come.
+    /// IDs can be made for more than a year.
     Running {
-        /// Until the last ID.
+        /// The time until the last ID.
         left: Duration,
     },
-    /// IDs can be made for a year (365 days) at most: time to choose another layout.
+    /// IDs can be made for a year (365 days) at most. It is time to choose another layout.
     LastYear {
-        /// Until the last ID.
+        /// The time until the last ID.
         left: Duration,
     },
-    /// No ID can be made any more.
+    /// No IDs can be made any more.
     Ended {
-        /// The first instant for which none could.
+        /// The first instant without an ID.
         at: UnixMicros,
     },
 }
@@ -45,10 +45,10 @@ pub enum Life {
 const LAST_YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 impl Layout {
-    /// Reads an ID as people and the command line write it: decimal digits alone.
+    /// Parses an ID of decimal digits.
     ///
     /// # Errors
-    /// When it is none, or above [`last_id`](Layout::last_id).
+    /// Returns an error if the text is not an ID, or is above [`last_id`](Layout::last_id).
     pub fn parse_id(&self, text: &str) -> Result<u64, LayoutError> {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(LayoutError::NotAnId { found: text.to_owned() });
@@ -61,10 +61,10 @@ impl Layout {
         LayoutError::IdTooLarge { id: id.to_string(), last: self.last_id() }
     }
 
-    /// Takes an ID apart.
+    /// Splits an ID into its fields.
     ///
     /// # Errors
-    /// When the ID is above [`last_id`](Layout::last_id), or has another value where the layout has a constant.
+    /// Returns an error if the ID is above [`last_id`](Layout::last_id), or does not have the layout's constants.
     pub fn decode(&self, id: u64) -> Result<Decoded<'_>, LayoutError> {
         if id > self.last_id() {
             return Err(self.too_large(id));
@@ -90,12 +90,14 @@ impl Layout {
         Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
     }
 
-    /// The first and the last ID that the instants from `from` to `to`, both included, can hold: of any worker, with any
-    /// random part. An instant within a tick stands for the whole tick. What lies before the first tick or after the
-    /// last is left out.
+    /// Returns the lowest and the highest ID of the instants from `from` to `to`, inclusive, for a query such as `WHERE id
+    /// BETWEEN`.
+    ///
+    /// They cover all workers and random parts. An instant within a tick means the whole tick. The range is cut at the
+    /// first and the last tick.
     ///
     /// # Errors
-    /// When `from` is after `to`, or no tick lies within the range.
+    /// Returns an error if `from` is after `to`, or no tick is within the range.
     pub fn range(&self, from: UnixMicros, to: UnixMicros) -> Result<(u64, u64), LayoutError> {
         if from > to {
             return Err(LayoutError::RangeBackwards { from, to });
@@ -111,7 +113,7 @@ impl Layout {
         Ok((first, last.min(ID_LIMIT - 1)))
     }
 
-    /// Where in the layout's life `now` lies.
+    /// Returns the part of the layout's life in which `now` is.
     pub fn life(&self, now: UnixMicros) -> Life {
         let end = self.end();
         if now < self.first() {
@@ -126,18 +128,18 @@ impl Layout {
         }
     }
 
-    /// The tick of an instant that is not before the epoch; it may be after the last.
+    /// Returns the tick of an instant, or `None` before the epoch. It may be after the last tick.
     pub(super) fn tick_since_epoch(&self, instant: UnixMicros) -> Option<u64> {
         let since_epoch_us = instant.0.saturating_sub(self.first().0);
         Some(u64::try_from(since_epoch_us).ok()? / (self.tick_ms * 1000))
     }
 
-    /// The tick of an instant, 0 before the epoch, that is not after the last.
+    /// Returns the tick of an instant, 0 before the epoch, or `None` after the last tick.
     fn tick_before_end(&self, instant: UnixMicros) -> Option<u64> {
         Some(self.tick_since_epoch(instant).unwrap_or(0)).filter(|&tick| tick < self.ticks)
     }
 
-    /// The highest ID of tick 0: every field at its top, but the constants.
+    /// Returns the highest ID of tick 0.
     fn highest_in_tick(&self) -> u64 {
         let top = |field: &super::Field| match field.role() {
             Role::Time => 0,

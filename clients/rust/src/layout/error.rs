@@ -1,42 +1,41 @@
-//! What can be wrong with a layout, or with what is asked of one: one line each, with what was found, what is
-//! allowed, and what to do.
+//! The errors of layouts. Each is one line with what was found, what is allowed, and what to do.
 
 use super::field::MAX_FIELD_NAME_LEN;
 use super::instant::InstantError;
 use super::workers::MAX_WORKER_IDS;
 use super::{UnixMicros, preset};
 
-/// Why a layout, a worker set, an ID or a range was refused.
+/// The reason why a layout, a worker set, an ID or a range is refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayoutError {
-    /// Neither a preset nor a text form.
+    /// The text is neither a preset nor a text form.
     #[error(
         "no layout is called {name:?}; the presets are {}; or write one, such as time:41,worker:10,sequence:12;epoch=2026-01-01",
         preset::names()
     )]
     UnknownPreset {
-        /// What was asked for.
+        /// The text.
         name: String,
     },
 
-    /// A piece of the text form, or of the table, that says something else than it may.
+    /// A piece of the text form or the table is not allowed there.
     #[error("{found:?} is not {wanted}")]
     Syntax {
         /// The piece.
         found: String,
-        /// What should stand there.
+        /// The form that is allowed.
         wanted: &'static str,
     },
 
-    /// A setting of the text form that is there twice.
+    /// The text form has a setting twice.
     #[error("{name} is set twice; set it once")]
     SettingTwice {
         /// `tick` or `epoch`.
         name: &'static str,
     },
 
-    /// A field name that cannot be written back.
+    /// A field name has characters or a length that are not allowed.
     #[error(
         "{name:?} is not a field name: a lower-case letter, then lower-case letters, digits and _, at most \
          {MAX_FIELD_NAME_LEN} in all"
@@ -46,30 +45,30 @@ pub enum LayoutError {
         name: String,
     },
 
-    /// Two fields of one name.
+    /// Two fields have the same name.
     #[error("two fields are called {name:?}; give each its own name")]
     FieldTwice {
         /// The name.
         name: String,
     },
 
-    /// A table's field with no size, or with several.
+    /// A field of a table has no size, or several.
     #[error("field {name:?} has {found}; give it exactly one of bits, digits and count")]
     SizeCount {
         /// The field's name.
         name: String,
-        /// What it has: `no size`, `bits and digits` …
+        /// Its sizes: `no size`, `bits and digits` …
         found: String,
     },
 
-    /// A table's field that is constant and random at once.
+    /// A field of a table is both constant and random.
     #[error("field {name:?} is both constant and random; choose one")]
     ConstantAndRandom {
         /// The field's name.
         name: String,
     },
 
-    /// A size that no field can have.
+    /// The size is out of range.
     #[error(
         "{size:?} is not a size for {name:?}: 1 to 63 bits (12), 1 to 19 decimal digits (3d), or a count of at least \
          2 (=1000)"
@@ -81,18 +80,18 @@ pub enum LayoutError {
         size: String,
     },
 
-    /// The time field is missing, or not the leading one.
+    /// The time field is missing, or is not the first one.
     #[error("the first field is {found}; it must be time, or IDs would not sort by time")]
     TimeNotFirst {
         /// The first field, or `missing`.
         found: String,
     },
 
-    /// No sequence.
+    /// There is no sequence field.
     #[error("there is no sequence field; add one, such as sequence:12, or one tick could hold one ID only")]
     NoSequence,
 
-    /// `time` or `sequence` as something else, or something else as one of them.
+    /// The name `time` or `sequence` does not fit the field's role.
     #[error(
         "the name {name:?} does not go with its role: time and sequence are the names of those two fields, which are \
          neither constant nor random; choose another"
@@ -102,7 +101,7 @@ pub enum LayoutError {
         name: String,
     },
 
-    /// A random field above one that keeps the order.
+    /// A random field is above a field that keeps the order.
     #[error("random field {random:?} stands above {below:?}; move it below, or IDs would not be in order")]
     RandomAbove {
         /// The random field.
@@ -111,68 +110,68 @@ pub enum LayoutError {
         below: String,
     },
 
-    /// A constant that its field cannot hold.
+    /// A constant exceeds its field.
     #[error("{name:?} holds 0 to {}, not the constant {value}", values - 1)]
     Constant {
         /// The field's name.
         name: String,
         /// The constant.
         value: u64,
-        /// How many values the field takes.
+        /// The number of values of the field.
         values: u64,
     },
 
-    /// Sizes that do not fit an ID.
+    /// The sizes do not fit an ID.
     #[error("{sum}, but an ID holds {room}; {life}{advice}")]
     TooLarge {
-        /// What the sizes come to: `37 + 20 + 16 = 73 bits`.
+        /// The sum of the sizes: `37 + 20 + 16 = 73 bits`.
         sum: String,
-        /// What there is room for, in the same unit.
+        /// The room in an ID, in the same unit.
         room: &'static str,
-        /// How long the time field would last.
+        /// The life of the time field.
         life: String,
-        /// What to do: a preset that fits, or which sizes to reduce.
+        /// The advice: a preset that fits, or smaller fields.
         advice: String,
     },
 
-    /// A tick of no length, or too long.
+    /// The tick is empty or too long.
     #[error("a tick of {found} is not allowed: whole ms or s, such as 1ms, 10ms or 1s, up to 86400s")]
     Tick {
         /// The tick as it was given.
         found: String,
     },
 
-    /// An epoch that is not a time.
+    /// The epoch is not a time.
     #[error("epoch: {reason}")]
     Epoch {
-        /// What is wrong with it.
+        /// The fault.
         reason: InstantError,
     },
 
-    /// An epoch between two milliseconds.
+    /// The epoch is between two milliseconds.
     #[error("epoch {found:?} has a fraction of a millisecond; round it to milliseconds")]
     EpochFraction {
         /// The epoch as it was given.
         found: String,
     },
 
-    /// A text that is not an ID.
+    /// The text is not an ID.
     #[error("{found:?} is not an ID: IDs are decimal numbers from 0")]
     NotAnId {
-        /// What was found.
+        /// The text.
         found: String,
     },
 
-    /// An ID above the layout's last.
+    /// The ID is above the layout's last.
     #[error("ID {id} is above this layout's last, {last}; is it another layout's?")]
     IdTooLarge {
-        /// The ID, which may be beyond any integer.
+        /// The ID, which may exceed any integer.
         id: String,
         /// The last ID of the layout.
         last: u64,
     },
 
-    /// An ID with another value where the layout has a constant.
+    /// The ID does not have the layout's constant.
     #[error("ID {id} is not of this layout: its {name} is {found}, the layout's is always {constant}")]
     OtherConstant {
         /// The ID.
@@ -185,7 +184,7 @@ pub enum LayoutError {
         constant: u64,
     },
 
-    /// A range that ends before it begins.
+    /// The range ends before it begins.
     #[error("the range ends at {to}, before it begins at {from}; swap them")]
     RangeBackwards {
         /// The range's first instant.
@@ -194,7 +193,7 @@ pub enum LayoutError {
         to: UnixMicros,
     },
 
-    /// A range outside a layout's life.
+    /// The range is outside the layout's life.
     #[error("no ID of this layout lies between {from} and {to}: it has IDs from {first} until {last}")]
     OutsideLife {
         /// The range's first instant.
@@ -207,30 +206,30 @@ pub enum LayoutError {
         last: UnixMicros,
     },
 
-    /// A text that is not a set of worker IDs.
+    /// The text is not a set of worker IDs.
     #[error("{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8")]
     WorkerIds {
-        /// What was found.
+        /// The text.
         found: String,
     },
 
-    /// A worker ID given twice.
+    /// A worker ID is given twice.
     #[error("worker ID {id} is given twice; give each once")]
     WorkerIdTwice {
         /// The worker ID.
         id: u64,
     },
 
-    /// A worker set beyond its limit.
+    /// There are too many worker IDs.
     #[error("a daemon holds at most {MAX_WORKER_IDS} worker IDs; give fewer")]
     TooManyWorkerIds,
 
-    /// A worker ID that the layout does not have.
+    /// The layout does not have the worker ID.
     #[error("worker ID {id} does not fit the layout: it has {}", worker_ids(*workers))]
     WorkerIdTooLarge {
         /// The worker ID.
         id: u64,
-        /// How many worker IDs the layout has.
+        /// The number of worker IDs of the layout.
         workers: u64,
     },
 }

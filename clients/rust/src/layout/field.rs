@@ -1,23 +1,23 @@
-//! A field of a layout: a name, a size, a role.
+//! The fields of a layout: name, size and role.
 
 use std::fmt;
 
-/// The longest name that a field may have, in bytes: wide enough for any word, narrow enough for a picture.
+/// The longest name of a field, in bytes. Any word fits, and the command line can still draw it.
 pub const MAX_FIELD_NAME_LEN: usize = 32;
 
-/// How many values a field takes, in the unit in which it was given.
+/// The size of a field, in the unit in which it was given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FieldSize {
     /// 2^n values, n from 1 to 63.
     Bits(u32),
     /// 10^n values, n from 1 to 19.
     Digits(u32),
-    /// That many values, from 2 to 2^63.
+    /// This number of values, from 2 to 2^63.
     Count(u64),
 }
 
 impl FieldSize {
-    /// How many values the field takes; `None` if the size is not allowed.
+    /// Returns the number of values, or `None` if the size is not allowed.
     pub const fn values(self) -> Option<u64> {
         match self {
             FieldSize::Bits(bits @ 1..=63) => Some(1 << bits),
@@ -28,7 +28,7 @@ impl FieldSize {
     }
 }
 
-/// As in the text form of a layout: `12`, `3d` or `=1000`.
+/// Writes the text form: `12`, `3d` or `=1000`.
 impl fmt::Display for FieldSize {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -39,34 +39,34 @@ impl fmt::Display for FieldSize {
     }
 }
 
-/// What a field holds.
+/// The meaning of a field.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Ticks since the epoch: the leading field, named `time`.
+    /// Ticks since the epoch. This is the leading field, named `time`.
     Time,
-    /// The number of an ID within its tick and worker: exactly one field, named `sequence`.
+    /// The number of an ID within its tick and worker. This is exactly one field, named `sequence`.
     Sequence,
-    /// A part of the worker number; several hold it together, most significant first.
+    /// A part of the worker number. Several node fields hold it together, most significant first.
     Node,
-    /// Always this value.
+    /// A constant with this value.
     Constant(u64),
-    /// Drawn for each ID.
+    /// A random number, drawn for each ID.
     Random,
 }
 
-/// One field as it was asked for: what a layout is built from.
+/// One field of a layout before it is built.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct FieldSpec {
-    /// A lower-case letter, then lower-case letters, digits and `_`.
+    /// The name: a lower-case letter, then lower-case letters, digits and `_`.
     pub name: String,
-    /// How many values it takes.
+    /// The size.
     pub size: FieldSize,
-    /// What it holds.
+    /// The meaning.
     pub role: Role,
 }
 
 impl FieldSpec {
-    /// The role of a field without a suffix: the reserved names have theirs, every other name is a node field's.
+    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other names are node fields.
     pub fn role_of(name: &str) -> Role {
         match name {
             "time" => Role::Time,
@@ -76,7 +76,7 @@ impl FieldSpec {
     }
 }
 
-/// As in the text form of a layout: `table:3d:random`.
+/// Writes the text form: `table:3d:random`.
 impl fmt::Display for FieldSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.name, self.size)?;
@@ -88,7 +88,7 @@ impl fmt::Display for FieldSpec {
     }
 }
 
-/// One field of a built [`Layout`](super::Layout), with its place in the ID.
+/// One field of a built [`Layout`](super::Layout), with its weight in the ID.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Field {
     pub(super) spec: FieldSpec,
@@ -97,34 +97,34 @@ pub struct Field {
 }
 
 impl Field {
-    /// The field's name, unique within its layout.
+    /// Returns the name, which is unique within the layout.
     pub fn name(&self) -> &str {
         &self.spec.name
     }
 
-    /// The size in the unit in which it was given.
+    /// Returns the size, in the unit in which it was given.
     pub fn size(&self) -> FieldSize {
         self.spec.size
     }
 
-    /// What the field holds.
+    /// Returns the meaning of the field.
     pub fn role(&self) -> Role {
         self.spec.role
     }
 
-    /// How many values the field takes, at least 2. A decimal time field may be cut: [`Layout::last`] tells.
+    /// Returns the number of values, at least 2. A decimal time field may be cut; see [`Layout::last`].
     ///
     /// [`Layout::last`]: super::Layout::last
     pub fn values(&self) -> u64 {
         self.values
     }
 
-    /// What one step of the field adds to an ID: the product of the sizes below it.
+    /// Returns the difference that one step of the field makes in an ID: the product of the sizes below it.
     pub fn weight(&self) -> u64 {
         self.weight
     }
 
-    /// The field's value in `id`.
+    /// Returns the field's value in `id`.
     pub fn value_in(&self, id: u64) -> u64 {
         id / self.weight % self.values
     }

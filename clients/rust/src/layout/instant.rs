@@ -1,4 +1,4 @@
-//! Instants and ticks: how time comes in as text, and how it is written.
+//! Instants and ticks: parsing and formatting of times.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,31 +11,31 @@ use jiff::tz::TimeZone;
 pub(super) const MIN_UNIX_MS: i64 = -62_167_219_200_000;
 
 /// The last whole second that RFC 3339 can write in every time zone, 9999-12-30T22:00:00Z, in Unix milliseconds.
-/// It is [`Timestamp::MAX`] without its fraction, so that every instant up to here can be formatted.
+/// It is [`Timestamp::MAX`] without its fraction, so every instant up to here can be formatted.
 pub(super) const MAX_UNIX_MS: i64 = 253_402_207_200_000;
 
 /// Microseconds since the Unix epoch, UTC.
 ///
-/// Read from text as a TIME of the command line: RFC 3339 (`2026-01-31T12:00:00Z`), a date (`2026-01-31`: its first
-/// instant in UTC), or Unix milliseconds (`1769860800000`); from the year 0000 to the end of 9999. Written by
-/// `Display` as RFC 3339 in UTC with as many decimals as it needs.
+/// Parses from RFC 3339 (`2026-01-31T12:00:00Z`), from a date (`2026-01-31`, its first instant in UTC), or from Unix
+/// milliseconds (`1769860800000`), from the year 0000 to the end of 9999. `Display` writes RFC 3339 in UTC with as many
+/// decimals as needed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct UnixMicros(pub i64);
 
 impl UnixMicros {
-    /// The instant `unix_ms` milliseconds after the Unix epoch; saturates.
+    /// Creates the instant `unix_ms` milliseconds after the Unix epoch. Saturates.
     pub const fn from_unix_ms(unix_ms: i64) -> Self {
         UnixMicros(unix_ms.saturating_mul(1000))
     }
 
-    /// Whole milliseconds since the Unix epoch, rounded down.
+    /// Returns whole milliseconds since the Unix epoch, rounded down.
     pub const fn unix_ms(self) -> i64 {
         self.0.div_euclid(1000)
     }
 
-    /// RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second, the rest cut off.
+    /// Formats as RFC 3339 in UTC with exactly `decimals` decimals (at most 9) of a second. The rest is cut off.
     ///
-    /// An instant that RFC 3339 cannot write, beyond the years 0000 to 9999, comes out as its microseconds.
+    /// RFC 3339 cannot write an instant beyond the years 0000 to 9999. Such an instant is written in microseconds.
     pub fn rfc3339(self, decimals: u8) -> String {
         match self.timestamp() {
             Some(timestamp) => format!("{timestamp:.0$}", usize::from(decimals.min(9))),
@@ -43,7 +43,7 @@ impl UnixMicros {
         }
     }
 
-    /// The UTC date, `YYYY-MM-DD`.
+    /// Formats the UTC date, `YYYY-MM-DD`.
     pub fn date(self) -> String {
         let mut text = self.rfc3339(0);
         if let Some(end_of_date) = text.find('T') {
@@ -57,8 +57,8 @@ impl UnixMicros {
     }
 
     fn from_timestamp(timestamp: Timestamp) -> Self {
-        // Rounded down, as a tick is; `Timestamp::as_microsecond` rounds toward zero. A Timestamp is within the years
-        // -9999 to 9999, whose microseconds fit 59 bits.
+        // Rounds down, as ticks do. `Timestamp::as_microsecond` rounds toward zero. A Timestamp is within the years -9999
+        // to 9999, so its microseconds fit 59 bits.
         UnixMicros(i64::try_from(timestamp.as_nanosecond().div_euclid(1000)).unwrap_or(i64::MAX))
     }
 }
@@ -72,28 +72,28 @@ impl fmt::Display for UnixMicros {
     }
 }
 
-/// A text that is not a TIME.
+/// The error for a text that is not a time.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstantError {
-    /// None of the three forms.
+    /// The text has none of the three forms.
     #[error(
         "{found:?} is not a time: write RFC 3339 (2026-01-31T12:00:00Z), a date (2026-01-31) or Unix milliseconds \
          (1769860800000)"
     )]
     NotATime {
-        /// What was found.
+        /// The text.
         found: String,
     },
-    /// A date and time that do not say where on Earth.
+    /// The date and time have no offset from UTC.
     #[error("{found:?} has no offset from UTC: write {found}Z for UTC, or an offset such as {found}+08:00")]
     NoOffset {
-        /// What was found.
+        /// The text.
         found: String,
     },
-    /// A time that cannot be written as RFC 3339.
+    /// RFC 3339 cannot write the time.
     #[error("{found:?} is beyond the years 0000 to 9999")]
     OutOfRange {
-        /// What was found.
+        /// The text.
         found: String,
     },
 }
@@ -122,7 +122,7 @@ impl FromStr for UnixMicros {
     }
 }
 
-/// The text itself if it is an integer, with or without a minus.
+/// Returns the text if it is an integer, with or without a minus.
 fn unix_ms_digits(text: &str) -> Option<&str> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     (!digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
@@ -130,7 +130,7 @@ fn unix_ms_digits(text: &str) -> Option<&str> {
 
 fn rfc3339_timestamp(text: &str) -> Result<Timestamp, InstantError> {
     let found = || text.to_owned();
-    // The parser knows more than RFC 3339: annotations in brackets, and a date alone.
+    // The parser accepts more than RFC 3339: annotations in brackets, and a date alone.
     let shaped = text.is_ascii() && text.contains(':') && !text.contains('[');
     match text.parse() {
         Ok(timestamp) if shaped => Ok(timestamp),

@@ -1,7 +1,7 @@
-//! Positions ↔ IDs of a layout for the worker IDs that a daemon holds.
+//! Positions to IDs and back, for a layout and the worker IDs of a daemon.
 //!
 //! Within a tick, IDs are ordered by the node fields above the sequence, then by the sequence, then by the node fields
-//! below it. So the workers that agree above the sequence form a *group*, and a group's positions are rows of columns:
+//! below it. The workers that agree above the sequence form a *group*. A group's positions are rows and columns:
 //!
 //! ```text
 //!   tick ┬ group 0 (upper part 0) ┬ row: sequence 0 │ column: worker a │ worker b │ …
@@ -9,16 +9,16 @@
 //!        └ group 1 (upper part 1) ┴ …
 //! ```
 //!
-//! Twitter's layout has groups of one column, a layout with the machine at the bottom has one group of several, and a
-//! layout with the sequence between node fields has both. One worker, or neighbours whose IDs go on from each other,
-//! make the whole tick one arithmetic progression, which is the common case and the fast path.
+//! Twitter's layout has groups of one column. A layout with the machine at the bottom has one group of several columns.
+//! A layout with the sequence between node fields has both. With one worker, or with neighbours whose IDs continue each
+//! other, a whole tick is one arithmetic progression. That is the common case and the fast path.
 
 use std::sync::Arc;
 
 use super::build::ID_LIMIT;
 use super::{Field, Layout, LayoutError, Position, Role, Run, Tick, UnixMicros, WorkerSet};
 
-/// Positions ↔ IDs of a layout for a worker set. Cloning is cheap.
+/// Converts positions to IDs and back, for a layout and a worker set. Cloning is cheap.
 ///
 /// Every position below [`end`](Numbering::end) has an ID, and IDs strictly increase with positions.
 #[derive(Clone, Debug)]
@@ -30,20 +30,20 @@ pub struct Numbering {
 struct Tables {
     layout: Layout,
     workers: WorkerSet,
-    /// IDs per tick of all workers together. Invariant: at most the tick's weight.
+    /// The IDs per tick of all workers. Invariant: at most the tick's weight.
     ids_per_tick: Divisor,
-    /// What one tick adds to an ID.
+    /// The difference that one tick makes in an ID.
     tick_weight: u64,
     end: Position,
-    /// If a whole tick is one arithmetic progression: the first ID of tick 0, and the stride.
+    /// The first ID of tick 0 and the stride, if a whole tick is one arithmetic progression.
     whole_tick: Option<(u64, u64)>,
-    /// What one step of the sequence adds to an ID.
+    /// The difference that one step of the sequence makes in an ID.
     row_weight: u64,
-    /// Positions in a group, if all have as many.
+    /// The number of positions in a group, if all groups have the same.
     group_size: Option<Divisor>,
-    /// In order of IDs; at least one.
+    /// The groups in order of IDs, at least one.
     groups: Box<[Group]>,
-    /// Of all groups, in order; as many as workers.
+    /// The columns of all groups in order, one for each worker.
     columns: Box<[Column]>,
     random_parts: Box<[(u64, u64)]>,
     needs_list: bool,
@@ -54,16 +54,16 @@ struct Tables {
 struct Group {
     /// The worker number's part above the sequence.
     upper: u64,
-    /// The first and the last index within the tick.
+    /// The first index within the tick. `last` is the last one.
     start: u64,
     last: u64,
-    /// What the upper part and the constants add to an ID.
+    /// The part of an ID that the upper part and the constants make.
     base: u64,
-    /// Its columns in `columns`; at least one.
+    /// The range of its columns in `columns`, at least one.
     columns: std::ops::Range<usize>,
-    /// From its last ID to the next group's first; 0 for the last group.
+    /// The distance from its last ID to the next group's first. 0 for the last group.
     stride_out: u64,
-    /// How many steps of `stride_out` follow each other from its last ID on; 0 for the last group.
+    /// The number of steps of `stride_out` in a row from its last ID on. 0 for the last group.
     steps_out: u64,
 }
 
@@ -72,19 +72,19 @@ struct Group {
 struct Column {
     /// The worker number's part below the sequence.
     lower: u64,
-    /// What that part adds to an ID.
+    /// The part of an ID that the lower part makes.
     offset: u64,
-    /// To the next ID of the group, were the group without end.
+    /// The distance to the next ID of the group, as if the group had no end.
     stride: u64,
-    /// How many steps of `stride` follow each other from here on; `u64::MAX`: all.
+    /// The number of steps of `stride` in a row from here on. `u64::MAX` means all.
     steps: u64,
 }
 
 impl Numbering {
-    /// Joins a layout with the workers that a daemon holds.
+    /// Joins a layout with the workers of a daemon.
     ///
     /// # Errors
-    /// When the layout does not have one of the worker IDs.
+    /// Returns an error if the layout does not have one of the worker IDs.
     pub fn new(layout: Layout, workers: WorkerSet) -> Result<Numbering, LayoutError> {
         if workers.highest() >= layout.workers() {
             let (id, workers) = (workers.highest(), layout.workers());
@@ -124,51 +124,51 @@ impl Numbering {
         Ok(Numbering { tables: Arc::new(tables) })
     }
 
-    /// The layout.
+    /// Returns the layout.
     pub fn layout(&self) -> &Layout {
         &self.tables.layout
     }
 
-    /// The worker IDs.
+    /// Returns the worker IDs.
     pub fn workers(&self) -> &WorkerSet {
         &self.tables.workers
     }
 
-    /// IDs per tick of all its workers together.
+    /// Returns the IDs per tick of all workers.
     pub fn ids_per_tick(&self) -> u64 {
         self.tables.ids_per_tick.value
     }
 
-    /// The tick in which a position lies.
+    /// Returns the tick of a position.
     pub fn tick_of(&self, position: Position) -> Tick {
         Tick(self.tables.ids_per_tick.split(position.0).0)
     }
 
-    /// The first position of a tick; [`end`](Numbering::end) for every tick after the last.
+    /// Returns the first position of a tick, or [`end`](Numbering::end) for a tick after the last.
     pub fn first_of(&self, tick: Tick) -> Position {
         Position(tick.0.saturating_mul(self.ids_per_tick())).min(self.end())
     }
 
-    /// The first position that has no ID. A last tick of which some IDs exceed 2^63 − 1 is left out whole.
+    /// Returns the first position without an ID. A last tick with an ID above 2^63 − 1 does not count.
     pub fn end(&self) -> Position {
         self.tables.end
     }
 
-    /// The tick of an instant: 0 before the epoch, the tick of [`end`](Numbering::end) after the last tick.
+    /// Returns the tick of an instant: 0 before the epoch, the tick of [`end`](Numbering::end) after the last tick.
     pub fn tick_at(&self, now: UnixMicros) -> Tick {
         let layout = &self.tables.layout;
         Tick(layout.tick_since_epoch(now).unwrap_or(0).min(layout.whole_ticks))
     }
 
-    /// The start of a tick; saturates.
+    /// Returns the start of a tick. Saturates.
     pub fn start_of(&self, tick: Tick) -> UnixMicros {
         self.tables.layout.start_of(tick)
     }
 
-    /// The longest run of consecutive positions from `from` on that is one arithmetic progression within one tick: at
-    /// most `max` of them, and at least one.
+    /// Returns the longest run from `from` on that is one arithmetic progression within one tick. It has at least one and
+    /// at most `max` IDs.
     ///
-    /// `from` must lie below [`end`](Numbering::end); from there on the run is one number that is no ID, above 2^63 − 1.
+    /// `from` must be below [`end`](Numbering::end). Otherwise the run is one number above 2^63 − 1, which is not an ID.
     #[inline]
     pub fn run_at(&self, from: Position, max: u64) -> Run {
         let tables = &*self.tables;
@@ -187,13 +187,13 @@ impl Numbering {
         }
     }
 
-    /// The ID of a position; for a position from [`end`](Numbering::end) on a number that is no ID, above 2^63 − 1.
+    /// Returns the ID of a position. From [`end`](Numbering::end) on it is a number above 2^63 − 1, which is not an ID.
     #[inline]
     pub fn id_at(&self, position: Position) -> u64 {
         self.run_at(position, 1).first
     }
 
-    /// The position of an ID, whatever its random fields hold; `None` if it is none of these workers', not of this
+    /// Returns the position of an ID, whatever its random fields hold. Returns `None` for an ID of another worker or
     /// layout, or beyond the end.
     pub fn position_of(&self, id: u64) -> Option<Position> {
         let tables = &*self.tables;
@@ -217,13 +217,13 @@ impl Numbering {
         (tick < tables.layout.whole_ticks).then(|| Position(tick * self.ids_per_tick() + index))
     }
 
-    /// Size and weight of each random field. The IDs of a run have 0 there; whoever hands them out adds
-    /// `draw × weight` with a draw below the size to each.
+    /// Returns the size and weight of each random field. A run's IDs have 0 there. The encoder adds `draw × weight` to
+    /// each ID, with a draw below the size.
     pub fn random_parts(&self) -> &[(u64, u64)] {
         &self.tables.random_parts
     }
 
-    /// Whether IDs must go over the wire one by one: there are random fields, or a stride exceeds a u32.
+    /// Returns whether replies must list single IDs, because there are random fields or a stride exceeds a u32.
     pub fn needs_list(&self) -> bool {
         self.tables.needs_list
     }
@@ -235,11 +235,11 @@ impl Tables {
         let first = first_of_tick + group.base + row * self.row_weight + column.offset;
         let (stride, steps) = progression(group, column, group.last - index);
         let count = count(max, steps + 1);
-        // A single ID keeps its column's stride, even where the longer run would leave the group.
+        // A single ID keeps its column's stride, even if the longer run would leave the group.
         Run { first, count, stride: if count == 1 { column.stride } else { stride } }
     }
 
-    /// The group of an index within the tick, the row in the group, and the column.
+    /// Returns the group of an index within the tick, the row in the group, and the column.
     fn place(&self, index: u64) -> (&Group, u64, &Column) {
         let group = match self.group_size {
             Some(size) => size.split(index).0 as usize,
@@ -258,8 +258,8 @@ impl Tables {
     }
 }
 
-/// From a column with `left` positions after it in its group: the distance to the next ID, and how many such steps
-/// follow each other within the tick.
+/// Returns the distance to the next ID, and the number of such steps in a row within the tick. `left` positions of the
+/// group follow.
 fn progression(group: &Group, column: &Column, left: u64) -> (u64, u64) {
     if left == 0 && group.steps_out > 0 {
         (group.stride_out, group.steps_out)
@@ -280,12 +280,12 @@ fn row_weight(layout: &Layout) -> u64 {
     layout.fields().iter().find(|field| field.role() == Role::Sequence).map_or(1, Field::weight)
 }
 
-/// Sorts the workers into groups and columns, and works out how far progressions reach.
+/// Sorts the workers into groups and columns, and measures their progressions.
 fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>) {
     let row_weight = row_weight(layout);
     let nodes = || layout.fields().iter().filter(|field| field.role() == Role::Node);
     let lower_size: u64 = nodes().filter(|node| node.weight() < row_weight).map(Field::values).product();
-    // What a worker number adds to an ID: its least significant digit belongs to the lowest node field.
+    // The part of an ID that a worker number makes. Its least significant digit belongs to the lowest node field.
     let offset_of = |worker: u64| {
         let mut rest = worker;
         nodes().rev().fold(0, |offset, node| {
@@ -323,7 +323,7 @@ fn arrange(layout: &Layout, workers: &WorkerSet) -> (Box<[Group]>, Box<[Column]>
     (groups.into(), columns.into())
 }
 
-/// Strides and steps of one group's columns, as if its rows never ended.
+/// Measures the strides and steps of one group's columns, as if its rows never ended.
 fn measure_columns(columns: &mut [Column], row_weight: u64) {
     let width = columns.len();
     for index in 0..width {
@@ -334,7 +334,7 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
         columns.iter_mut().for_each(|column| column.steps = u64::MAX);
         return;
     }
-    // Backwards, twice round: what a column takes over from its successor is final in the second round.
+    // Backwards and twice: the steps of a column's successor are final in the second round.
     for index in (0..width).rev().chain((0..width).rev()) {
         let next = (index + 1) % width;
         let goes_on = columns[next].stride == columns[index].stride;
@@ -342,7 +342,7 @@ fn measure_columns(columns: &mut [Column], row_weight: u64) {
     }
 }
 
-/// From each group's last ID into the next groups.
+/// Measures the steps from each group's last ID into the next groups.
 fn measure_groups(groups: &mut [Group], columns: &[Column], rows: u64, row_weight: u64) {
     let top_row = (rows - 1) * row_weight;
     for index in (0..groups.len() - 1).rev() {
@@ -357,8 +357,8 @@ fn measure_groups(groups: &mut [Group], columns: &[Column], rows: u64, row_weigh
     }
 }
 
-/// Divides by one number again and again: by a shift if it is a power of two, which most layouts' sizes are. Measured on
-/// a chain of `run_at`: 2.6 ns a run with the shift, 5.2 ns with the division.
+/// A divisor that shifts if it is a power of two, as most sizes are. Measured on a chain of `run_at`: 2.6 ns a run with
+/// the shift, 5.2 ns with the division.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     value: u64,
@@ -366,13 +366,13 @@ struct Divisor {
 }
 
 impl Divisor {
-    /// `value` must not be 0.
+    /// Creates a divisor. `value` must not be 0.
     fn new(value: u64) -> Self {
         debug_assert!(value != 0 && value <= ID_LIMIT);
         Divisor { value, shift: value.is_power_of_two().then(|| value.trailing_zeros()) }
     }
 
-    /// Quotient and remainder.
+    /// Returns quotient and remainder.
     #[inline]
     fn split(self, number: u64) -> (u64, u64) {
         match self.shift {

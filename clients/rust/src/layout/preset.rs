@@ -1,15 +1,15 @@
-//! The layouts that have a name. One row each; a new one needs nothing else.
+//! The layouts with a name, one row each. A new row is all that a new preset needs.
 
 use super::{Layout, Role};
 
 /// A layout with a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Preset {
-    /// What it is called on the command line and in a configuration.
+    /// The name on the command line and in a configuration.
     pub name: &'static str,
-    /// Its text form.
+    /// The text form.
     pub spec: &'static str,
-    /// Where it comes from, in one line.
+    /// The origin, in one line.
     pub about: &'static str,
 }
 
@@ -31,7 +31,7 @@ pub const PRESETS: &[Preset] = &[
         about: "A clearing house's trade IDs: decimal digits, so that people can read them",
     },
     Preset {
-        // The code divides Unix time by 10 before it adds the offset, which takes a digit off the time: 12, not 13.
+        // The code divides Unix time by 10 before it adds the offset, so the time has 12 digits instead of 13.
         // The epoch is that offset in ms: -136040000000 × 10.
         name: "clearing-code",
         spec: "time:12d,machine:2d,sequence:1d,table:3d:random;tick=10ms;epoch=-1360400000000",
@@ -48,8 +48,8 @@ pub const PRESETS: &[Preset] = &[
         about: "That house's binary layout: 43 bits of time, 278 years",
     },
     Preset {
-        // The epoch is recent, because every year between it and the first ID is taken off the layout's life, and the
-        // start of a year, because people remember it.
+        // The epoch is recent, because every year between it and the first ID shortens the layout's life. It is the
+        // start of a year, because people remember that.
         name: "game",
         spec: "time:37,server:20,sequence:6;tick=20ms;epoch=1735689600000",
         about: "Game servers that are merged later: a million servers, ticks of 20 ms",
@@ -88,27 +88,26 @@ pub const PRESETS: &[Preset] = &[
 ];
 
 impl Preset {
-    /// The preset's layout.
+    /// Builds the preset's layout.
     ///
     /// # Errors
-    /// None: the tests build every preset. It parses its text form as any layout does.
+    /// Never returns an error: the tests build every preset.
     pub fn layout(&self) -> Result<Layout, super::LayoutError> {
         self.spec.parse()
     }
 }
 
-/// The preset of that name.
+/// Returns the preset of that name.
 pub fn find(name: &str) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| preset.name == name)
 }
 
-/// The names of all presets, as a sentence lists them.
+/// Returns the names of all presets, separated by commas.
 pub(super) fn names() -> String {
     PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The preset whose time field and worker number take as many values: what one could have instead of a layout that
-/// does not fit.
+/// Returns a preset with that many values of time and of workers, as advice for a layout that does not fit.
 pub(super) fn like(time_values: u64, workers: u128) -> Option<&'static Preset> {
     PRESETS.iter().find(|preset| {
         preset.layout().is_ok_and(|layout| {

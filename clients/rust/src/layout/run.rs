@@ -1,34 +1,34 @@
 //! Positions, and runs of IDs.
 
-/// A place in the order in which IDs are handed out: tick × IDs per tick + index within the tick.
+/// A number in the order in which IDs are handed out: tick × IDs per tick + index within the tick.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Position(pub u64);
 
-/// The IDs first, first + stride, …: `count` of them.
+/// `count` IDs: `first`, `first + stride`, …
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// The first ID.
     pub first: u64,
-    /// How many IDs, at least 1.
+    /// The number of IDs, at least 1.
     pub count: u32,
-    /// The distance between neighbours, at least 1; of a single ID the distance to the one that would follow it.
+    /// The distance between neighbours, at least 1. For a single ID, the distance to a possible next one.
     pub stride: u64,
 }
 
 impl Run {
-    /// The last ID. Saturates where a run that did not come from this crate would overflow.
+    /// Returns the last ID. Saturates for a run that overflows, which this crate never makes.
     pub fn last(&self) -> u64 {
         let steps = u64::from(self.count.saturating_sub(1));
         self.first.saturating_add(steps.saturating_mul(self.stride))
     }
 
-    /// The IDs in order.
+    /// Returns the IDs in order.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = u64> + use<> {
         let Run { first, count, stride } = *self;
         (0..count).map(move |step| first.saturating_add(u64::from(step).saturating_mul(stride)))
     }
 
-    /// Appends `next` if it goes on where this run ends, at the same stride, and the count fits; tells whether it did.
+    /// Appends `next` if it continues this run at the same stride and the count fits. Returns whether it did.
     pub fn try_append(&mut self, next: Run) -> bool {
         let goes_on = next.stride == self.stride && self.last().checked_add(self.stride) == Some(next.first);
         match self.count.checked_add(next.count) {
@@ -41,7 +41,7 @@ impl Run {
     }
 }
 
-/// Adds a run at the end of `runs`: to the last of them if it goes on where that ends.
+/// Appends a run to `runs`, or to the last of them if it continues that one.
 #[inline]
 pub fn append_run(runs: &mut Vec<Run>, run: Run) {
     if !runs.last_mut().is_some_and(|last| last.try_append(run)) {

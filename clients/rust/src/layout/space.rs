@@ -1,4 +1,4 @@
-//! ID spaces: which layouts and worker IDs make the same IDs, whatever their fields are called and however they are cut.
+//! ID spaces: which layouts and worker IDs make the same IDs, whatever the names and sizes of their fields.
 //!
 //! An ID is `tick × W + part`, with W the weight of the time field and the part below it:
 //!
@@ -7,12 +7,16 @@
 //!                                          ranging: sequence and random fields, every value in every tick
 //! ```
 //!
-//! Neither the epoch nor the length of a tick is in an ID: they say only when it is made. So two sources make a common
-//! ID, now or later, if their parts agree in all that W₁ and W₂ divide ([`collision`]). That is asked of layouts that *keep
-//! pace*, whose IDs rise by as much in the same time (W ÷ tick is equal). Numbers of layouts that do not are those of
-//! independent supplies: trade IDs in decimal digits and row IDs in bits cross like two clocks in different units. Those
-//! that keep pace from about the same epoch on are one supply in two forms of words ([`Space::runs_beside`]). Epochs that
-//! are years apart, as those of well-known layouts are, make them supplies of their own, which are warned of.
+//! An ID contains neither the epoch nor the length of a tick. They only decide when it is made. So two sources can make
+//! the same ID, at any two times, if their parts are equal modulo a common divisor of W₁ and W₂ ([`collision`]).
+//!
+//! This matters only for layouts that *keep pace*: their IDs grow by the same amount in the same time, because W ÷ tick
+//! is equal. IDs of other layouts are independent. For example, trade IDs in decimal digits and row IDs in bits cross
+//! like two clocks in different units.
+//!
+//! Two layouts that keep pace from about the same epoch on are one supply of IDs in two spellings
+//! ([`concurrent_collision`]), and the daemon refuses them. Well-known layouts have epochs that are years apart. They
+//! are supplies of their own, and the daemon only warns of a collision.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,18 +24,18 @@ use std::str::FromStr;
 
 use super::{Layout, Role, WorkerSet};
 
-/// Longer than any clock is wrong for, any tick lasts and any source is ahead.
+/// Epochs closer than this count as equal. It exceeds the error of any clock, any tick, and any source's lead.
 const YEAR_MS: u64 = 365 * 86_400_000;
 
-/// The identity of an ID space, whatever the fields are called: two daemons with equal spaces and a common
+/// The identity of an ID space, without the names of its fields. Two daemons with equal spaces and a common
 /// [number](Layout::number_in_space) hand out the same IDs at the same time.
 ///
-/// Sizes are counts; constants are node fields that hold one value; neighbours of one kind are merged; and the size of the
-/// time field, which decides only when the space ends, is left out. Its text form is the same in every release, because
-/// locks are named after it: `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
+/// Sizes are counts. Constants are node fields that hold one value. Neighbours of one kind are merged. The size of the
+/// time field is left out, because it only decides when the space ends. The text form is the same in every release,
+/// because locks are named after it: `time,node:=1024,sequence:=4096;tick=1ms;epoch=1288834974657`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Space {
-    /// Most significant first. Invariant: no two neighbours of one kind; the sizes multiply to at most 2^63.
+    /// The parts, most significant first. Invariant: neighbours differ in kind, and sizes multiply to at most 2^63.
     parts: Vec<Part>,
     tick_ms: u64,
     epoch_unix_ms: i64,
@@ -45,18 +49,18 @@ struct Part {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Kind {
-    /// Fixed for a worker ID.
+    /// A number that is fixed for a worker ID.
     Node,
     Sequence,
     Random,
 }
 
-/// The kinds by name, as the text form has them.
+/// The kinds and their names in the text form.
 const KINDS: [(&str, Kind); 3] =
     [("node", Kind::Node), ("sequence", Kind::Sequence), ("random", Kind::Random)];
 
 impl Layout {
-    /// The layout's ID space.
+    /// Returns the layout's ID space.
     pub fn space(&self) -> Space {
         let parts = self.fields[1..].iter().filter_map(|field| {
             let kind = match field.role() {
@@ -70,8 +74,8 @@ impl Layout {
         Space { parts: merged(parts), tick_ms: self.tick_ms, epoch_unix_ms: self.epoch_unix_ms }
     }
 
-    /// A worker ID's number in the layout's [`space`](Layout::space): the node fields and constants together, most
-    /// significant first. Without constants it is the worker ID.
+    /// Returns a worker ID's number in the layout's [`space`](Layout::space): the node fields and constants together,
+    /// most significant first. Without constants it is the worker ID.
     pub fn number_in_space(&self, worker: u64) -> u64 {
         let (mut rest, mut number, mut scale) = (worker, 0, 1);
         for field in self.fields[1..].iter().rev() {
@@ -84,29 +88,31 @@ impl Layout {
                 Role::Constant(value) => value,
                 Role::Time | Role::Sequence | Role::Random => continue,
             };
-            // Below the product of the sizes, which fits.
+            // It is below the product of the sizes, which fits.
             number += digit * scale;
             scale *= field.values();
         }
         number
     }
 
-    /// The numbers of worker IDs in the layout's space, in the set's order.
+    /// Returns the numbers of worker IDs in the layout's space, in the set's order.
     pub fn numbers_in_space(&self, workers: &WorkerSet) -> Vec<u64> {
         workers.iter().map(|worker| self.number_in_space(worker)).collect()
     }
 }
 
-/// A worker ID of each of two sources that can hand out the same ID, at whatever times; `None` if there are none, or the
-/// layouts do not keep pace. It may name two that cannot, where layouts are cut at sizes that do not divide each other.
+/// Returns a worker ID of each of two sources that can hand out the same ID, at any two times. Returns `None` if there
+/// are none, or if the layouts do not keep pace.
+///
+/// It can err on the safe side, and name two that never collide, if the layouts' sizes do not divide each other.
 pub fn collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     let numbers = |(layout, workers): (&Layout, &WorkerSet)| layout.numbers_in_space(workers);
     let (one, other) = left.0.space().collision(&numbers(left), &right.0.space(), &numbers(right))?;
     Some((left.1.iter().nth(one)?, right.1.iter().nth(other)?))
 }
 
-/// As [`collision`], if both are one supply in two forms of words: their spaces [run beside](Space::runs_beside) each other.
-pub fn twins(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
+/// Returns a [`collision`] only if both sources hand out the same ID at about the same time.
+pub fn concurrent_collision(left: (&Layout, &WorkerSet), right: (&Layout, &WorkerSet)) -> Option<(u64, u64)> {
     left.0.space().runs_beside(&right.0.space()).then(|| collision(left, right))?
 }
 
@@ -122,15 +128,15 @@ fn merged(parts: impl Iterator<Item = Part>) -> Vec<Part> {
 }
 
 impl Space {
-    /// The indices of two numbers, one of this space and one of the other, that can make the same ID, at whatever times;
-    /// `None` if there are none, or the spaces do not keep pace.
+    /// Returns the indices of a number of this space and one of the other that can make the same ID, at any two times.
+    /// Returns `None` if there are none, or if the spaces do not keep pace.
     pub fn collision(&self, numbers: &[u64], other: &Space, others: &[u64]) -> Option<(usize, usize)> {
         if !self.keeps_pace_with(other) {
             return None;
         }
         let common = gcd(self.tick_weight(), other.tick_weight());
         let weights = || [self, other].into_iter().flat_map(Space::weights);
-        // What weighs more is then nothing to the remainder.
+        // Then the larger weights do not change the remainder.
         let is_whole =
             weights().filter(|&weight| weight > common).all(|weight| weight.is_multiple_of(common));
         let mut cuts: Vec<u64> = weights().filter(|&weight| weight < common).chain([common]).collect();
@@ -143,8 +149,8 @@ impl Space {
         }
     }
 
-    /// Where each cut divides the next, a part below the last cut is a row of digits, each either fixed by the worker or
-    /// free. Two workers can make the same ID exactly if they agree in the digits that both fix.
+    /// Finds a collision if each cut divides the next. Then a part is a row of digits, each fixed by the worker or free.
+    /// Two workers can make the same ID exactly if they agree in the digits that both fix.
     fn same_digits(
         &self,
         numbers: &[u64],
@@ -168,8 +174,8 @@ impl Space {
         })
     }
 
-    /// Where they do not, what both could make is taken to be every step of the finest ranging field from the lowest
-    /// part to the highest: more than they do, never less.
+    /// Finds a possible collision if the cuts do not divide each other. It assumes that each worker makes every step of
+    /// the finest ranging field, from the lowest part to the highest. That is more than it makes, never less.
     fn may_meet(
         &self,
         numbers: &[u64],
@@ -180,7 +186,7 @@ impl Space {
         let (step, span) = self.hull();
         let (other_step, other_span) = other.hull();
         let step = gcd(gcd(step, other_step), common);
-        // Where the weights differ, the ticks shift parts against each other.
+        // If the weights differ, the ticks shift parts against each other.
         let is_shifted = self.tick_weight() != other.tick_weight();
         let mut mine: Vec<(u64, u64, usize)> = numbers
             .iter()
@@ -198,12 +204,13 @@ impl Space {
         })
     }
 
-    /// Whether common IDs are made at about the same time: both keep pace, and their epochs are less than a year apart.
+    /// Returns whether both make a common ID at about the same time: they keep pace, and their epochs are less than a
+    /// year apart.
     pub fn runs_beside(&self, other: &Space) -> bool {
         self.epoch_unix_ms.abs_diff(other.epoch_unix_ms) < YEAR_MS && self.keeps_pace_with(other)
     }
 
-    /// Whether IDs of both rise by as much in the same time.
+    /// Returns whether the IDs of both grow by the same amount in the same time.
     fn keeps_pace_with(&self, other: &Space) -> bool {
         let times = |space: &Space, tick_ms: u64| u128::from(space.tick_weight()) * u128::from(tick_ms);
         times(self, other.tick_ms) == times(other, self.tick_ms)
@@ -213,7 +220,7 @@ impl Space {
         self.parts.iter().map(|part| part.values).product()
     }
 
-    /// Each part with its weight, least significant first.
+    /// Returns each part with its weight, least significant first.
     fn weighed(&self) -> impl Iterator<Item = (Part, u64)> + '_ {
         self.parts.iter().rev().scan(1_u64, |next, &part| {
             let weight = *next;
@@ -226,7 +233,7 @@ impl Space {
         self.weighed().map(|(_, weight)| weight)
     }
 
-    /// Whether the digit between two neighbouring cuts is a node's.
+    /// Returns whether the digit between two neighbouring cuts belongs to a node field.
     fn is_fixed(&self, low: u64, high: u64) -> bool {
         self.weighed().any(|(part, weight)| {
             part.kind == Kind::Node
@@ -235,7 +242,7 @@ impl Space {
         })
     }
 
-    /// What a number adds to every ID.
+    /// Returns the part of every ID that a number makes.
     fn fixed_part(&self, number: u64) -> u64 {
         let (mut rest, mut fixed) = (number, 0);
         for (part, weight) in self.weighed().filter(|(part, _)| part.kind == Kind::Node) {
@@ -245,7 +252,7 @@ impl Space {
         fixed
     }
 
-    /// The weight of the finest ranging part, and how far all of them reach together.
+    /// Returns the weight of the finest ranging part, and the span of all of them.
     fn hull(&self) -> (u64, u64) {
         let ranging = || self.weighed().filter(|(part, _)| part.kind != Kind::Node);
         let span = ranging().map(|(part, weight)| (part.values - 1) * weight).sum();
@@ -268,7 +275,7 @@ impl fmt::Display for Space {
     }
 }
 
-/// A text that is no ID space's.
+/// The error for a text that is not an ID space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("not an ID space")]
 pub struct NotASpace;
@@ -281,7 +288,7 @@ impl FromStr for Space {
     }
 }
 
-/// Any text as a space, if its sizes are such as a layout can have.
+/// Parses a space whose sizes a layout can have. The text may be non-canonical.
 fn read(text: &str) -> Option<Space> {
     let (fields, settings) = text.strip_prefix("time,")?.split_once(";tick=")?;
     let (tick_ms, epoch_unix_ms) = settings.split_once("ms;epoch=")?;

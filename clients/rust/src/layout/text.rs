@@ -1,7 +1,7 @@
 //! The text form: `time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657`.
 //!
-//! Fields, most significant first, each `name:size`, `name:size:random` or `name:size:constant(N)`; then settings,
-//! each once and in any order. Spaces around a piece do not matter.
+//! First come the fields, most significant first: `name:size`, `name:size:random` or `name:size:constant(N)`. Then come
+//! the settings, each once and in any order. Spaces around a piece do not matter.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,17 +10,17 @@ use super::build::tick_text;
 use super::field::{FieldSize, FieldSpec, Role};
 use super::{Layout, LayoutError, UnixMicros, preset};
 
-/// The tick where none is given, in ms.
+/// The default tick, in ms.
 pub(super) const DEFAULT_TICK_MS: u64 = 1;
 
-/// The epoch where none is given, in Unix ms.
+/// The default epoch, in Unix ms.
 pub(super) const DEFAULT_EPOCH_UNIX_MS: i64 = 0;
 
 impl Layout {
-    /// The layout of that preset name or text form.
+    /// Builds the layout of a preset name or a text form.
     ///
     /// # Errors
-    /// When it is neither; for an unknown name the error lists the presets.
+    /// Returns an error if the text is neither. For an unknown name it lists the presets.
     pub fn resolve(name_or_spec: &str) -> Result<Layout, LayoutError> {
         match preset::find(name_or_spec) {
             Some(preset) => preset.spec.parse(),
@@ -84,12 +84,12 @@ fn parse_field(text: &str) -> Result<FieldSpec, LayoutError> {
     Ok(FieldSpec { name: name.to_owned(), size, role })
 }
 
-/// `constant(5)`.
+/// Parses `constant(5)`.
 fn parse_constant(suffix: &str) -> Option<u64> {
     number(suffix.strip_prefix("constant(")?.strip_suffix(')')?.trim())
 }
 
-/// `12`, `3d` or `=1000`. What a field can hold is checked when the layout is built.
+/// Parses `12`, `3d` or `=1000`. Building the layout checks the limits.
 fn parse_size(text: &str) -> Option<FieldSize> {
     if let Some(count) = text.strip_prefix('=') {
         number(count).map(FieldSize::Count)
@@ -100,12 +100,12 @@ fn parse_size(text: &str) -> Option<FieldSize> {
     }
 }
 
-/// A plain decimal number: no sign.
+/// Parses a decimal number without a sign.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
-/// `10ms` or `1s`, as ms.
+/// Parses `10ms` or `1s` to ms.
 pub(super) fn parse_tick(text: &str) -> Result<u64, LayoutError> {
     let tick_ms = if let Some(ms) = text.strip_suffix("ms") {
         number(ms)
@@ -115,12 +115,12 @@ pub(super) fn parse_tick(text: &str) -> Result<u64, LayoutError> {
     tick_ms.ok_or_else(|| LayoutError::Tick { found: format!("{text:?}") })
 }
 
-/// Unix ms, RFC 3339 or a date, as Unix ms.
+/// Parses Unix ms, RFC 3339 or a date to Unix ms.
 pub(super) fn parse_epoch(text: &str) -> Result<i64, LayoutError> {
     text.parse::<UnixMicros>()?.as_epoch(text)
 }
 
-/// The canonical text form: sizes as they were given, tick and epoch always written. Reads back to an equal layout.
+/// Writes the canonical text form: sizes as they were given, and always tick and epoch. It parses to an equal layout.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, field) in self.fields.iter().enumerate() {

@@ -1,8 +1,6 @@
-//! The same as data, for configuration files: a string, or a table of fields.
+//! Layouts as tables, for configuration files.
 //!
 //! ```toml
-//! layout = "twitter"
-//! layout = "time:41,worker:10,sequence:12;epoch=2026-01-01"
 //! layout = { fields = [
 //!     { name = "time", bits = 41 },
 //!     { name = "worker", count = 1000 },
@@ -12,27 +10,16 @@
 //! ], tick = "10ms", epoch = 1288834974657 }
 //! ```
 //!
-//! Any serde format will do: nothing here knows of TOML.
+//! Any serde format works, not only TOML.
 
 use std::fmt;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, Deserializer, MapAccess, Visitor};
+use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
 use super::field::{FieldSize, FieldSpec, Role};
 use super::text::{DEFAULT_EPOCH_UNIX_MS, DEFAULT_TICK_MS, parse_epoch, parse_tick};
 use super::{Layout, LayoutError};
-
-/// A layout as a configuration gives it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-#[serde(untagged)]
-pub enum LayoutForm {
-    /// A preset's name or a text form.
-    Text(String),
-    /// A table of fields.
-    Table(LayoutTable),
-}
 
 /// A layout as a table.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -40,19 +27,19 @@ pub enum LayoutForm {
 pub struct LayoutTable {
     /// The fields, most significant first.
     pub fields: Vec<FieldForm>,
-    /// `10ms`, `1s`; 1 ms if not given.
+    /// The tick, such as `10ms` or `1s`. The default is 1 ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tick: Option<String>,
-    /// The start of tick 0; the Unix epoch if not given.
+    /// The start of tick 0. The default is the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub epoch: Option<EpochForm>,
 }
 
-/// A field as a table: a name, one of three sizes, and perhaps a role.
+/// A field as a table: a name, one of three sizes, and an optional role.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FieldForm {
-    /// The field's name; `time` and `sequence` are reserved.
+    /// The name. `time` and `sequence` are reserved.
     pub name: String,
     /// The size in bits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,10 +50,10 @@ pub struct FieldForm {
     /// The size as the number of values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Drawn for each ID.
+    /// True for a random number, drawn for each ID.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub random: bool,
-    /// Always this value.
+    /// The value of a constant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constant: Option<u64>,
 }
@@ -81,24 +68,11 @@ pub enum EpochForm {
     Text(String),
 }
 
-impl LayoutForm {
-    /// Builds the layout.
-    ///
-    /// # Errors
-    /// What [`Layout::resolve`] and [`Layout::new`] refuse, and a field with no size or several.
-    pub fn build(&self) -> Result<Layout, LayoutError> {
-        match self {
-            LayoutForm::Text(text) => Layout::resolve(text),
-            LayoutForm::Table(table) => table.build(),
-        }
-    }
-}
-
 impl LayoutTable {
     /// Builds the layout.
     ///
     /// # Errors
-    /// What [`Layout::new`] refuses, and a field with no size or several.
+    /// Returns an error if [`Layout::new`] does, or if a field has no size or several.
     pub fn build(&self) -> Result<Layout, LayoutError> {
         let fields = self.fields.iter().map(FieldForm::spec).collect::<Result<_, _>>()?;
         let tick_ms = self.tick.as_deref().map_or(Ok(DEFAULT_TICK_MS), parse_tick)?;
@@ -164,32 +138,7 @@ impl From<&Layout> for LayoutTable {
     }
 }
 
-// By hand, because a derived untagged enum answers every mistake in the table with "did not match any variant".
-impl<'de> Deserialize<'de> for LayoutForm {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct FormVisitor;
-
-        impl<'de> Visitor<'de> for FormVisitor {
-            type Value = LayoutForm;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a preset's name, a text form in quotes, or a table with fields, tick and epoch")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<LayoutForm, E> {
-                Ok(LayoutForm::Text(text.to_owned()))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<LayoutForm, A::Error> {
-                LayoutTable::deserialize(MapAccessDeserializer::new(map)).map(LayoutForm::Table)
-            }
-        }
-
-        deserializer.deserialize_any(FormVisitor)
-    }
-}
-
-// By hand for the same reason.
+// By hand, because a derived untagged enum reports every mistake as "did not match any variant".
 impl<'de> Deserialize<'de> for EpochForm {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct EpochVisitor;

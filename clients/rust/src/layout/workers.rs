@@ -1,4 +1,4 @@
-//! The worker IDs that one daemon holds.
+//! The worker IDs of one daemon.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -7,31 +7,30 @@ use std::sync::Arc;
 
 use super::LayoutError;
 
-/// The most worker IDs that one daemon may hold. Each costs some memory and a record in the coordinator; this many
-/// of Twitter's layout would be four times all there are.
+/// The most worker IDs of one daemon. Each costs some memory and a record in the coordinator. Twitter's layout has 1,024
+/// in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
-/// Which worker IDs a daemon holds: at least one, sorted, distinct, at most [`MAX_WORKER_IDS`].
+/// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
-/// Text form: `5`, `0-3`, `0-3,8`. That each exists in the layout is checked where set and layout meet, in
-/// [`Numbering::new`](super::Numbering::new).
+/// Text form: `5`, `0-3`, `0-3,8`. [`Numbering::new`](super::Numbering::new) checks that the layout has them all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
     ids: Arc<[u64]>,
 }
 
 impl WorkerSet {
-    /// The set of one worker ID.
+    /// Creates a set of one worker ID.
     pub fn single(id: u64) -> Self {
         WorkerSet { ids: Arc::new([id]) }
     }
 
-    /// The set of the worker IDs of a list, in any order.
+    /// Creates a set from a list in any order.
     ///
     /// # Errors
-    /// When the list is empty, too long, or names an ID twice.
+    /// Returns an error if the list is empty or too long, or has an ID twice.
     pub fn from_list(ids: impl IntoIterator<Item = u64>) -> Result<Self, LayoutError> {
-        // One more than allowed is enough to know that there are too many.
+        // One more than allowed is enough to see that there are too many.
         let mut ids: Vec<u64> = ids.into_iter().take(MAX_WORKER_IDS + 1).collect();
         if ids.len() > MAX_WORKER_IDS {
             return Err(LayoutError::TooManyWorkerIds);
@@ -46,23 +45,23 @@ impl WorkerSet {
         Ok(WorkerSet { ids: ids.into() })
     }
 
-    /// The worker IDs, ascending.
+    /// Returns the worker IDs, ascending.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.ids.iter().copied()
     }
 
-    /// How many worker IDs, at least 1.
+    /// Returns the number of worker IDs, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "a set is never empty")]
     pub fn len(&self) -> usize {
         self.ids.len()
     }
 
-    /// Whether the set holds this worker ID.
+    /// Returns whether the set has this worker ID.
     pub fn contains(&self, id: u64) -> bool {
         self.ids.binary_search(&id).is_ok()
     }
 
-    /// The highest worker ID.
+    /// Returns the highest worker ID.
     pub fn highest(&self) -> u64 {
         self.ids[self.ids.len() - 1]
     }
@@ -76,12 +75,12 @@ impl FromStr for WorkerSet {
             .split(',')
             .map(|part| worker_range(part).ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() }))
             .collect::<Result<_, _>>()?;
-        // Laid out one by one, and no further than is allowed: `0-18446744073709551615` is 22 bytes to write.
+        // `from_list` stops at the limit, so `0-18446744073709551615` takes no memory.
         WorkerSet::from_list(ranges.into_iter().flatten())
     }
 }
 
-/// `5` or `0-3`.
+/// Parses `5` or `0-3`.
 fn worker_range(part: &str) -> Option<RangeInclusive<u64>> {
     let number = |digits: &str| {
         let digits = digits.trim();

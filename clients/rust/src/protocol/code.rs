@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-/// Why a request was refused. A later daemon may know further codes; see [`ErrorCode::from_u16`].
+/// The reason for a refusal. A later version may have further codes; see [`ErrorCode::from_u16`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum ErrorCode {
-    /// Length, body or flags do not fit.
+    /// The length, body or flags do not fit.
     Malformed = 1,
     /// The kind of the request is unknown.
     Unsupported = 2,
@@ -16,11 +16,11 @@ pub enum ErrorCode {
     UnknownSource = 4,
     /// AUTH is missing or wrong.
     Unauthorized = 5,
-    /// The IDs cannot be had within the wait.
+    /// The IDs are not available within the wait.
     Exhausted = 6,
     /// The daemon's clock is further behind than its `max_ahead`.
     ClockBehind = 7,
-    /// The ceiling could not be made durable, or the worker ID is lost.
+    /// The daemon could not make the ceiling durable, or has lost its worker ID.
     NoCeiling = 8,
     /// The daemon is draining.
     ShuttingDown = 9,
@@ -43,19 +43,19 @@ impl ErrorCode {
         Self::TooBusy,
     ];
 
-    /// The code with that number, or `None` for a number that version 1 does not define.
+    /// Returns the code with that number, or `None` if version 1 does not define it.
     #[must_use]
     pub fn from_u16(number: u16) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     #[must_use]
     pub fn to_u16(self) -> u16 {
         self as u16
     }
 
-    /// The name in the protocol's table, for logs and metrics.
+    /// Returns the name in the protocol's table, for logs and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,8 +72,8 @@ impl ErrorCode {
         }
     }
 
-    /// Whether the daemon closes the connection after saying this. `malformed` closes only where the frame's length
-    /// was at fault ([`Parsed::BadLength`](super::Parsed::BadLength)), which the code alone does not tell.
+    /// Returns whether the daemon closes the connection after this code. `malformed` closes it only after a bad length
+    /// ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for it.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

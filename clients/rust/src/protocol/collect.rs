@@ -1,33 +1,33 @@
-//! The frames of one reply, put together and held to what was asked: the promises that a client can check itself.
+//! Joins the frames of one reply, and checks the promises that a client can check.
 
 use super::info::{BadInfo, MAX_INFO_SIZE};
 use super::reply::{Reply, WireIds, WireRuns};
 use super::{Info, Next};
 use crate::layout::Run;
 
-/// The IDs of a whole reply, strictly increasing.
+/// The IDs of a complete reply, strictly increasing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Collected {
-    /// They came as runs: each of at least one ID, none beyond `u64`.
+    /// Runs of at least one ID each, none beyond `u64`.
     Runs(Vec<Run>),
-    /// They came one by one.
+    /// Single IDs.
     List(Vec<u64>),
 }
 
-/// Whether a reply is complete.
+/// The state of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
     /// Another frame of the same reply follows.
     More,
-    /// That was its last frame.
+    /// The reply is complete.
     Done,
 }
 
-/// A reply that breaks the protocol's promises: the daemon is at fault and nothing of the reply can be used.
+/// A reply that breaks the protocol's promises. The daemon is at fault, and no part of the reply is usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadReply {
-    /// A frame of another kind than the request, or the reply's first frame, calls for.
+    /// A frame of a kind that does not fit the request, or the reply's first frame.
     #[error("the reply has a frame of the wrong kind")]
     Kind,
     /// A run of no IDs.
@@ -42,23 +42,23 @@ pub enum BadReply {
     /// An ID that is not above the one before it.
     #[error("the reply's IDs do not increase: {next} follows {previous}")]
     Order {
-        /// The ID before.
+        /// The earlier ID.
         previous: u64,
-        /// The ID that should be above it.
+        /// The later ID, which should be above it.
         next: u64,
     },
-    /// More IDs than were asked for.
+    /// More IDs than the request asked for.
     #[error("the reply has more than the {asked} IDs asked for")]
     TooMany {
-        /// The count asked for.
+        /// The requested count.
         asked: u32,
     },
-    /// Fewer IDs than were asked for, without PARTIAL.
+    /// Fewer IDs than the request asked for, without PARTIAL.
     #[error("the reply has {found} IDs and {asked} were asked for")]
     TooFew {
-        /// The IDs that came.
+        /// The number of IDs in the reply.
         found: u32,
-        /// The count asked for.
+        /// The requested count.
         asked: u32,
     },
     /// An INFO reply longer than [`MAX_INFO_SIZE`].
@@ -66,7 +66,7 @@ pub enum BadReply {
     LongInfo,
 }
 
-/// Puts the frames of a reply to NEXT together. It keeps no more than the IDs asked for, whatever arrives.
+/// Joins the frames of a reply to NEXT. It never stores more IDs than the request asked for.
 #[derive(Debug)]
 pub struct IdCollector {
     asked: Next,
@@ -76,7 +76,7 @@ pub struct IdCollector {
 }
 
 impl IdCollector {
-    /// Expects the reply to `asked`.
+    /// Creates a collector for the reply to `asked`.
     #[must_use]
     pub fn new(asked: Next) -> Self {
         Self { asked, collected: None, found: 0, last: None }
@@ -85,7 +85,7 @@ impl IdCollector {
     /// Adds the next frame.
     ///
     /// # Errors
-    /// [`BadReply`] if the frame does not fit the request or the frames before it.
+    /// Returns [`BadReply`] if the frame does not fit the request or the frames before it.
     pub fn add(&mut self, frame: &Reply<'_>) -> Result<Progress, BadReply> {
         let more = match frame {
             Reply::Runs { runs, more } if !self.asked.explicit => {
@@ -107,38 +107,38 @@ impl IdCollector {
         Ok(Progress::Done)
     }
 
-    /// What was collected: the whole reply once [`add`](Self::add) has said [`Progress::Done`].
+    /// Returns the IDs. They are complete once [`add`](Self::add) has returned [`Progress::Done`].
     #[must_use]
     pub fn finish(self) -> Collected {
         self.collected.unwrap_or(Collected::Runs(Vec::new()))
     }
 
     fn add_runs(&mut self, runs: &WireRuns<'_>) -> Result<(), BadReply> {
-        let mut kept = match self.collected.take() {
+        let mut collected = match self.collected.take() {
             None => Vec::with_capacity(runs.count().min(self.asked.count as usize)),
-            Some(Collected::Runs(kept)) => kept,
+            Some(Collected::Runs(runs)) => runs,
             Some(Collected::List(_)) => return Err(BadReply::Kind),
         };
         for run in runs.iter() {
             let last = end_of(&run)?;
             self.count(run.first, last, run.count)?;
-            kept.push(run);
+            collected.push(run);
         }
-        self.collected = Some(Collected::Runs(kept));
+        self.collected = Some(Collected::Runs(collected));
         Ok(())
     }
 
     fn add_ids(&mut self, ids: &WireIds<'_>) -> Result<(), BadReply> {
-        let mut kept = match self.collected.take() {
+        let mut collected = match self.collected.take() {
             None => Vec::with_capacity(ids.count().min(self.asked.count as usize)),
-            Some(Collected::List(kept)) => kept,
+            Some(Collected::List(ids)) => ids,
             Some(Collected::Runs(_)) => return Err(BadReply::Kind),
         };
         for id in ids.iter() {
             self.count(id, id, 1)?;
-            kept.push(id);
+            collected.push(id);
         }
-        self.collected = Some(Collected::List(kept));
+        self.collected = Some(Collected::List(collected));
         Ok(())
     }
 
@@ -157,17 +157,17 @@ impl IdCollector {
     }
 }
 
-/// The last ID of a run as it came off the wire, if it has one and it fits.
+/// Returns the last ID of a run, if the run has one and it fits 64 bits.
 fn end_of(run: &Run) -> Result<u64, BadReply> {
     let steps = run.count.checked_sub(1).ok_or(BadReply::EmptyRun)?;
     if steps > 0 && run.stride == 0 {
         return Err(BadReply::Order { previous: run.first, next: run.first });
     }
-    // Two factors of 32 bits: the product fits.
+    // Both factors have 32 bits, so the product fits.
     (u64::from(steps) * run.stride).checked_add(run.first).ok_or(BadReply::Overflow { first: run.first })
 }
 
-/// Puts the frames of a reply to INFO together, [`MAX_INFO_SIZE`] at most.
+/// Joins the frames of a reply to INFO, up to [`MAX_INFO_SIZE`].
 #[derive(Debug, Default)]
 pub struct InfoCollector {
     json: Vec<u8>,
@@ -177,7 +177,7 @@ impl InfoCollector {
     /// Adds the next frame.
     ///
     /// # Errors
-    /// [`BadReply`] if the frame is of another kind or the JSON grows beyond its limit.
+    /// Returns [`BadReply`] if the frame is of another kind, or the JSON exceeds its limit.
     pub fn add(&mut self, frame: &Reply<'_>) -> Result<Progress, BadReply> {
         let Reply::Info { json, more } = frame else {
             return Err(BadReply::Kind);
@@ -189,10 +189,10 @@ impl InfoCollector {
         Ok(if *more { Progress::More } else { Progress::Done })
     }
 
-    /// Reads what was collected.
+    /// Reads the JSON.
     ///
     /// # Errors
-    /// [`BadInfo`] if it is not the JSON that INFO promises.
+    /// Returns [`BadInfo`] if it is not the JSON that INFO promises.
     pub fn finish(self) -> Result<Info, BadInfo> {
         Info::from_json(&self.json)
     }

@@ -1,51 +1,51 @@
-//! Frames: where one ends, and what is wrong with it.
+//! Frames: their ends and their faults.
 
 use super::{ErrorCode, HEADER_SIZE, MIN_LENGTH};
 
-/// What the first bytes of a stream hold. `T` is a [`Request`](super::Request) or a [`Reply`](super::Reply).
+/// The result of parsing the start of a stream. `T` is a [`Request`](super::Request) or a [`Reply`](super::Reply).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<T> {
-    /// The first frame is not all there yet: read more and parse again from the same place.
+    /// The first frame is not complete: read more bytes, and parse again from the same place.
     Incomplete,
-    /// One whole frame.
+    /// One complete frame.
     Frame {
-        /// What it says; a [`Fault`] spoils this frame alone, the next one starts after `consumed`.
+        /// The content. A [`Fault`] concerns this frame only: the next one starts after `consumed`.
         content: Result<T, Fault>,
         /// The tag that the client chose.
         tag: u16,
-        /// The bytes that the frame takes.
+        /// The size of the frame in bytes.
         consumed: usize,
     },
-    /// The length field is below [`MIN_LENGTH`] or above the direction's limit: where the next frame would start is
-    /// unknown, so the stream is lost. Reported as soon as the length field is at hand.
+    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown, so the stream
+    /// is lost. The parser reports this as soon as it has the length field.
     BadLength(u32),
 }
 
-/// Why a frame of a sound length means nothing.
+/// The fault of a frame whose length is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// No frame of this direction has that kind.
     #[error("frame kind 0x{kind:02x} is unknown to protocol version 1")]
     Kind {
-        /// The kind found.
+        /// The kind of the frame.
         kind: u8,
     },
-    /// The kind does not define one of the flags that are set.
+    /// The frame has a flag that its kind does not define.
     #[error("flags 0x{flags:02x} do not fit frame kind 0x{kind:02x}: it defines 0x{allowed:02x}")]
     Flags {
-        /// The kind found.
+        /// The kind of the frame.
         kind: u8,
-        /// The flags found.
+        /// The flags of the frame.
         flags: u8,
         /// The flags that the kind defines.
         allowed: u8,
     },
-    /// The body has a size that the kind does not have.
+    /// The body has a size that does not fit its kind.
     #[error("a body of {size} bytes does not fit frame kind 0x{kind:02x}: it takes {allowed}")]
     Body {
-        /// The kind found.
+        /// The kind of the frame.
         kind: u8,
-        /// The body's bytes.
+        /// The size of the body in bytes.
         size: usize,
         /// The sizes that fit, in words.
         allowed: &'static str,
@@ -53,7 +53,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The code that a server answers such a request with.
+    /// Returns the code that a server answers such a request with.
     #[must_use]
     pub fn code(self) -> ErrorCode {
         match self {
@@ -63,7 +63,7 @@ impl Fault {
     }
 }
 
-/// One frame of a sound length, not yet understood.
+/// One frame of a valid length, before its content is read.
 pub(super) struct RawFrame<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,
@@ -89,7 +89,7 @@ impl RawFrame<'_> {
     }
 }
 
-/// Cuts the first frame off `bytes` and has `understand` read it.
+/// Splits the first frame off `bytes`, and reads its content with `understand`.
 #[inline]
 pub(super) fn parse<'a, T>(
     bytes: &'a [u8],
@@ -113,7 +113,7 @@ pub(super) fn parse<'a, T>(
     Parsed::Frame { content: understand(&frame), tag: frame.tag, consumed: HEADER_SIZE + body.len() }
 }
 
-/// The eight bytes before a body. Callers keep `body_size` within their direction's limit.
+/// Returns the eight bytes before a body. The caller keeps `body_size` within the limit.
 #[inline]
 pub(super) fn header(kind: u8, flags: u8, tag: u16, body_size: usize) -> [u8; HEADER_SIZE] {
     debug_assert!(body_size <= super::MAX_REPLY_LENGTH as usize);

@@ -21,7 +21,7 @@ pub fn reply_frames(data: &[u8]) {
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
 }
 
-/// What arrives on a client's connection, of which every request asks the same; up to the first breach of the protocol.
+/// Reads a client's connection on which every request asks the same, up to the first breach of the protocol.
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, asked: Next) -> Vec<String> {
     let (mut arrived, mut unread) = (Vec::new(), Vec::new());
     let (mut ids, mut info) = (IdCollector::new(asked), InfoCollector::default());

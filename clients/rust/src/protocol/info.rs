@@ -2,41 +2,43 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The most bytes of JSON that a client accepts, over all frames of the reply: some hundred thousand worker IDs.
+/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs fit.
 pub const MAX_INFO_SIZE: usize = 4 << 20;
 
-/// What a daemon says of itself. Readers need `protocol`, `max_count` and `sources`; every other key may be missing,
-/// be of an unexpected form (it reads as missing then), or be joined by further ones.
+/// A daemon's version, limits and sources.
+///
+/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an unexpected form reads
+/// as missing, and unknown keys are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
-    /// The protocol version that the daemon speaks: [`VERSION`](super::VERSION).
+    /// The protocol version of the daemon: [`VERSION`](super::VERSION).
     pub protocol: u32,
     /// The daemon's own version.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Which daemon this is, among a fleet.
+    /// The name of the daemon within a fleet.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
     /// The most IDs that one request may ask for.
     pub max_count: u32,
-    /// How the IDs of different connections compare.
+    /// The order of IDs on different connections.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// How far, in ms, an ID's tick may lie behind the daemon's clock.
+    /// The most ms by which an ID's tick may be behind the daemon's clock.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub burst_window_ms: Option<u64>,
-    /// How far, in ms, an ID's tick may lie ahead of the daemon's clock.
+    /// The most ms by which an ID's tick may be ahead of the daemon's clock.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub max_ahead_ms: Option<u64>,
-    /// The sources, each keeping its index for the daemon's life.
+    /// The sources. Each keeps its index while the daemon runs.
     pub sources: Vec<Source>,
 }
 
-/// How the IDs of different connections of one daemon compare.
+/// The order of IDs on different connections of one daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// Sorted by tick, within the burst window.
+    /// IDs are sorted by tick, within the burst window.
     Relaxed,
     /// A request sent after a reply was received gets larger IDs.
     Strict,
@@ -45,25 +47,25 @@ pub enum Order {
 /// A named, independent supply of IDs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// What a NEXT request names it by; 0 is the default source.
+    /// The index in NEXT requests. 0 is the default source.
     pub index: u16,
-    /// Its name in the daemon's configuration.
+    /// The name in the daemon's configuration.
     pub name: String,
-    /// What makes its IDs.
+    /// The generator of its IDs.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub kind: Option<SourceKind>,
-    /// Its layout in full text form, never a preset's name; none for tickets.
+    /// The layout in full text form, never a preset's name. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub layout: Option<String>,
-    /// Its worker IDs, one number each; none for tickets.
+    /// The worker IDs, one number each. `None` for tickets.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub worker_ids: Option<Vec<u64>>,
-    /// How many IDs a second it can hand out, all its worker IDs together.
+    /// The most IDs per second over all worker IDs.
     #[serde(default, deserialize_with = "lenient", skip_serializing_if = "Option::is_none")]
     pub per_second: Option<u64>,
 }
 
-/// What makes a source's IDs.
+/// The generator of a source's IDs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -76,7 +78,7 @@ pub enum SourceKind {
 /// An INFO reply that is not the JSON that the protocol promises.
 #[derive(Debug, thiserror::Error)]
 pub enum BadInfo {
-    /// Not JSON, or a needed key is missing or of the wrong form.
+    /// It is not JSON, or a required key is missing or of the wrong form.
     #[error("the INFO reply cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     /// The daemon speaks another version of the protocol.
@@ -91,7 +93,7 @@ impl Info {
     /// Reads the JSON of a whole INFO reply.
     ///
     /// # Errors
-    /// [`BadInfo`] if it is not JSON, lacks a needed key, or is of another protocol version.
+    /// Returns [`BadInfo`] if it is not JSON, lacks a required key, or has another protocol version.
     pub fn from_json(json: &[u8]) -> Result<Self, BadInfo> {
         let info: Self = serde_json::from_slice(json)?;
         if info.protocol != super::VERSION {
@@ -100,20 +102,20 @@ impl Info {
         Ok(info)
     }
 
-    /// The JSON as it goes into [`encode_info`](super::reply::encode_info).
+    /// Returns the JSON for [`encode_info`](super::reply::encode_info).
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// The source of that name.
+    /// Returns the source of that name.
     #[must_use]
     pub fn source(&self, name: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.name == name)
     }
 }
 
-/// Reads a value that nobody needs: one of an unexpected form, as a later daemon may send it, is none.
+/// Reads an optional value. A value of an unexpected form, as a later daemon may send it, counts as `None`.
 fn lenient<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,7 +1,7 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
-//! A reply longer than a frame is encoded one frame at a time, so that a server needs no more buffer than the socket
-//! drains: [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time, each frame but the last with `more`.
+//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time. So a server
+//! buffers no more than the socket drains. Every frame but the last has `more`.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ const ID_SIZE: usize = 8;
 const ERROR_HEAD_SIZE: usize = 8;
 const MAX_BODY_SIZE: usize = (MAX_REPLY_LENGTH - MIN_LENGTH) as usize;
 
-/// The most runs that one RUNS frame carries.
+/// The most runs in one RUNS frame.
 pub const RUNS_PER_FRAME: usize = MAX_BODY_SIZE / RUN_SIZE;
 
-/// The most IDs that one LIST frame carries.
+/// The most IDs in one LIST frame.
 pub const IDS_PER_FRAME: usize = MAX_BODY_SIZE / ID_SIZE;
 
-/// The most bytes of message that [`encode_error`] sends: a line for a person, not a report.
+/// The most bytes of a message that [`encode_error`] sends: one line for a person.
 pub const MAX_MESSAGE_SIZE: usize = 1_024;
 
 /// One frame of a reply.
@@ -37,21 +37,21 @@ pub const MAX_MESSAGE_SIZE: usize = 1_024;
 pub enum Reply<'a> {
     /// IDs as runs.
     Runs {
-        /// The runs, as they came: not yet checked against each other.
+        /// The runs. They are not checked against each other.
         runs: WireRuns<'a>,
         /// Another frame of this reply follows.
         more: bool,
     },
     /// IDs one by one.
     List {
-        /// The IDs, as they came: not yet checked against each other.
+        /// The IDs. They are not checked against each other.
         ids: WireIds<'a>,
         /// Another frame of this reply follows.
         more: bool,
     },
-    /// JSON, to be read by [`Info::from_json`](super::Info::from_json) once it is all there.
+    /// JSON for [`Info::from_json`](super::Info::from_json), once it is complete.
     Info {
-        /// The JSON, or a part of it.
+        /// The JSON or a part of it.
         json: &'a [u8],
         /// Another frame of this reply follows.
         more: bool,
@@ -60,33 +60,33 @@ pub enum Reply<'a> {
     Pong(&'a [u8]),
     /// The answer to AUTH.
     Ok,
-    /// The request is refused.
+    /// The daemon refuses the request.
     Error(ErrorReply<'a>),
 }
 
 /// The body of an ERROR frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorReply<'a> {
-    /// The code's number; [`ErrorCode::from_u16`] knows those of version 1.
+    /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
-    /// When to try again, or `None` where the daemon does not say (for `exhausted`: never at this size).
+    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means never.
     pub retry_after: Option<Duration>,
-    /// UTF-8 for a person, not checked.
+    /// A message for a person. Nobody has checked that it is UTF-8.
     pub message: &'a [u8],
 }
 
-/// The runs of one RUNS frame, read from its bytes as they are asked for.
+/// The runs of one RUNS frame, as the bytes on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireRuns<'a>(&'a [[u8; RUN_SIZE]]);
 
 impl<'a> WireRuns<'a> {
-    /// How many runs; never none.
+    /// Returns the number of runs, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The runs in order. Counts and strides are what the bytes say, zero included.
+    /// Returns the runs in order. Counts and strides are unchecked and can be zero.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Run> + use<'a> {
         self.0.iter().map(|&[f0, f1, f2, f3, f4, f5, f6, f7, c0, c1, c2, c3, s0, s1, s2, s3]| Run {
             first: u64::from_le_bytes([f0, f1, f2, f3, f4, f5, f6, f7]),
@@ -96,18 +96,18 @@ impl<'a> WireRuns<'a> {
     }
 }
 
-/// The IDs of one LIST frame, read from its bytes as they are asked for.
+/// The IDs of one LIST frame, as the bytes on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireIds<'a>(&'a [[u8; ID_SIZE]]);
 
 impl<'a> WireIds<'a> {
-    /// How many IDs; never none.
+    /// Returns the number of IDs, at least one.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The IDs in order.
+    /// Returns the IDs in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
         self.0.iter().map(|&bytes| u64::from_le_bytes(bytes))
     }
@@ -171,22 +171,22 @@ fn understand_error<'a>(frame: &RawFrame<'a>) -> Result<Reply<'a>, Fault> {
     }))
 }
 
-/// Why a frame cannot say what it was asked to; nothing is appended then.
+/// The reason why a frame cannot be encoded. Nothing is appended then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unencodable {
-    /// A frame of IDs carries at least one.
+    /// There are no IDs.
     #[error("a frame without IDs means nothing; send at least one run or ID")]
     Empty,
-    /// More than one frame carries.
+    /// There are more than one frame can hold.
     #[error("more runs or IDs than one frame carries; split them at {limit}")]
     TooMany {
         /// [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`].
         limit: usize,
     },
-    /// A run of no IDs.
+    /// A run has no IDs.
     #[error("a run of no IDs; a run's count is at least 1")]
     EmptyRun,
-    /// The wire's stride has 32 bits.
+    /// A stride exceeds 32 bits.
     #[error("stride {stride} exceeds the wire's 32 bits; send such IDs as a LIST")]
     WideStride {
         /// The run's stride.
@@ -194,10 +194,10 @@ pub enum Unencodable {
     },
 }
 
-/// Appends one RUNS frame: 1 to [`RUNS_PER_FRAME`] runs; `more` if another frame of this reply follows.
+/// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this reply follows.
 ///
 /// # Errors
-/// [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
+/// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
 #[inline]
 pub fn encode_runs_frame(out: &mut Vec<u8>, tag: u16, runs: &[Run], more: bool) -> Result<(), Unencodable> {
     if runs.is_empty() {
@@ -234,11 +234,10 @@ fn encode_run(run: &Run) -> Result<[u8; RUN_SIZE], Unencodable> {
     Ok(bytes)
 }
 
-/// Appends one LIST frame: 1 to [`IDS_PER_FRAME`] IDs (take that many off a longer iterator); `more` if another frame
-/// of this reply follows.
+/// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this reply follows.
 ///
 /// # Errors
-/// [`Unencodable`] if there are no or too many IDs; `ids` has then been read to its end or one past the limit.
+/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or one past the limit.
 pub fn encode_list_frame(
     out: &mut Vec<u8>,
     tag: u16,
@@ -246,7 +245,7 @@ pub fn encode_list_frame(
     more: bool,
 ) -> Result<(), Unencodable> {
     let start = out.len();
-    // The body's size is known only at its end; the header is written over then.
+    // The size of the body is known only at its end. The header is overwritten then.
     out.extend_from_slice(&frame::header(LIST, flags(more), tag, 0));
     let mut count = 0;
     for id in ids {
@@ -266,7 +265,7 @@ pub fn encode_list_frame(
     Ok(())
 }
 
-/// Appends an INFO reply, in as many frames as the JSON needs; of an empty text, nothing.
+/// Appends an INFO reply, in as many frames as the JSON needs. Empty JSON appends nothing.
 pub fn encode_info(out: &mut Vec<u8>, tag: u16, json: &[u8]) {
     let mut parts = json.chunks(MAX_BODY_SIZE).peekable();
     while let Some(part) = parts.next() {
@@ -275,7 +274,7 @@ pub fn encode_info(out: &mut Vec<u8>, tag: u16, json: &[u8]) {
     }
 }
 
-/// Appends a PONG frame with the body of a parsed PING; a longer one is cut at [`MAX_PING_SIZE`].
+/// Appends a PONG frame with the body of a PING, cut at [`MAX_PING_SIZE`].
 pub fn encode_pong(out: &mut Vec<u8>, tag: u16, body: &[u8]) {
     let body = &body[..body.len().min(MAX_PING_SIZE)];
     out.extend_from_slice(&frame::header(PONG, 0, tag, body.len()));
@@ -287,8 +286,8 @@ pub fn encode_ok(out: &mut Vec<u8>, tag: u16) {
     out.extend_from_slice(&frame::header(OK, 0, tag, 0));
 }
 
-/// Appends an ERROR frame. `retry_after` goes out in whole milliseconds, rounded up and at least 1, because 0 is how
-/// the wire says `None`. A message is cut at [`MAX_MESSAGE_SIZE`].
+/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0 on the wire means
+/// `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
 pub fn encode_error(
     out: &mut Vec<u8>,
     tag: u16,
@@ -308,7 +307,7 @@ pub fn encode_error(
     out.extend_from_slice(message.as_bytes());
 }
 
-/// The longest start of `text` that has at most `max_size` bytes and ends between two characters.
+/// Returns the longest prefix of `text` with at most `max_size` bytes.
 fn cut(text: &str, max_size: usize) -> &str {
     let mut end = text.len().min(max_size);
     while !text.is_char_boundary(end) {

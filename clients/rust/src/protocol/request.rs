@@ -1,4 +1,4 @@
-//! Requests: parsed by the server, encoded by the client.
+//! Requests: encoded by the client, parsed by the server.
 
 use std::time::Duration;
 
@@ -13,35 +13,35 @@ const AUTH: u8 = 0x04;
 const EXPLICIT: u8 = 0x01;
 const PARTIAL: u8 = 0x02;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
-    /// IDs.
+    /// Asks for IDs.
     Next(Next),
-    /// The daemon, its sources and limits.
+    /// Asks for the daemon's version, limits and sources.
     Info,
-    /// The same bytes back, [`MAX_PING_SIZE`] at most.
+    /// Asks for the same bytes back, at most [`MAX_PING_SIZE`].
     Ping(&'a [u8]),
-    /// A token, 1 to [`MAX_TOKEN_SIZE`] bytes.
+    /// Sends a token of 1 to [`MAX_TOKEN_SIZE`] bytes.
     Auth(&'a [u8]),
 }
 
-/// A request for IDs. That the count is within the daemon's limits and the source exists is for the daemon to check.
+/// A request for IDs. The daemon checks the count against its limits, and that the source exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Next {
-    /// How many IDs.
+    /// The number of IDs.
     pub count: u32,
-    /// The index of the source, as INFO lists it; 0 is the default source.
+    /// The index of the source in INFO. 0 is the default source.
     pub source: u16,
-    /// How long the daemon may wait for them.
+    /// The time that the daemon may wait for the IDs.
     pub wait: Wait,
-    /// Reply with every ID, not with runs.
+    /// True for a reply of single IDs instead of runs.
     pub explicit: bool,
-    /// Fewer IDs are welcome if the wait ends first.
+    /// True to accept fewer IDs if the wait ends first.
     pub partial: bool,
 }
 
-/// How long a daemon may wait for IDs that are not there yet; it caps this at its `max_wait`.
+/// The time that a daemon may wait for IDs that are not available yet. The daemon caps it at its `max_wait`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
     on_wire_ms: u16,
@@ -51,20 +51,20 @@ impl Wait {
     /// The daemon's own `default_wait`.
     pub const DEFAULT: Self = Self { on_wire_ms: u16::MAX };
 
-    /// Answer from what is there.
+    /// No wait: the daemon answers at once.
     pub const NONE: Self = Self { on_wire_ms: 0 };
 
-    /// The longest wait that the wire can say.
+    /// The longest wait that fits the wire format.
     pub const LONGEST: Duration = Duration::from_millis(u16::MAX as u64 - 1);
 
-    /// At most `limit`, in whole milliseconds rounded up; [`Wait::LONGEST`] for anything longer.
+    /// Creates a wait of `limit`, rounded up to whole milliseconds, and at most [`Wait::LONGEST`].
     #[must_use]
     pub fn at_most(limit: Duration) -> Self {
         let limit_ms = limit.min(Self::LONGEST).as_nanos().div_ceil(1_000_000);
         Self { on_wire_ms: limit_ms as u16 }
     }
 
-    /// The limit asked for, or `None` for the daemon's default.
+    /// Returns the limit, or `None` for the daemon's default.
     #[must_use]
     pub fn limit(self) -> Option<Duration> {
         (self != Self::DEFAULT).then(|| Duration::from_millis(self.on_wire_ms.into()))
@@ -133,7 +133,7 @@ pub fn encode_info(out: &mut Vec<u8>, tag: u16) {
 /// Appends a PING frame.
 ///
 /// # Errors
-/// [`TooLong`] if `body` has more than [`MAX_PING_SIZE`] bytes; nothing is appended then.
+/// Returns [`TooLong`] and appends nothing if `body` has more than [`MAX_PING_SIZE`] bytes.
 pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLong> {
     if body.len() > MAX_PING_SIZE {
         return Err(TooLong { what: "a PING", size: body.len(), allowed: "at most 64" });
@@ -146,7 +146,7 @@ pub fn encode_ping(out: &mut Vec<u8>, tag: u16, body: &[u8]) -> Result<(), TooLo
 /// Appends an AUTH frame.
 ///
 /// # Errors
-/// [`TooLong`] if `token` is empty or has more than [`MAX_TOKEN_SIZE`] bytes; nothing is appended then.
+/// Returns [`TooLong`] and appends nothing if `token` is empty or has more than [`MAX_TOKEN_SIZE`] bytes.
 pub fn encode_auth(out: &mut Vec<u8>, tag: u16, token: &[u8]) -> Result<(), TooLong> {
     if !(1..=MAX_TOKEN_SIZE).contains(&token.len()) {
         return Err(TooLong { what: "a token", size: token.len(), allowed: "1 to 512" });

@@ -1,4 +1,4 @@
-//! The side that connects.
+//! The client's side of TLS.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,11 +8,12 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::files::{self, FileFault, What};
+use super::files::{self, FileFault, PemFile};
 
-/// Whom a client believes, and who it says it is. The default believes the system's authorities and says nothing of itself.
+/// The authorities that a client trusts, and its own certificate. The default trusts the system's authorities and has no
+/// certificate.
 ///
-/// Files are read for each connection, so that certificates can be renewed under a client that runs for years.
+/// Each connection reads the files again, so certificates can be renewed while the client runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientFiles {
     ca: Option<PathBuf>,
@@ -21,28 +22,27 @@ pub struct ClientFiles {
 }
 
 impl ClientFiles {
-    /// Believes the system's authorities; has no certificate.
+    /// Trusts the system's authorities, and has no certificate.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Believes servers with a certificate of these authorities alone (PEM), and not of the system's.
+    /// Trusts only these authorities (PEM), instead of the system's.
     #[must_use]
     pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
         self.ca = Some(file.into());
         self
     }
 
-    /// The client's own certificate, with those that lead to its authority's, and its private key (both PEM), for servers
-    /// that ask for one.
+    /// Sets the client's own certificate, with those that lead to its authority's, and its private key (both PEM).
     #[must_use]
     pub fn certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.own = Some((certificate.into(), key.into()));
         self
     }
 
-    /// The name, or IP address, that the server's certificate must have; else it is that of the address connected to.
+    /// Sets the name or IP address that the server's certificate must have. The default is the host of the address.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
@@ -52,11 +52,12 @@ impl ClientFiles {
     /// Reads the files.
     ///
     /// # Errors
-    /// The first fault, in one line.
+    /// Returns the first fault, in one line.
+    #[doc(hidden)]
     pub fn read(&self) -> Result<Connector, FileFault> {
         let builder = ClientConfig::builder_with_provider(super::provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| FileFault::new(What::Authorities, "TLS".as_ref(), error))?;
+            .map_err(|error| FileFault::new(PemFile::Authorities, "TLS".as_ref(), error))?;
         let roots = match &self.ca {
             Some(path) => files::read_authorities(path)?,
             None => system_authorities(),
@@ -73,14 +74,15 @@ impl ClientFiles {
     }
 }
 
-/// The authorities that this system believes. None, where it has none: each certificate is then refused by name.
+/// Returns the authorities that this system trusts. Without any, every handshake fails with a message about its
+/// certificate.
 fn system_authorities() -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     roots
 }
 
-/// Files that were read and fit each other.
+/// The contents of [`ClientFiles`], read and checked against each other.
 #[derive(Clone, Debug)]
 pub struct Connector {
     config: Arc<ClientConfig>,
@@ -88,16 +90,17 @@ pub struct Connector {
 }
 
 impl Connector {
-    /// Shakes hands with the server at that host. It takes as long as the server does: give it a deadline.
+    /// Makes the handshake with the server at that host. It has no time limit of its own.
     ///
     /// # Errors
-    /// The name cannot be one of a server, or the handshake failed; [`explain`](super::explain) says why.
+    /// Returns an error if the name cannot be that of a server, or the handshake failed. [`explain`](super::explain)
+    /// says why.
     pub async fn connect<IO>(&self, host: &str, stream: IO) -> io::Result<tokio_rustls::client::TlsStream<IO>>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
         let name = self.server_name.as_deref().unwrap_or(host);
-        // The zone of an IPv6 address is this machine's own name for a link.
+        // The zone of an IPv6 address means something on this machine only.
         let bare = name.split_once('%').map_or(name, |(address, _)| address);
         let server_name = ServerName::try_from(bare.to_owned()).map_err(|_| {
             io::Error::new(

@@ -1,24 +1,25 @@
-//! What went wrong on a TLS connection, in words that say what to do.
+//! Messages for TLS faults, which say what was found and what to do.
 
 use rustls::{AlertDescription, CertificateError, Error, OtherError};
 
-/// Which side speaks.
+/// The side that found the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Client,
     Server,
 }
 
-/// What a client should know of an I/O error, if TLS is behind it: what was found, and what to do. In one line.
+/// Explains an I/O error of a client if TLS caused it: what was found, and what to do. In one line.
 pub fn explain(error: &std::io::Error) -> Option<String> {
-    of(error).map(|error| describe(error, Side::Client))
+    tls_error(error).map(|error| describe(error, Side::Client))
 }
 
-/// The TLS error behind an I/O error.
-pub fn of(error: &std::io::Error) -> Option<&Error> {
+/// Returns the TLS error behind an I/O error.
+pub fn tls_error(error: &std::io::Error) -> Option<&Error> {
     error.get_ref()?.downcast_ref()
 }
 
+/// Describes a TLS error: what was found, and what to do. In one line.
 pub fn describe(error: &Error, side: Side) -> String {
     let text = match (error, side) {
         (Error::InvalidMessage(_) | Error::InappropriateMessage { .. }, Side::Server) => {
@@ -42,7 +43,7 @@ pub fn describe(error: &Error, side: Side) -> String {
     text.replace(char::is_control, " ")
 }
 
-/// Faults for which rustls has no name: what was found, what is allowed, what to do.
+/// Describes faults for which rustls has no name: what was found, what is allowed, what to do.
 pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
     let CertificateError::Other(OtherError(reason)) = reason else { return None };
     match reason.downcast_ref()? {
@@ -58,7 +59,7 @@ pub fn unnamed(reason: &CertificateError) -> Option<&'static str> {
     }
 }
 
-/// What is wrong with the other side's certificate.
+/// Describes a fault of the other side's certificate.
 fn certificate(reason: &CertificateError, side: Side) -> String {
     let (whose, stranger) = match side {
         Side::Client => (
@@ -102,7 +103,7 @@ fn certificate(reason: &CertificateError, side: Side) -> String {
     }
 }
 
-/// What the other side says is wrong with us.
+/// Describes an alert, in which the other side says what is wrong with this one.
 fn refused(alert: AlertDescription, side: Side) -> String {
     let (who, ours, options) = match side {
         Side::Client => ("it", "this client's certificate", " (--client-cert, --client-key)"),

@@ -1,4 +1,4 @@
-//! Certificates and keys as they stand in files: PEM, read whole, and refused in one line that never repeats a byte of a key.
+//! Certificates and keys in PEM files. A fault is one line that never repeats a byte of a key.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,54 +13,55 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes: far above any bundle of authorities, and proof that the path does not name a
-/// disk.
+/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops the reading of a disk
+/// or an endless device.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
-/// What a file is for.
+/// The purpose of a PEM file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// One's own certificate, and those that lead from it to an authority.
+pub enum PemFile {
+    /// This side's certificate, and those that lead from it to an authority.
     Certificate,
     /// The private key of that certificate.
     Key,
-    /// The authorities whose certificates are believed.
+    /// The trusted authorities.
     Authorities,
 }
 
-impl What {
+impl PemFile {
     fn name(self) -> &'static str {
         match self {
-            What::Certificate => "the certificate",
-            What::Key => "the private key",
-            What::Authorities => "the CA certificates",
+            PemFile::Certificate => "the certificate",
+            PemFile::Key => "the private key",
+            PemFile::Authorities => "the CA certificates",
         }
     }
 }
 
-/// Why a file cannot be used, in one line: which file, what was found, what to do.
+/// The reason why a file cannot be used, in one line: which file, what was found, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct FileFault {
-    /// Which of the files it is.
-    pub what: What,
+    /// The purpose of the file.
+    pub file: PemFile,
     text: String,
 }
 
 impl FileFault {
-    pub fn new(what: What, path: &Path, found: impl std::fmt::Display) -> Self {
-        FileFault { what, text: format!("{} {}: {found}", what.name(), path.display()) }
+    /// Creates a fault of that file.
+    pub fn new(file: PemFile, path: &Path, found: impl std::fmt::Display) -> Self {
+        FileFault { file, text: format!("{} {}: {found}", file.name(), path.display()) }
     }
 }
 
-/// From when to when a certificate holds.
+/// The time span in which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Validity {
     pub not_before: Timestamp,
     pub not_after: Timestamp,
 }
 
-/// A certificate's validity, of its first certificate in a chain.
+/// Returns the validity of a certificate.
 pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let parsed = x509_cert::Certificate::from_der(certificate).ok()?;
     let validity = parsed.tbs_certificate.validity;
@@ -70,7 +71,7 @@ pub fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     Some(Validity { not_before: instant(validity.not_before)?, not_after: instant(validity.not_after)? })
 }
 
-/// Whether a certificate is one of an authority, which is to sign others and not to be shown by a server.
+/// Returns whether a certificate is an authority's own, which clients do not accept from a server.
 pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     let parsed = x509_cert::Certificate::from_der(certificate).ok();
     let constraints =
@@ -78,34 +79,34 @@ pub fn is_authority(certificate: &CertificateDer<'_>) -> bool {
     constraints.is_some_and(|(_, constraints)| constraints.ca)
 }
 
-/// A file's PEM sections.
+/// The contents of a PEM file.
 struct Sections {
-    what: What,
+    file: PemFile,
     path: PathBuf,
     bytes: Vec<u8>,
 }
 
 impl Sections {
-    fn read(what: What, path: &Path) -> Result<Self, FileFault> {
+    fn read(file: PemFile, path: &Path) -> Result<Self, FileFault> {
         let mut bytes = Vec::new();
         File::open(path)
-            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-            .map_err(|error| FileFault::new(what, path, format!("cannot be read: {error}")))?;
+            .and_then(|opened| opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
+            .map_err(|error| FileFault::new(file, path, format!("cannot be read: {error}")))?;
         if bytes.len() as u64 > FILE_BYTES_MAX {
             return Err(FileFault::new(
-                what,
+                file,
                 path,
                 format!("found more than {FILE_BYTES_MAX} bytes, allowed: a PEM file"),
             ));
         }
-        Ok(Sections { what, path: path.to_owned(), bytes })
+        Ok(Sections { file, path: path.to_owned(), bytes })
     }
 
     fn fault(&self, found: impl std::fmt::Display) -> FileFault {
-        FileFault::new(self.what, &self.path, found)
+        FileFault::new(self.file, &self.path, found)
     }
 
-    /// All sections of kinds that mean something here.
+    /// Returns all sections of known kinds.
     fn all(&self) -> Result<Vec<(SectionKind, Vec<u8>)>, FileFault> {
         <(SectionKind, Vec<u8>) as PemObject>::pem_slice_iter(&self.bytes)
             .collect::<Result<_, _>>()
@@ -164,7 +165,7 @@ fn is_key(kind: SectionKind) -> bool {
     matches!(kind, SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey)
 }
 
-/// The fault without the bytes that the library would repeat: they may be a key's.
+/// Describes a fault without the bytes that the library's own message repeats. They may be a key's.
 fn describe(error: &pem::Error) -> String {
     let reason = match error {
         pem::Error::MissingSectionEnd { .. } => "a section without its END line",
@@ -176,18 +177,19 @@ fn describe(error: &pem::Error) -> String {
     format!("found {reason}, allowed: PEM; was the file copied whole?")
 }
 
-/// The certificate of a file and those that follow it there.
+/// Reads the certificates of a file, in their order.
 pub fn read_chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, FileFault> {
-    Sections::read(What::Certificate, path)?.certificates()
+    Sections::read(PemFile::Certificate, path)?.certificates()
 }
 
+/// Reads the private key of a file.
 pub fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, FileFault> {
-    Sections::read(What::Key, path)?.key()
+    Sections::read(PemFile::Key, path)?.key()
 }
 
-/// The authorities of a file, at least one.
+/// Reads the authorities of a file, at least one.
 pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
-    let sections = Sections::read(What::Authorities, path)?;
+    let sections = Sections::read(PemFile::Authorities, path)?;
     let mut roots = RootCertStore::empty();
     for (index, certificate) in sections.certificates()?.into_iter().enumerate() {
         roots.add(certificate).map_err(|error| {
@@ -197,11 +199,11 @@ pub fn read_authorities(path: &Path) -> Result<RootCertStore, FileFault> {
     Ok(roots)
 }
 
-/// What is wrong with a certificate and a key that were read: they are not of each other, or cannot be used at all.
+/// Describes the fault of a certificate and a key that do not belong together, or that cannot be used.
 pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> FileFault {
     match error {
         rustls::Error::InconsistentKeys(_) => FileFault::new(
-            What::Key,
+            PemFile::Key,
             key,
             format!(
                 "found a key that is not that of the certificate {}; give the two that were made together, the \
@@ -212,10 +214,10 @@ pub fn pair_fault(error: &rustls::Error, certificate: &Path, key: &Path) -> File
         rustls::Error::InvalidCertificate(reason) => {
             let found =
                 fault::unnamed(reason).map_or_else(|| format!("cannot be used: {reason}"), str::to_owned);
-            FileFault::new(What::Certificate, certificate, found)
+            FileFault::new(PemFile::Certificate, certificate, found)
         }
         _ => FileFault::new(
-            What::Key,
+            PemFile::Key,
             key,
             "found a key of a kind or size that cannot be used, allowed: ECDSA P-256 or P-384, Ed25519, RSA from \
              2048 to 8192 bits",

@@ -1,4 +1,4 @@
-//! TLS of the client: certificates and keys from files, and handshakes.
+//! TLS of the client, and the code that it shares with the daemon: PEM files and the words for faults.
 
 mod client;
 #[doc(hidden)]
@@ -12,7 +12,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use client::{ClientFiles, Connector};
 pub use fault::explain;
-pub use files::{FileFault, What};
+pub use files::{FileFault, PemFile};
 
 /// Returns the cryptography of both sides.
 #[doc(hidden)]

@@ -73,5 +73,5 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
 fn what_a_restored_machine_loses_a_source_that_is_joining_loses_too() {
     assert_ne!(add(|_| {}).grant().ceiling(), Position(0));
     let restored = add(|live_config| live_config.source(0).grant().revoke());
-    assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable anew");
+    assert_eq!(restored.grant().ceiling(), Position(0), "until the keeper has made it durable again");
 }

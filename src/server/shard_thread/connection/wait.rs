@@ -60,7 +60,7 @@ impl<F: Front> Connection<F> {
     /// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, answers at once and returns
     /// `None`.
     #[cold]
-    pub(super) fn line_up(
+    pub(super) fn enqueue(
         &mut self,
         thread: &ThreadState,
         live_config: &LiveConfig,

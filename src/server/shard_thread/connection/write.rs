@@ -12,7 +12,7 @@ use super::super::turn_state::TurnState;
 use super::{Connection, Turn};
 use crate::front::Front;
 
-/// How long a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
+/// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
 /// last reply.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -45,9 +45,9 @@ impl<F: Front> Connection<F> {
     /// Writes everything that is queued.
     ///
     /// # Errors
-    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `write_timeout`.
+    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `stall_timeout`.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        let timeout = self.member.thread.live_config.borrow().limits.write_timeout;
+        let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);

@@ -1,4 +1,4 @@
-//! How a connection begins: connect, show the token if there is one, and ask who is there.
+//! The start of a connection: connect, send the token if there is one, and ask for INFO.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::protocol::reply::{self, Reply as Frame};
 use crate::protocol::{Parsed, request};
 
 impl Connection {
-    /// Connects to the endpoint of that index, shows the token if there is one, and asks who it is.
+    /// Connects to the endpoint of that index, and greets it.
     pub(in crate::client) async fn open(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
         let endpoint = shared.names[index].clone();
         let limit = shared.options.connect_timeout;
@@ -46,7 +46,8 @@ impl Connection {
         }
     }
 
-    /// AUTH where a token is set, and INFO: proof that a daemon of this protocol is there, and its sources by name.
+    /// Sends AUTH if a token is set, and INFO. The answer proves that a daemon of this protocol is there, and has the
+    /// names of its sources.
     async fn greet(&mut self) -> Result<(), Error> {
         let mut hello = Vec::new();
         let mut awaits_ok = self.shared.options.token.is_some();
@@ -55,7 +56,7 @@ impl Connection {
                 .map_err(|error| Error::BadOption(error.to_string().into()))?;
         }
         request::encode_info(&mut hello, GREETING_TAG);
-        // A daemon that is too busy answers before it reads, and closes: its answer counts, not the failed write.
+        // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the failed write.
         let sent = self.streams.writer.send(&hello).await;
         let mut info = InfoCollector::default();
         loop {

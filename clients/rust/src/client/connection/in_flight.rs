@@ -1,4 +1,4 @@
-//! One request that was sent, and what has come back of its reply.
+//! One request in flight, and the part of its reply that has arrived.
 
 use std::time::Duration;
 
@@ -10,19 +10,19 @@ use crate::protocol::Info;
 use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::Reply as Frame;
 
-/// One request that was sent and is not answered yet.
+/// One request that was sent and has no full reply yet.
 pub(super) struct InFlight {
     pub(super) tag: u16,
     pub(super) reply: PartialReply,
     pub(super) sent_at: Instant,
-    /// How long the daemon may hold it before it answers.
+    /// The time that the daemon may hold the request before it answers.
     pub(super) wait: Duration,
-    /// When a frame of its reply came last, for a caller that still waits.
+    /// The time at which the last frame of its reply came while the caller still waited.
     pub(super) progress_at: Instant,
     pub(super) begun: bool,
 }
 
-/// What has arrived of a reply, and where it goes.
+/// The frames of a reply so far, and the channel for the answer.
 pub(super) enum PartialReply {
     Ids(IdCollector, Reply<Batch>),
     Info(InfoCollector, Reply<Info>),
@@ -43,15 +43,15 @@ impl InFlight {
         }
     }
 
-    /// When the daemon has been silent for too long. A reply of many frames may take longer, as long as its frames keep
-    /// coming and somebody waits for it.
+    /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it, while its frames keep
+    /// coming and the caller waits.
     pub(super) fn stalls_at(&self, limit: Duration) -> Instant {
         self.progress_at.max(self.sent_at + self.wait) + limit
     }
 }
 
 impl PartialReply {
-    /// Whether the caller gave up.
+    /// Returns whether the caller gave up.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
             Self::Ids(_, reply) => reply.is_closed(),

@@ -1,8 +1,8 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
-//! Replies come in the order of the requests, so the calls in flight are a queue; the tag only shows that both sides
-//! count alike. A caller that gave up leaves its entry in that queue, and its reply is read and let go: the ones behind
-//! it stay matched. Anything that does not fit ends the connection, because what follows could belong to anyone.
+//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that both sides
+//! count alike. A caller that gave up leaves its entry in the queue. Its reply is read and dropped, so that later
+//! replies still match. Any other frame ends the connection, because later frames could belong to any call.
 
 mod greeting;
 mod in_flight;
@@ -28,51 +28,51 @@ use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// How many requests are sent ahead of their replies. A daemon answers whatever it has read in one turn; more than fill
-/// one of its turns would only wait there.
+/// The most requests that are sent ahead of their replies. A daemon answers all that it has read in one turn. More than
+/// fill one turn would only wait there.
 const MAX_IN_FLIGHT: usize = 1_024;
 
-/// Free space that a read is offered. A reply frame of any size is put together from several reads.
+/// The free space for a read, in bytes. A longer reply frame takes several reads.
 const READ_SIZE: usize = 16 << 10;
 
-/// How long a daemon waits for IDs unless told (its `default_wait`), as far as a client can know.
+/// The time that a daemon waits for IDs by default. A client cannot know the real value of its `default_wait`.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
-/// The tag of frames that answer no request, and of the greeting; calls count from 1.
+/// The tag of the greeting, and of frames that answer no request. Calls count from 1.
 const GREETING_TAG: u16 = 0;
 
-/// Why a connection is over.
+/// The reason why a connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Every handle is gone: nobody is left to ask.
+    /// The application has dropped every handle.
     Abandoned,
     /// The endpoint failed.
     Failed(Error),
-    /// The daemon serves nobody for now; leave it alone for that long.
+    /// The daemon serves no client for now. Leave it alone for that time.
     Resting { error: Error, retry_after: Option<Duration> },
 }
 
-/// A connection that has been greeted.
+/// A connection after its greeting.
 pub(super) struct Connection {
     shared: Arc<Shared>,
     endpoint: Arc<str>,
     streams: Streams,
     input: BytesMut,
     output: BytesMut,
-    /// Scratch that requests are encoded into.
+    /// A buffer that requests are encoded into.
     scratch: Vec<u8>,
     in_flight: VecDeque<InFlight>,
     last_tag: u16,
-    /// The daemon's sources by name, as its latest INFO had them.
+    /// The daemon's sources by name, from its latest INFO.
     sources: HashMap<String, u16>,
-    /// Goes off no later than the oldest request in flight counts as stalled; idle while nothing is in flight.
+    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused while there is none.
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
     has_answered: bool,
 }
 
 impl Connection {
-    /// Serves calls until the connection ends, and leaves none unanswered then.
+    /// Serves calls until the connection ends. Then it fails all calls in flight.
     pub(super) async fn serve(&mut self, queue: &mut Queue) -> End {
         let end = self.exchange(queue).await;
         let reason = match &end {
@@ -108,7 +108,7 @@ impl Connection {
                     }
                 }
                 written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
-                    // What the daemon said before it closed counts more than the failed write: read on to its end.
+                    // The daemon's last words count more than the failed write: read on to the end.
                     if written.is_err() {
                         return self.read_to_the_end().await;
                     }
@@ -131,12 +131,12 @@ impl Connection {
         }
     }
 
-    /// Whether it has answered any call but its greeting.
+    /// Returns whether the daemon has answered any call, apart from the greeting.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered
     }
 
-    /// Takes what arrives from a daemon that no longer reads.
+    /// Takes the remaining replies of a daemon that no longer reads.
     async fn read_to_the_end(&mut self) -> End {
         loop {
             self.input.reserve(READ_SIZE);
@@ -152,12 +152,12 @@ impl Connection {
         }
     }
 
-    /// Encodes a call and puts it in flight, unless its caller has given up.
+    /// Encodes a call and puts it in flight, unless its caller gave up.
     fn send(&mut self, call: Call) {
         if call.is_abandoned() {
             return;
         }
-        // Calls count 1 to 65535 and again; far fewer are in flight.
+        // Tags count from 1 to 65535 and start again. Far fewer calls are in flight.
         self.last_tag = self.last_tag.checked_add(1).unwrap_or(1);
         let tag = self.last_tag;
         self.scratch.clear();
@@ -193,7 +193,7 @@ impl Connection {
         self.in_flight.push_back(entry);
     }
 
-    /// Hands every whole frame at hand to the call that it answers.
+    /// Hands every complete frame to the call that it answers.
     fn take_replies(&mut self) -> Result<(), End> {
         loop {
             let (frame, tag, consumed) = match reply::parse(&self.input) {
@@ -265,14 +265,14 @@ impl Connection {
             front.reply.fail(error.clone());
         }
         let ends = match error.code() {
-            // Alone, a daemon whose clock or ceiling fails is worth keeping: there is no better one.
+            // Keep a single daemon whose clock or ceiling fails: there is no better one.
             Some(code) => code.closes() || moves_on(code) && self.shared.options.endpoints.len() > 1,
             None => false,
         };
         if ends { Err(self.end_with(error)) } else { Ok(()) }
     }
 
-    /// Blames the daemon for what it sent, before the caller that it was meant for.
+    /// Fails the oldest call with a breach of the protocol, which ends the connection.
     fn fail_front(&mut self, what: &dyn std::fmt::Display) -> End {
         let error = self.broken(what);
         if let Some(front) = self.in_flight.pop_front() {
@@ -291,7 +291,8 @@ impl Connection {
         }
     }
 
-    /// The alarm may be early, because it is not moved for every reply: then it is set again.
+    /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it is set
+    /// again.
     fn check_stall(&mut self) -> Option<End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else {
@@ -340,7 +341,7 @@ fn closed() -> String {
 }
 
 fn bad_length(length: u32, input: &[u8]) -> String {
-    // An alert of TLS, in answer to what it took for a broken handshake.
+    // A TLS alert: the listener took the request for a broken handshake.
     if let [0x15, 0x03, ..] = input {
         return String::from("it speaks TLS: write tls:host:port");
     }
@@ -355,7 +356,7 @@ fn wrong_tag(found: u16, expected: u16) -> String {
     format!("a reply with tag {found} where {expected} is due")
 }
 
-/// What TLS or the operating system said, without Rust's "(os error 111)".
+/// Returns the reason that TLS or the operating system gave, without Rust's "(os error 111)".
 fn describe(error: &std::io::Error) -> String {
     #[cfg(feature = "tls")]
     if let Some(text) = crate::tls::explain(error) {
@@ -368,7 +369,7 @@ fn describe(error: &std::io::Error) -> String {
     }
 }
 
-/// Whether an error met while connecting would meet every call that waits: no other try helps.
+/// Returns whether an error while connecting would repeat for every waiting call.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
         Error::Refused(_) => !error.code().is_some_and(moves_on),

@@ -1,4 +1,4 @@
-//! One fetch: the task that brings a batch, and then says when it has become too old.
+//! One fetch: a task that brings a batch, and then marks it when it is too old.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,37 +12,37 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// How long a daemon may gather a batch. It sends what there is then: a caller without IDs should not wait for many.
+/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs gets some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
-/// Longer than any age matters, and short enough to add to now.
+/// A year: longer than any useful age, and short enough to add to now.
 const MAX_AGE: Duration = Duration::from_secs(365 * 86_400);
 
-/// The pause before asking again where there was nothing that could be used.
+/// The pause before the next request after a batch without a usable ID.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A fetch under way, or ended and not yet looked at.
+/// A fetch that is under way, or whose result nobody has taken yet.
 #[derive(Debug)]
 pub(super) struct Fetch {
     arrival: oneshot::Receiver<Result<Delivery, Error>>,
-    pub(super) keeper: Keeper,
+    pub(super) task_guard: TaskGuard,
 }
 
 impl Fetch {
-    /// Starts to fetch, on the client's runtime.
-    pub(super) fn start(order: Order) -> Self {
+    /// Starts a fetch on the client's runtime.
+    pub(super) fn start(request: FetchRequest) -> Self {
         let (sender, arrival) = oneshot::channel();
-        let (runtime, process) = (order.client.runtime.clone(), order.client.process.clone());
-        let task = runtime.spawn(order.fulfil(sender)).abort_handle();
-        Self { arrival, keeper: Keeper { task, process } }
+        let (runtime, process) = (request.client.runtime.clone(), request.client.process.clone());
+        let task = runtime.spawn(request.fulfil(sender)).abort_handle();
+        Self { arrival, task_guard: TaskGuard { task, process } }
     }
 
-    /// Waits until it has ended. Losing patience loses nothing.
+    /// Waits for the result. Dropping the future loses nothing.
     pub(super) async fn ended(&mut self) -> Result<Delivery, Error> {
         (&mut self.arrival).await.unwrap_or(Err(Error::Closed))
     }
 
-    /// What it brought, once it has ended.
+    /// Returns the result, once the fetch has ended.
     pub(super) fn poll(&mut self) -> Option<Result<Delivery, Error>> {
         match self.arrival.try_recv() {
             Ok(outcome) => Some(outcome),
@@ -52,7 +52,7 @@ impl Fetch {
     }
 }
 
-/// A batch as its fetch brought it.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(super) struct Delivery {
     pub(super) batch: Batch,
@@ -60,35 +60,35 @@ pub(super) struct Delivery {
     pub(super) expired: Arc<AtomicBool>,
 }
 
-/// Ends a fetch's task with its owner.
+/// A guard that ends a fetch's task when it is dropped.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct TaskGuard {
     task: AbortHandle,
     process: forkguard::Guard,
 }
 
-impl Drop for Keeper {
+impl Drop for TaskGuard {
     fn drop(&mut self) {
-        // A forked child must leave the runtime alone: its locks and wake-ups are the parent's.
+        // A forked child must leave the runtime alone: its locks and wake-ups belong to the parent.
         if !forked(&self.process) {
             self.task.abort();
         }
     }
 }
 
-/// What a fetch is to bring.
-pub(super) struct Order {
+/// The request of a fetch.
+pub(super) struct FetchRequest {
     pub(super) client: Client,
     pub(super) source: SourceChoice,
     pub(super) count: u32,
     pub(super) timeout: Duration,
     pub(super) max_age: Duration,
-    /// IDs from that endpoint are of use only above this one.
+    /// The highest ID so far, and its endpoint. Lower IDs from that endpoint are not usable.
     pub(super) highest: Option<(Arc<str>, u64)>,
 }
 
-impl Order {
-    /// Fetches the batch, and stays to say when it has become too old.
+impl FetchRequest {
+    /// Fetches the batch, and marks it later when it is too old.
     async fn fulfil(self, arrival: oneshot::Sender<Result<Delivery, Error>>) {
         let batch = match self.fetch().await {
             Ok(batch) => batch,
@@ -103,7 +103,7 @@ impl Order {
         }
     }
 
-    /// A batch with at least one ID that is of use, before the deadline.
+    /// Returns a batch with at least one usable ID, before the deadline.
     async fn fetch(&self) -> Result<Batch, Error> {
         let deadline = Deadline::after(self.timeout);
         let (index, name) = match &self.source {
@@ -116,7 +116,7 @@ impl Order {
             let pause = match self.client.next(&deadline, next, name.clone()).await {
                 Ok(batch) if self.is_of_use(&batch) => return Ok(batch),
                 Ok(_) => PAUSE,
-                // The wait that it was given is a short one, and this deadline may allow for a longer.
+                // The request allowed only a short wait. This deadline may allow a longer one.
                 Err(error) if error.code() == Some(ErrorCode::Exhausted) => match error.retry_after() {
                     Some(pause) if pause < deadline.left() => pause.max(PAUSE),
                     _ => return Err(error),

@@ -1,15 +1,15 @@
 //! IDs one at a time, from a buffer that is refilled in the background.
 //!
 //! ```text
-//!   next() ─▶ slice (SLICE IDs or fewer) ─▶ shelf (a batch) ─▶ standby shelf ─▶ fetch (a task)
-//!             a load, a comparison and      when a slice is    when a shelf     one at a time; the task then
-//!             an addition or two per ID     used up            is used up       says when its batch is too old
+//!   next() ─▶ slice (SLICE IDs or fewer) ─▶ current batch ─▶ next batch ─▶ fetch (a task)
+//!             a load, a comparison and      when a slice     when a batch  one at a time; the task then
+//!             an addition or two per ID     is used up       is used up    marks its batch when it is too old
 //! ```
 
+mod buffer;
+mod buffered_batch;
 mod fetch;
 mod options;
-mod shelf;
-mod stock;
 
 use std::fmt;
 use std::mem;
@@ -21,54 +21,55 @@ use std::task::{Context, Poll};
 use super::call::Deadline;
 use super::error::Error;
 use super::{Client, forked};
+use buffer::Buffer;
+use buffered_batch::SLICE;
 pub use options::IdsOptions;
-use shelf::SLICE;
-use stock::Stock;
 
-/// IDs one at a time, from a local buffer that is refilled in the background once it is half used.
+/// A local buffer that hands out IDs one at a time. It is refilled in the background once it is half used.
 ///
-/// - **Increasing**: while they come from one daemon, over reconnects too. From another daemon they follow its clock.
-/// - **Not old**: no ID is handed out later than `max_age` after the reply that brought it, plus the time that the
-///   client's runtime takes to run a timer. Should that runtime be blocked (a current-thread runtime whose only thread
-///   numbers rows without awaiting), the clock itself is still looked at once in 256 IDs. Time that the machine spends
-///   suspended does not count. What gets too old is dropped, and nothing is fetched until somebody asks again.
-/// - **Never in a fork**: in a child process every ID is [`Error::Forked`].
+/// - **Increasing**: IDs increase while they come from one daemon, over reconnects too. From another daemon they follow
+///   its clock.
+/// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's runtime
+///   takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose only thread numbers
+///   rows without awaiting. So every 256 IDs the buffer also reads the clock. Time that the machine spends suspended
+///   does not count. IDs that are too old are dropped, and the next call fetches again.
+/// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
 /// Dropping the future of [`next`](Self::next) loses nothing.
 #[derive(Debug)]
 pub struct Ids {
-    /// IDs cut from the shelf, of which those before `at` are handed out.
+    /// IDs cut from the current batch. Those before `at` are handed out.
     slice: Vec<u64>,
     at: usize,
-    /// Set once the shelf that the slice was cut from is too old.
+    /// Set once the batch that the slice was cut from is too old.
     expired: Arc<AtomicBool>,
     process: forkguard::Guard,
-    stock: Stock,
+    buffer: Buffer,
 }
 
 impl Ids {
     pub(in crate::client) fn new(client: Client, options: IdsOptions) -> Result<Self, Error> {
         options.check()?;
         let process = client.process.clone();
-        let stock = Stock::new(client, options);
-        Ok(Self { slice: Vec::with_capacity(SLICE), at: 0, expired: Arc::default(), process, stock })
+        let buffer = Buffer::new(client, options);
+        Ok(Self { slice: Vec::with_capacity(SLICE), at: 0, expired: Arc::default(), process, buffer })
     }
 
-    /// The next ID: at once from the buffer, or with the next reply if it is empty.
+    /// Returns the next ID: at once from the buffer, or with the next reply if it is empty.
     ///
     /// # Errors
-    /// Why the buffer could not be refilled, once it is empty: see [`Error`]. The next call tries anew.
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
     #[inline]
-    #[allow(clippy::should_implement_trait, reason = "it waits, so an iterator it cannot be")]
+    #[allow(clippy::should_implement_trait, reason = "it waits, so it cannot be an iterator")]
     pub fn next(&mut self) -> NextId<'_> {
         NextId { state: NextIdState::Buffered(self) }
     }
 
-    /// The next ID if the buffer has one; `None` while it is being refilled. It never waits, and may be called from any
-    /// thread.
+    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits. Any thread may
+    /// call it.
     ///
     /// # Errors
-    /// Why the buffer could not be refilled, once it is empty: see [`Error`]. The next call tries anew.
+    /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
     #[inline]
     pub fn try_next(&mut self) -> Result<Option<u64>, Error> {
         match self.take() {
@@ -88,42 +89,42 @@ impl Ids {
     }
 
     #[cold]
-    async fn next_from_stock(&mut self) -> Result<u64, Error> {
-        let deadline = Deadline::after(self.stock.timeout());
+    async fn next_from_buffer(&mut self) -> Result<u64, Error> {
+        let deadline = Deadline::after(self.buffer.timeout());
         loop {
             if self.restock()?
                 && let Some(id) = self.take()
             {
                 return Ok(id);
             }
-            // Batches that are too old by the time this task gets to run could otherwise go on for ever.
+            // Otherwise batches that are too old before this task runs could repeat for ever.
             if deadline.left().is_zero() {
                 return Err(deadline.passed(None));
             }
-            self.stock.fetched().await?;
+            self.buffer.fetched().await?;
         }
     }
 
-    /// Cuts the next slice; false if there is nothing to cut it from yet.
+    /// Cuts the next slice. Returns false if there is no batch yet.
     #[inline(never)]
     fn restock(&mut self) -> Result<bool, Error> {
-        self.stock.check_process()?;
-        // Some are left if they got too old.
+        self.buffer.check_process()?;
+        // IDs remain if they got too old.
         let unused = self.slice.len() - self.at;
         self.slice.clear();
         self.at = 0;
-        if !self.stock.cut(&mut self.slice, unused)? {
+        if !self.buffer.cut(&mut self.slice, unused)? {
             return Ok(false);
         }
-        if let Some(expired) = self.stock.expiry() {
+        if let Some(expired) = self.buffer.expiry() {
             self.expired = Arc::clone(expired);
         }
         Ok(true)
     }
 }
 
-/// The future of [`Ids::next`]. Written by hand, because the compiler makes a future that costs several times what
-/// an ID from the buffer does: 7 to 12 ns against 2.5 ns when measured.
+/// The future of [`Ids::next`]. It is written by hand, because the future that the compiler makes is slower: 7 to 12 ns
+/// instead of 2.5 ns for an ID from the buffer when measured.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct NextId<'a> {
@@ -146,10 +147,10 @@ impl Future for NextId<'_> {
         match mem::replace(&mut self.state, NextIdState::Done) {
             NextIdState::Buffered(ids) => match ids.take() {
                 Some(id) => Poll::Ready(Ok(id)),
-                None => self.fetch(Box::pin(ids.next_from_stock()), context),
+                None => self.fetch(Box::pin(ids.next_from_buffer()), context),
             },
             NextIdState::Fetching(fetching) => self.fetch(fetching, context),
-            // Polled after its end, which no caller may do: it has nothing more to say.
+            // No caller may poll a future after its end.
             NextIdState::Done => Poll::Pending,
         }
     }

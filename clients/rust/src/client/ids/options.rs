@@ -1,10 +1,10 @@
-//! How a buffer of IDs is kept.
+//! The options of a buffer of IDs.
 
 use std::time::Duration;
 
 use crate::client::{Error, SourceChoice};
 
-/// How [`Ids`](super::Ids) keeps its buffer.
+/// The options of [`Ids`](super::Ids).
 #[derive(Debug, Clone)]
 pub struct IdsOptions {
     pub(super) source: SourceChoice,
@@ -14,7 +14,7 @@ pub struct IdsOptions {
 }
 
 impl Default for IdsOptions {
-    /// The default source, batches of up to 10,000, nothing older than a second.
+    /// Options for the default source, batches of up to 10,000 IDs, and no ID older than a second.
     fn default() -> Self {
         Self {
             source: SourceChoice::Index(0),
@@ -26,29 +26,30 @@ impl Default for IdsOptions {
 }
 
 impl IdsOptions {
-    /// Draws from this source, by name or index.
+    /// Takes IDs from this source, by name or index.
     #[must_use]
     pub fn source(mut self, source: impl Into<SourceChoice>) -> Self {
         self.source = source.into();
         self
     }
 
-    /// The most IDs that are fetched at once (10,000). Fetches start small and follow the demand up to this. At most two
-    /// batches are kept.
+    /// Sets the most IDs that one fetch asks for (10,000). Fetches start small and follow the demand up to this. The
+    /// buffer holds at most two batches.
     #[must_use]
     pub fn max_batch(mut self, count: u32) -> Self {
         self.max_batch = count;
         self
     }
 
-    /// How long an ID may stay in the buffer (1 s); see [`Ids`](super::Ids) for what is guaranteed.
+    /// Sets how long an ID may stay in the buffer (1 s). [`Ids`](super::Ids) has the guarantee.
     #[must_use]
     pub fn max_age(mut self, age: Duration) -> Self {
         self.max_age = age;
         self
     }
 
-    /// The deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty buffer: the client's own unless given here.
+    /// Sets the deadline of a fetch, and so of [`Ids::next`](super::Ids::next) with an empty buffer. The default is the
+    /// client's own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);

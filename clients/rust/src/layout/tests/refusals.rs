@@ -1,4 +1,4 @@
-//! What is no layout, and what is said about it.
+//! Texts that are not layouts, and their error messages.
 
 use super::*;
 

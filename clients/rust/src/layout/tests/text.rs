@@ -37,8 +37,8 @@ proptest! {
         let table = LayoutTable::from(&layout);
         prop_assert_eq!(table.build(), Ok(layout.clone()));
         let json = serde_json::to_string(&table).unwrap();
-        let form: LayoutForm = serde_json::from_str(&json).unwrap();
-        prop_assert_eq!(form.build(), Ok(layout));
+        let table: LayoutTable = serde_json::from_str(&json).unwrap();
+        prop_assert_eq!(table.build(), Ok(layout));
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod toml_form {
 
     #[derive(Deserialize, Debug)]
     struct Config {
-        layout: LayoutForm,
+        layout: LayoutTable,
     }
 
     #[track_caller]
@@ -106,9 +106,7 @@ mod toml_form {
     }
 
     #[test]
-    fn a_string_or_a_table() {
-        builds("layout = 'twitter'", "twitter");
-        builds("layout = 'time:41,worker:10,sequence:12'", "time:41,worker:10,sequence:12");
+    fn tables_are_layouts() {
         builds(
             "layout = { fields = [{ name = 'time', bits = 39 }, { name = 'region', bits = 2, constant = 1 },\n\
              { name = 'x', count = 100 }, { name = 'sequence', bits = 4 },\n\
@@ -135,7 +133,6 @@ mod toml_form {
             )
         };
         for (text, reason) in [
-            ("layout = 5".to_owned(), "expected a preset's name"),
             ("layout = { tick = '1ms' }".to_owned(), "missing field `fields`"),
             (
                 format!("layout = {{ {fields}, tik = '1ms' }}"),

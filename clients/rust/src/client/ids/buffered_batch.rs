@@ -1,47 +1,47 @@
-//! One batch in use, and how much of it to cut off at a time.
+//! One batch in the buffer, and the slices that are cut from it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 
-use super::fetch::{Delivery, Keeper};
+use super::fetch::{Delivery, TaskGuard};
 use super::options::IdsOptions;
 use crate::client::Batch;
 
-/// IDs handed out between two looks at the clock and at how much is left. The two cost some 40 ns together, so at 256
-/// they are lost beside the IDs themselves; fewer would show, more would let a blocked runtime keep IDs for longer.
+/// The number of IDs between two checks of the clock and of the rest. Both checks cost some 40 ns together, so at 256
+/// IDs they hardly count. Fewer IDs would cost more. More would let a blocked runtime keep IDs for longer.
 pub(super) const SLICE: usize = 256;
 
-/// A fetch asks for at most so many times what the one before it did.
+/// The most by which one fetch may exceed the one before it.
 const GROWTH: u32 = 4;
 
-/// A batch is meant to last for this part of the maximum age, so that little of it gets too old.
+/// The part of the maximum age that a batch should last, so that few of its IDs get too old.
 const LASTING_PART: u32 = 4;
 
-/// One batch in use.
+/// One batch in the buffer.
 #[derive(Debug)]
-pub(super) struct Shelf {
+pub(super) struct BufferedBatch {
     batch: Batch,
     /// The run that the next slice is cut from.
     run: usize,
-    /// IDs of that run that are used or skipped.
+    /// The number of IDs of that run that are used or skipped.
     offset: u32,
-    /// IDs that this shelf had when it was opened.
+    /// The number of usable IDs in the batch.
     count: u64,
-    /// Of those, IDs not yet cut.
+    /// The number of those that are not cut yet.
     left: u64,
-    /// When the first slice was cut.
+    /// The time at which the first slice was cut.
     pub(super) opened_at: Option<Instant>,
     good_until: Instant,
     pub(super) expired: Arc<AtomicBool>,
-    /// Says when the batch is too old; ended with the shelf.
-    _keeper: Keeper,
+    /// The task that marks the batch when it is too old.
+    _task: TaskGuard,
 }
 
-impl Shelf {
-    /// A shelf without the IDs that are not above `above`, in case a reconnect came to a less advanced shard.
-    pub(super) fn new(delivery: Delivery, keeper: Keeper, above: Option<u64>) -> Self {
+impl BufferedBatch {
+    /// Skips the IDs that are not above `above`. A reconnect can come to a shard that is less far.
+    pub(super) fn new(delivery: Delivery, task_guard: TaskGuard, above: Option<u64>) -> Self {
         let Delivery { batch, good_until, expired } = delivery;
         let (mut run, mut offset, mut skipped) = (0, 0, 0);
         if let Some(above) = above {
@@ -49,7 +49,7 @@ impl Shelf {
                 let low = match above.checked_sub(found.first) {
                     None => 0,
                     Some(_) if found.last() <= above => found.count,
-                    // Fewer than the run's count, because its last ID is above.
+                    // Less than the run's count, because its last ID is above.
                     Some(distance) => (distance / found.stride) as u32 + 1,
                 };
                 skipped += u64::from(low);
@@ -61,10 +61,21 @@ impl Shelf {
             }
         }
         let count = batch.len() as u64 - skipped;
-        Self { batch, run, offset, count, left: count, opened_at: None, good_until, expired, _keeper: keeper }
+        Self {
+            batch,
+            run,
+            offset,
+            count,
+            left: count,
+            opened_at: None,
+            good_until,
+            expired,
+            _task: task_guard,
+        }
     }
 
-    /// Fills `slice` with up to [`SLICE`] IDs, ending where the shelf becomes low; false if it is used up.
+    /// Fills `slice` with up to [`SLICE`] IDs, and ends where half of the batch is used. Returns false if the batch is
+    /// used up.
     pub(super) fn cut(&mut self, now: Instant, slice: &mut Vec<u64>) -> bool {
         self.opened_at.get_or_insert(now);
         let until_low = match self.left - self.left.min(self.count / 2) {
@@ -75,7 +86,7 @@ impl Shelf {
             && let Some(run) = self.batch.run(self.run)
         {
             let room = (until_low - slice.len()) as u64;
-            // No more than a run's count, which has 32 bits.
+            // At most a run's count, which has 32 bits.
             let taken = u64::from(run.count - self.offset).min(room) as u32;
             let first = u64::from(self.offset);
             slice.extend((first..first + u64::from(taken)).map(|step| run.first + step * run.stride));
@@ -97,12 +108,12 @@ impl Shelf {
         self.left <= self.count / 2
     }
 
-    /// IDs cut so far.
+    /// Returns the number of IDs cut so far.
     pub(super) fn used(&self) -> u64 {
         self.count - self.left
     }
 
-    /// How many to fetch next, so that they last for a part of the maximum age at the pace of this shelf.
+    /// Returns how many IDs to fetch next. At the pace of this batch they last for [`LASTING_PART`] of the maximum age.
     pub(super) fn next_count(&self, now: Instant, last_count: u32, options: &IdsOptions) -> u32 {
         let Some(opened_at) = self.opened_at else { return last_count };
         let pace_ns = now.saturating_duration_since(opened_at).as_nanos().max(1);

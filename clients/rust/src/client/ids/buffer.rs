@@ -1,4 +1,4 @@
-//! The batches behind an [`Ids`](super::Ids): the one in use, the next, and when to fetch.
+//! The batches behind an [`Ids`](super::Ids): the current one, the next, and the fetch under way.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -6,92 +6,91 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::fetch::{Delivery, Fetch, Order};
+use super::buffered_batch::BufferedBatch;
+use super::fetch::{Delivery, Fetch, FetchRequest};
 use super::options::IdsOptions;
-use super::shelf::Shelf;
 use crate::client::{Client, Error};
 
-/// The first fetch asks for no more: how many a caller needs is not known yet, and on a scarce layout they are worth
-/// something.
+/// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are worth something.
 const FIRST_FETCH: u32 = 16;
 
-/// What lies behind the slice.
+/// The batches behind the slice.
 #[derive(Debug)]
-pub(super) struct Stock {
+pub(super) struct Buffer {
     client: Client,
     options: IdsOptions,
-    shelf: Option<Shelf>,
-    standby: Option<Shelf>,
+    current: Option<BufferedBatch>,
+    next: Option<BufferedBatch>,
     fetch: Option<Fetch>,
-    /// How many IDs the next fetch asks for.
+    /// The number of IDs that the next fetch asks for.
     fetch_count: u32,
-    /// The highest ID fetched so far, and the endpoint that it came from.
+    /// The highest ID so far, and its endpoint.
     highest: Option<(Arc<str>, u64)>,
 }
 
-impl Stock {
+impl Buffer {
     pub(super) fn new(client: Client, options: IdsOptions) -> Self {
         let fetch_count = FIRST_FETCH.min(options.max_batch);
-        Self { client, options, shelf: None, standby: None, fetch: None, fetch_count, highest: None }
+        Self { client, options, current: None, next: None, fetch: None, fetch_count, highest: None }
     }
 
-    /// Refuses to work in a forked child.
+    /// Returns an error in a forked child.
     pub(super) fn check_process(&self) -> Result<(), Error> {
         self.client.check_process()
     }
 
-    /// What says that the IDs cut last are too old.
+    /// Returns the mark that the current batch is too old.
     pub(super) fn expiry(&self) -> Option<&Arc<AtomicBool>> {
-        self.shelf.as_ref().map(|shelf| &shelf.expired)
+        self.current.as_ref().map(|current| &current.expired)
     }
 
     pub(super) fn timeout(&self) -> Duration {
         self.options.timeout.unwrap_or(self.client.shared.options.timeout)
     }
 
-    /// Cuts the next slice of what is at hand, and begins a fetch if it is time for one. `unused` IDs of the slice before
-    /// were not handed out.
+    /// Cuts the next slice from the current batch, and starts a fetch if it is time for one. `unused` IDs of the slice
+    /// before were not handed out.
     pub(super) fn cut(&mut self, slice: &mut Vec<u64>, unused: usize) -> Result<bool, Error> {
         loop {
             let now = Instant::now();
-            if let Some(shelf) = &mut self.shelf {
-                if !shelf.is_expired(now) {
-                    // Before the cut: what was cut earlier is handed out by now, so low is low.
+            if let Some(current) = &mut self.current {
+                if !current.is_expired(now) {
+                    // Before the cut: all IDs that were cut earlier are handed out by now.
                     self.fetch_if_low(now);
-                    if self.shelf.as_mut().is_some_and(|shelf| shelf.cut(now, slice)) {
+                    if self.current.as_mut().is_some_and(|current| current.cut(now, slice)) {
                         return Ok(true);
                     }
-                } else if shelf.opened_at.is_some() {
-                    let used = shelf.used().saturating_sub(unused as u64);
+                } else if current.opened_at.is_some() {
+                    let used = current.used().saturating_sub(unused as u64);
                     self.fetch_count =
                         u32::try_from(used).unwrap_or(u32::MAX).clamp(1, self.options.max_batch);
                 }
             }
-            self.shelf = self.standby.take();
-            if self.shelf.is_none() && !self.take_delivery()? {
+            self.current = self.next.take();
+            if self.current.is_none() && !self.take_delivery()? {
                 return Ok(false);
             }
         }
     }
 
-    /// Starts the next fetch once the shelf is half used. One that failed meanwhile is begun again: its error matters
-    /// only to a caller who finds no IDs.
+    /// Starts the next fetch once the current batch is half used. It repeats a fetch that failed meanwhile: the error
+    /// matters only to a caller that finds no IDs.
     fn fetch_if_low(&mut self, now: Instant) {
-        let Some(shelf) = &self.shelf else { return };
-        if !shelf.is_low() || self.standby.is_some() {
+        let Some(current) = &self.current else { return };
+        if !current.is_low() || self.next.is_some() {
             return;
         }
         if self.fetch.is_none() {
-            self.fetch_count = shelf.next_count(now, self.fetch_count, &self.options);
+            self.fetch_count = current.next_count(now, self.fetch_count, &self.options);
         }
         match self.fetch.as_mut().map(Fetch::poll) {
             Some(None) => {}
-            Some(Some(Ok(delivery))) => self.shelve(delivery),
+            Some(Some(Ok(delivery))) => self.keep(delivery),
             None | Some(Some(Err(_))) => self.start_fetch(),
         }
     }
 
-    /// Takes what a fetch brought; false if it has brought nothing yet. Begins a fetch if none is under way.
+    /// Takes the result of the fetch. Returns false if there is none yet. Starts a fetch if none is under way.
     fn take_delivery(&mut self) -> Result<bool, Error> {
         let Some(fetch) = &mut self.fetch else {
             self.start_fetch();
@@ -103,7 +102,7 @@ impl Stock {
         }
     }
 
-    /// Waits until the fetch under way, if any, has ended.
+    /// Waits for the end of the fetch under way, if there is one.
     pub(super) async fn fetched(&mut self) -> Result<(), Error> {
         let Some(fetch) = &mut self.fetch else { return Ok(()) };
         let outcome = fetch.ended().await;
@@ -112,7 +111,7 @@ impl Stock {
 
     fn end_fetch(&mut self, outcome: Result<Delivery, Error>) -> Result<(), Error> {
         match outcome {
-            Ok(delivery) => self.shelve(delivery),
+            Ok(delivery) => self.keep(delivery),
             Err(error) => {
                 self.fetch = None;
                 return Err(error);
@@ -121,16 +120,16 @@ impl Stock {
         Ok(())
     }
 
-    /// Puts what the fetch brought on the standby shelf.
-    fn shelve(&mut self, delivery: Delivery) {
+    /// Makes the result of the fetch the next batch.
+    fn keep(&mut self, delivery: Delivery) {
         let endpoint = Arc::clone(delivery.batch.endpoint_name());
         let above = self.highest.take().filter(|(from, _)| *from == endpoint).map(|(_, highest)| highest);
         self.highest = delivery.batch.last().map(|last| (endpoint, last));
-        self.standby = self.fetch.take().map(|fetch| Shelf::new(delivery, fetch.keeper, above));
+        self.next = self.fetch.take().map(|fetch| BufferedBatch::new(delivery, fetch.task_guard, above));
     }
 
     fn start_fetch(&mut self) {
-        self.fetch = Some(Fetch::start(Order {
+        self.fetch = Some(Fetch::start(FetchRequest {
             client: self.client.clone(),
             source: self.options.source.clone(),
             count: self.fetch_count,
