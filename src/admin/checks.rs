@@ -289,7 +289,7 @@ mod tests {
         finds(CheckName::WorkerIds, Level::Fail, "lock file is gone", |status| {
             status.ceilings.lost = Some(String::from("the lock file is gone"));
         });
-        finds(CheckName::Clock, Level::Fail, "clock_behind for 4.0 s", |status| {
+        finds(CheckName::Clock, Level::Fail, "clock_behind for another 4.0 s", |status| {
             status.sources[0].stands_s = 4.0;
         });
         finds(CheckName::Ceiling, Level::Fail, "disk full", |status| {
@@ -314,7 +314,7 @@ mod tests {
             status.clock.state = ClockState::Held;
             status.clock.by_s = 7_200.0;
         });
-        finds(CheckName::Ceiling, Level::Warn, "last for 2.5 s", |status| {
+        finds(CheckName::Ceiling, Level::Warn, "last for another 2.5 s", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
         });
         finds(CheckName::Saturation, Level::Warn, "exhausted", |status| {

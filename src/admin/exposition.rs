@@ -69,6 +69,32 @@ impl Collector for Exposition {
     }
 }
 
+/// The metrics of requests that each source has: name, help, whether it is a counter, value.
+const REQUESTS: [(&str, &str, bool, fn(&SourceStatus) -> u64); 7] = [
+    ("snowbank_ids_issued", "IDs handed out", true, |source| source.ids),
+    (
+        "snowbank_requests",
+        "Requests for IDs that were answered, with IDs or a refusal of the source",
+        true,
+        |source| source.requests,
+    ),
+    (
+        "snowbank_exhausted",
+        "Requests refused because the IDs were not available within the wait",
+        true,
+        |source| source.exhausted,
+    ),
+    ("snowbank_waits", "Requests that had to wait for IDs", true, |source| source.waits),
+    ("snowbank_waiting_requests", "Requests that wait for IDs now", false, |source| source.waiting_requests),
+    ("snowbank_waiting_ids", "IDs that they wait for", false, |source| source.waiting_ids),
+    (
+        "snowbank_ids_per_second_max",
+        "IDs per second that the layout and the worker IDs allow",
+        false,
+        |source| source.ids_per_second,
+    ),
+];
+
 type Labels<'a> = [(&'static str, &'a str); 1];
 
 struct Page<'a> {
@@ -99,56 +125,10 @@ impl Page<'_> {
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
-        self.of_sources(
-            ("snowbank_ids_issued", "IDs handed out", None, MetricType::Counter),
-            status,
-            |source| source.ids,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_requests",
-                "Requests for IDs that were answered, with IDs or a refusal of the source",
-                None,
-                MetricType::Counter,
-            ),
-            status,
-            |source| source.requests,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_exhausted",
-                "Requests refused because the IDs were not available within the wait",
-                None,
-                MetricType::Counter,
-            ),
-            status,
-            |source| source.exhausted,
-        )?;
-        self.of_sources(
-            ("snowbank_waits", "Requests that had to wait for IDs", None, MetricType::Counter),
-            status,
-            |source| source.waits,
-        )?;
-        self.of_sources(
-            ("snowbank_waiting_requests", "Requests that wait for IDs now", None, MetricType::Gauge),
-            status,
-            |source| source.waiting_requests,
-        )?;
-        self.of_sources(
-            ("snowbank_waiting_ids", "IDs that they wait for", None, MetricType::Gauge),
-            status,
-            |source| source.waiting_ids,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_ids_per_second_max",
-                "IDs per second that the layout and the worker IDs allow",
-                None,
-                MetricType::Gauge,
-            ),
-            status,
-            |source| source.ids_per_second,
-        )?;
+        for (name, help, is_counter, value) in REQUESTS {
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            self.of_sources((name, help, None, kind), status, value)?;
+        }
         let help = "Requests answered with an error";
         let mut errors =
             self.encoder.encode_descriptor("snowbank_errors", help, None, MetricType::Counter)?;
