@@ -18,10 +18,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::{FileId, Record, file_id, give_to_owner_of};
-use super::{Owner, TakenOver};
+use super::{LockError, Owner, TakenOver};
 use snowbank_client::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
@@ -82,8 +84,8 @@ impl WorkerLocks {
     /// What is marked of the worker IDs, by whomever.
     ///
     /// # Errors
-    /// In one line: a mark cannot be read, so nothing says how far IDs were granted, and what to do.
-    pub fn marks(&self) -> Result<Vec<Mark>, String> {
+    /// A mark cannot be read, so nothing tells how far IDs were granted.
+    pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let marks = self.files.iter().filter_map(|locked| locked.mark().transpose());
         marks.collect()
     }
@@ -92,9 +94,8 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// In one line: a worker ID is held by another process (which one, as far as it said), or the directory does not allow
-/// locks. A lock is never skipped.
-pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, String> {
+/// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
+pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
     lock_workers_but(&HashSet::new(), directory, numbering)
 }
 
@@ -102,17 +103,17 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
 ///
 /// # Errors
 /// As [`lock_workers`], or a record contradicts itself.
-pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, String> {
+pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, LockError> {
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
     let lock = |(index, record): (usize, &Record)| {
-        let numbering = record.numbering().map_err(|error| error.to_string())?;
+        let numbering = record.numbering()?;
         let locks = lock_workers_but(&locked, directory, &numbering)?;
         locked.extend(locks.files.iter().map(|file| file.path.clone()));
         Ok((index, locks))
     };
-    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, String>>()?;
+    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, LockError>>()?;
     locks.sort_by_key(|&(index, _)| index);
     Ok(locks.into_iter().map(|(_, locks)| locks).collect())
 }
@@ -121,26 +122,25 @@ fn lock_workers_but(
     locked: &HashSet<PathBuf>,
     directory: &Path,
     numbering: &Numbering,
-) -> Result<WorkerLocks, String> {
-    make_directory(directory).map_err(|error| unusable(directory, &error))?;
+) -> Result<WorkerLocks, LockError> {
+    make_directory(directory).map_err(|error| LockError::NotLocked { path: directory.to_owned(), error })?;
     let layout = numbering.layout();
     let space = layout.space();
     let files =
         lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
             let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
             LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
-                LockError::Held { holder } => format!(
-                    "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
-                     give this one another worker ID, or stop that one",
-                ),
-                LockError::Unusable(error) => unusable(&path, &error),
+                FileLockError::Held { holder } => {
+                    LockError::Held { worker, layout: Box::new(layout.clone()), holder }
+                }
+                FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
+                FileLockError::Refused(error) => LockError::NotLocked { path, error },
             })
         });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    check_neighbours(directory, &|path| own.contains(path), numbering)
-        .map_err(|neighbour| neighbour.refusal(numbering))?;
+    check_neighbours(directory, &|path| own.contains(path), numbering)?;
     Ok(WorkerLocks { files, state: None })
 }
 
@@ -155,14 +155,6 @@ pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterat
     numbering.workers().iter().map(path)
 }
 
-pub(super) fn unusable(path: &Path, error: &io::Error) -> String {
-    format!(
-        "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
-         IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
-        path.display()
-    )
-}
-
 fn make_directory(directory: &Path) -> io::Result<()> {
     if let Some(parent) = directory.parent() {
         fs::create_dir_all(parent)?;
@@ -175,16 +167,24 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Why a file could not be locked.
+/// The reason why a file could not be locked.
 #[derive(Debug)]
-pub(super) enum LockError {
+pub(super) enum FileLockError {
     /// Another process has it.
     Held {
         /// ` (process 123)`, or empty.
         holder: String,
     },
-    /// The system does not let this one.
-    Unusable(io::Error),
+    /// The name leads to another user's file, or to something that is no file.
+    Obstructed(io::Error),
+    /// The system refuses.
+    Refused(io::Error),
+}
+
+impl From<io::Error> for FileLockError {
+    fn from(error: io::Error) -> Self {
+        FileLockError::Refused(error)
+    }
 }
 
 /// A file that is locked until this is dropped, and says who locked it.
@@ -198,23 +198,23 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks the file, which is made with this mode if it is missing, and writes into it who holds what.
-    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, LockError> {
-        let mut refusal = LockError::Unusable(io::Error::other("somebody keeps removing it"));
+    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, FileLockError> {
+        let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            let file = open(path, mode).map_err(LockError::Unusable)?;
+            let file = open(path, mode)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    refusal = LockError::Held { holder: holder(&file) };
+                    refusal = FileLockError::Held { holder: holder(&file) };
                     continue;
                 }
-                Err(TryLockError::Error(error)) => return Err(LockError::Unusable(error)),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            let id = file_id(&file.metadata().map_err(LockError::Unusable)?);
-            describe(&file, what).map_err(LockError::Unusable)?;
+            let id = file_id(&file.metadata()?);
+            describe(&file, what)?;
             let locked = LockedFile { file, path: path.to_owned(), id };
             // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
             if locked.still_ours().is_ok() {
@@ -229,14 +229,8 @@ impl LockedFile {
         same_file(&self.path, self.id, "lock")
     }
 
-    fn mark(&self) -> Result<Option<Mark>, String> {
-        read_mark(&self.file).map_err(|error| {
-            format!(
-                "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once \
-                 every ID handed out lies in the past, remove it",
-                self.path.display()
-            )
-        })
+    fn mark(&self) -> Result<Option<Mark>, LockError> {
+        read_mark(&self.file).map_err(|error| LockError::MarkDamaged { path: self.path.clone(), error })
     }
 
     /// ` (process 123)` if a process has the lock; `None` if none has.
@@ -274,7 +268,7 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
     Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
 }
 
-fn open(path: &Path, mode: u32) -> io::Result<File> {
+fn open(path: &Path, mode: u32) -> Result<File, FileLockError> {
     let open = |create| {
         let mut options = OpenOptions::new();
         // A link that another user put into the shared directory is not followed.
@@ -284,9 +278,12 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
     match open(false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
-        // A pipe would hold up whoever reads it.
-        Ok(file) if !file.metadata()?.is_file() => return Err(io::Error::other("it is not a regular file")),
+        Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
+        Err(error) => return Err(error.into()),
+        // A pipe would hold up its readers.
+        Ok(file) if !file.metadata()?.is_file() => {
+            return Err(FileLockError::Obstructed(io::Error::other("it is not a regular file")));
+        }
         Ok(file) => return Ok(file),
     }
     match open(true) {
@@ -297,9 +294,16 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
             }
             Ok(file)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open(false)?),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Returns whether the name is there and leads to something that this process cannot open as its lock.
+fn is_obstructed(path: &Path, error: &io::Error) -> bool {
+    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_of_name && fs::symlink_metadata(path).is_ok()
 }
 
 /// Writes who holds the lock, for the message that another daemon gives.
@@ -384,15 +388,15 @@ mod tests {
         let owner = Owner::new();
         let lock = || lock_workers(directory.path(), &numbering()).unwrap();
         let mut locks = lock();
-        assert_eq!(locks.marks(), Ok(vec![]));
+        assert_eq!(locks.marks().unwrap(), []);
         locks.mark_granted(7).unwrap();
-        assert_eq!(locks.marks(), Ok(vec![]), "a daemon without a state leaves none");
+        assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
         for id_bound in [7, u64::MAX, 3] {
             locks.mark_for(&owner);
             locks.mark_granted(id_bound).unwrap();
             drop(locks);
             locks = lock();
-            assert_eq!(locks.marks(), Ok(vec![marked(id_bound, &owner)]));
+            assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
         }
         let text = fs::read_to_string(only_lock(directory.path())).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
@@ -426,6 +430,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let _locks = lock_workers(directory.path(), &numbering()).unwrap();
         let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
-        assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
+        assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
     }
 }

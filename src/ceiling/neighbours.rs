@@ -8,52 +8,11 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use super::lock::{HOLDER_BYTES, holder_in, unusable};
+use super::LockError;
+use super::lock::{HOLDER_BYTES, holder_in};
 use snowbank_client::layout::{Numbering, Space};
-
-/// Why worker IDs are not to be had beside what others hold.
-#[derive(Debug)]
-pub(super) enum Neighbour {
-    /// Another daemon can make the same IDs.
-    Twin {
-        /// The worker ID of ours.
-        worker: u64,
-        /// What the other holds: its number, and the ID space in which it is one.
-        twin: (u64, Space),
-        /// ` (process 123)`, or empty.
-        holder: String,
-    },
-    /// A lock is held, and what it stands for cannot be read: another release's.
-    Unknown {
-        /// The lock's file.
-        path: PathBuf,
-        /// ` (process 123)`, or empty.
-        holder: String,
-    },
-    /// The system does not let this one look.
-    Unusable(PathBuf, io::Error),
-}
-
-impl Neighbour {
-    /// In one line, why the worker IDs are not to be had, and what to do.
-    pub(super) fn refusal(&self, numbering: &Numbering) -> String {
-        match self {
-            Neighbour::Twin { worker, twin: (number, space), holder } => format!(
-                "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
-                 another daemon of this machine{holder}; give this one another worker ID, or stop that one",
-                numbering.layout(),
-            ),
-            Neighbour::Unknown { path, holder } => format!(
-                "{} is held by another daemon of this machine{holder}, and does not say in words that this release \
-                 knows which IDs that makes; stop that one, or run the same release",
-                path.display(),
-            ),
-            Neighbour::Unusable(path, error) => unusable(path, error),
-        }
-    }
-}
 
 /// Looks whether a lock in this directory, beside `own`, stands for IDs that this numbering can make.
 ///
@@ -63,7 +22,7 @@ pub(super) fn check_neighbours(
     directory: &Path,
     own: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
-) -> Result<(), Neighbour> {
+) -> Result<(), LockError> {
     let (space, workers) = (numbering.layout().space(), numbering.workers());
     let numbers = numbering.layout().numbers_in_space(workers);
     for (other, held) in by_space(held_locks(directory, own)?) {
@@ -74,7 +33,8 @@ pub(super) fn check_neighbours(
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
             let (number, holder) = held[theirs].clone();
             let worker = workers.iter().nth(mine).unwrap_or_default();
-            return Err(Neighbour::Twin { worker, twin: (number, other), holder });
+            let (layout, colliding) = (Box::new(numbering.layout().clone()), (number, Box::new(other)));
+            return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
         }
     }
     Ok(())
@@ -94,23 +54,23 @@ fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
     spaces
 }
 
-fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, Neighbour> {
-    let unusable = |path: &Path| {
+fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
+    let refused = |path: &Path| {
         let path = path.to_owned();
-        move |error| Neighbour::Unusable(path, error)
+        move |error| LockError::NotLocked { path, error }
     };
     let mut held = Vec::new();
-    for entry in fs::read_dir(directory).map_err(unusable(directory))? {
-        let path = entry.map_err(unusable(directory))?.path();
+    for entry in fs::read_dir(directory).map_err(refused(directory))? {
+        let path = entry.map_err(refused(directory))?.path();
         if !is_lock(&path) || own(&path) {
             continue;
         }
-        let Some(line) = line_if_held(&path).map_err(unusable(&path))? else { continue };
+        let Some(line) = line_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
             Some((number, space)) => held.push((number, space, holder_in(&line))),
             // Whoever writes it this very moment looks at our locks next.
             None if line.len() < HOLDER_BYTES as usize => {}
-            None => return Err(Neighbour::Unknown { path, holder: holder_in(&line) }),
+            None => return Err(LockError::UnknownHeld { path, holder: holder_in(&line) }),
         }
     }
     Ok(held)

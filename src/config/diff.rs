@@ -96,7 +96,7 @@ impl Found<'_> {
     }
 
     fn refuse(&mut self, origin: Origin, key: &str, text: String) {
-        self.refused.push(Mistake { origin, key: key.to_owned(), text });
+        self.refused.push(Mistake { origin, key: key.to_owned(), text, is_clock_behind: false });
     }
 
     /// Where a setting was given: a source's own, or at the top of the file for all; else the source's entry.

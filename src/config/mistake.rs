@@ -51,6 +51,8 @@ pub struct Mistake {
     pub key: String,
     /// What was found, what is allowed, what to do; one line.
     pub text: String,
+    /// The clock may be wrong instead of the setting: it passes once the clock is right.
+    pub is_clock_behind: bool,
 }
 
 impl fmt::Display for Mistake {
@@ -90,6 +92,11 @@ impl Mistakes {
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns whether all of them pass once the clock is right.
+    pub fn are_all_of_the_clock(&self) -> bool {
+        self.0.iter().all(|mistake| mistake.is_clock_behind)
     }
 
     /// The first mistake and the number of the others, as one line: what `serve` says when it refuses to start.

@@ -259,7 +259,9 @@ impl Place<'_> {
                 let text = format!(
                     "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
                 );
-                self.mistake("layout", text);
+                if let Some((full, origin)) = self.of("layout") {
+                    self.findings.clock_behind(origin, full, text);
+                }
                 None
             }
             Life::Ended { at } => {

@@ -63,7 +63,7 @@ impl Found {
         if let Some(record) = store::foreign(&records, &here) {
             let (path, source) = (path.display(), &record.name);
             if !state.adopt {
-                return Err(StartError::from(format!(
+                return Err(StartError::ForeignState(format!(
                     "the state in {path} is another machine's (source {source:?}): if that machine still runs, both \
                      would hand out the same IDs; start with --adopt-state once its daemon has stopped for good, or \
                      choose another --state-dir"
@@ -104,7 +104,7 @@ impl Found {
     ) -> Result<Granted, StartError> {
         let claimants: Vec<_> =
             sources.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let mut plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
+        let mut plan = store::plan(&self.records, &claimants, now.wall)?;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
@@ -144,7 +144,7 @@ impl Found {
         let ceilings: Vec<(usize, Position)> =
             kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
         store.raise(&ceilings, wall.carried_us()).map_err(|error| {
-            StartError::for_now(format_args!("cannot make the first ceilings durable: {error}"))
+            StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
         })?;
         for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
             kept.grant(ceiling);
@@ -166,7 +166,7 @@ impl Found {
         let Claimant { name, numbering, .. } = *claimant;
         let end = match ceiling::compare(&locks.marks()?, numbering, *start, &self.records) {
             Marked::Below => return Ok(None),
-            Marked::Released => return Err(StartError::from(moved_away(claimant))),
+            Marked::Released => return Err(moved_away(claimant).into()),
             Marked::ByAnother(end) => {
                 *start = end;
                 return Ok(None);
@@ -177,7 +177,7 @@ impl Found {
         let shown = numbering.layout().rfc3339(until);
         if !self.adopt {
             let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
-            return Err(StartError::from(format!(
+            return Err(StartError::OlderState(format!(
                 "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
                  granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
                  --adopt-state once the clock is past {shown}",
@@ -187,7 +187,7 @@ impl Found {
         let wait_us = until.0.saturating_sub(now.wall.0);
         if wait_us > 0 {
             let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
-            return Err(StartError::for_now(format_args!(
+            return Err(StartError::ClockBehind(format!(
                 "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
                  {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
             )));
@@ -215,10 +215,10 @@ pub(crate) fn give_back(
     store.trim(starts)
 }
 
-fn moved_away(claimant: &Claimant<'_>) -> String {
+fn moved_away(claimant: &Claimant<'_>) -> PlanError {
     let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
     let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
-    PlanError::Released { name, layout, worker_ids }.to_string()
+    PlanError::Released { name, layout, worker_ids }
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
@@ -257,10 +257,15 @@ pub(crate) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) ->
         }
         let start = start.unwrap_or_else(|| first_start(&settings, &numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
-        let start = match ceiling::compare(&locks.marks()?, &numbering, start, &[]) {
+        let start = match ceiling::compare(
+            &locks.marks().map_err(|error| error.to_string())?,
+            &numbering,
+            start,
+            &[],
+        ) {
             Marked::Below => start,
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
-            Marked::Released => return Err(moved_away(&claimant(&settings, &numbering))),
+            Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
         let mut kept = keep(&settings, numbering, start, is_kept, now);
         kept.hold(locks);

@@ -19,6 +19,7 @@ use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
 use crate::server::restored;
 use crate::server::shared::common::Common;
+use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
@@ -27,8 +28,8 @@ impl Server {
     /// keeper's thread stays behind with its locks, and ends with the process.
     ///
     /// # Errors
-    /// If the system does not provide a thread or a reactor, or a thread failed.
-    pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+    /// The system does not provide a thread or a reactor, or a thread failed.
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Server {
             listeners,
             admin,
@@ -40,17 +41,20 @@ impl Server {
             announcers,
             notes: _,
         } = self;
-        let runtime = make_runtime().map_err(io::Error::other)?;
+        let runtime = make_runtime()?;
         let registered = {
             let _reactor = runtime.enter();
-            register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
+            let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
+            registered.map_err(|error| StartError::no_thread(&error))
         };
         // No ID was handed out. If trimming fails, the next start goes on above the granted range.
         let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
-        lookout::watch(&common, keeper.ownership())?;
-        let keeper = KeeperThread::spawn(keeper, &common, join_requests)?;
+        lookout::watch(&common, keeper.ownership()).map_err(|error| StartError::no_thread(&error))?;
+        let keeper = KeeperThread::spawn(keeper, &common, join_requests)
+            .map_err(|error| StartError::no_thread(&error))?;
         restored::watch(announcers, Arc::clone(&common));
-        let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
+        let (inboxes, mut shards) =
+            ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
             let drained_by = accept_until(stop, listeners, inboxes, &common).await;
