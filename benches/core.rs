@@ -1,4 +1,4 @@
-//! What the core costs: taking IDs, the arithmetic of layouts, the wire format, the clock.
+//! The core's cost: taking IDs, the arithmetic of layouts, the wire format, the clock.
 //!
 //! `cargo bench --bench core`; a word after `--` picks benchmarks by name. No socket and no system call is in the way
 //! (but for `clock::read`), and the clock never limits anything: the layout's tick is a second and holds 2^41 IDs.

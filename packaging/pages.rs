@@ -1,5 +1,5 @@
 //! Man pages and shell completions, written from the table that reads a command line. The tests of both programs hold
-//! packaging/ to them: a change of a command line that does not write them anew fails.
+//! packaging/ to them: a change of a command line that does not write them again fails.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) fn check(packaging: &Path, command: clap::Command) {
         let found = std::fs::read_to_string(path).unwrap_or_default();
         assert!(
             found == page,
-            "packaging/{name} is old; write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test --workspace pages"
+            "packaging/{name} is old; write it again: SNOWBANK_WRITE_REFERENCE=1 cargo test --workspace pages"
         );
     }
 }

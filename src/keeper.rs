@@ -1,326 +1,360 @@
-//! The keeper: raises ceilings, durable first, and watches the wall clock. Pure but for the store that it is given: the
-//! daemon's thread drives it with the system's clock, simulations with theirs.
+//! Raises ceilings, durable first, and watches the wall clock. Pure: it reads no clock, waits for nothing and writes
+//! nothing.
+//!
+//! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
+//! directory, later a coordinator too. Each has at most one write under way, as slow as it likes. A source's grant rises to
+//! the lowest ceiling that all writers have made durable.
+//!
+//! ```text
+//!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write under way
+//!  written(outcome) ◀──────────────────────────┘   all durable: mark the worker IDs' locks, then raise the grant
+//! ```
+//!
+//! Two rules keep a late outcome from granting too much:
+//! - An outcome counts only for the write under way of its number. A write that was given up may still be answered.
+//! - A ceiling counts only while the source's grant has the generation from before its write was handed out. Whoever
+//!   takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
-mod ownership;
+mod managed_source;
 
-pub use ownership::Ownership;
+pub use managed_source::{ManagedSource, PERIOD};
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::ownership::Owned;
-use crate::ceiling::store::{Claimant, PlanError, StateLock, id_bound};
-use crate::ceiling::{CeilingRule, CeilingStore, Newcomer, StoreError, TakenOver, WorkerLocks};
+use self::managed_source::Durable;
+use crate::ceiling::store::id_bound;
+use crate::ceiling::{StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::source::Source;
-use snowbank_client::layout::{Position, Tick};
+use snowbank_client::layout::Position;
 
-/// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
-const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
+/// Ceilings for one writer to make durable, all together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The writer, counted from 0.
+    pub writer: usize,
+    /// The write's number among this writer's: its outcome carries it.
+    pub number: u64,
+    /// The ceilings, each with its source's index.
+    pub ceilings: Vec<(usize, Position)>,
+    /// Whether these sources join: the writer has none of them yet, and their indices follow those it has.
+    pub is_join: bool,
+    /// Wall − boot as the daemon believes it, in microseconds.
+    pub wall_minus_boot_us: i64,
+}
 
-/// How often the keeper wants to look without being asked: the one timer of an idle daemon.
-const PERIOD: Duration = Duration::from_secs(1);
-/// While a source is in use and its ceiling is near (soon after a start, or riding far ahead), the keeper looks more often,
-/// so that requests do not meet it: each time when half the way is left, but not more often than this.
-const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// What counts as in use for that.
-const IN_USE: Duration = Duration::from_secs(3);
+/// The end of a write.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The writer.
+    pub writer: usize,
+    /// The number of the write.
+    pub number: u64,
+    /// Whether all of its ceilings are durable. After an error they may be all the same.
+    pub result: Result<(), StoreError>,
+}
 
-/// One source as the keeper sees it.
+/// A write that was handed out, and has no outcome yet.
 #[derive(Debug)]
-pub struct Kept {
-    source: Arc<Source>,
-    rule: CeilingRule,
-    /// The highest ceiling that is durable.
-    durable: Position,
-    /// The cursor when the keeper last looked, and when it was last found moved.
-    seen: Position,
-    used_at: BootMicros,
-    /// The machine's locks of its worker IDs, where there are any.
-    locks: Option<Arc<WorkerLocks>>,
-    /// Why the machine does not remember what was granted last.
-    unmarked: Option<String>,
+struct UnderWay {
+    number: u64,
+    is_join: bool,
+    began: BootMicros,
+    ceilings: Vec<(usize, Durable)>,
 }
 
-impl Kept {
-    /// A source that starts at `start`, before its first ceiling.
-    pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
-        Kept { source, rule, durable: start, seen: start, used_at: now.boot, locks: None, unmarked: None }
-    }
-
-    /// Holds the locks of its worker IDs for as long as it is kept.
-    pub fn hold(&mut self, locks: WorkerLocks) {
-        self.locks = Some(Arc::new(locks));
-    }
-
-    /// The source.
-    pub fn source(&self) -> &Arc<Source> {
-        &self.source
-    }
-
-    /// The first ceiling: to be made durable and then handed to [`grant`](Kept::grant), before anything is claimed.
-    pub fn first_ceiling(&self, now: Now) -> Position {
-        self.wanted_ceiling(now, Duration::ZERO).max(self.durable)
-    }
-
-    /// Grants what is durable now.
-    pub fn grant(&mut self, durable: Position) {
-        let generation = self.source.grant().generation();
-        self.durable = durable;
-        self.mark_durable();
-        self.source.grant().raise_if(generation, durable);
-    }
-
-    fn owned(&self) -> Owned {
-        Owned { source: Arc::clone(&self.source), locks: self.locks.clone() }
-    }
-
-    /// Has the machine remember how far the worker IDs are granted. A failure stops nothing: the state still says it.
-    fn mark_durable(&mut self) {
-        self.unmarked = self.mark(self.durable).err().map(|error| error.to_string());
-    }
-
-    /// Has the machine remember that nothing from this position on was granted to the worker IDs.
-    ///
-    /// # Errors
-    /// It may remember what it did before.
-    pub fn mark(&self, position: Position) -> io::Result<()> {
-        let id_bound = id_bound(self.source.numbering(), position);
-        self.locks.as_ref().map_or(Ok(()), |locks| locks.mark_granted(id_bound))
-    }
-
-    /// Follows the source's time and use.
-    fn look(&mut self, now: Now) {
-        self.source.end_ride(now);
-        if let Some(cursor) = self.source.cursor()
-            && cursor != self.seen
-        {
-            self.seen = cursor;
-            self.used_at = now.boot;
-        }
-    }
-
-    /// Whether a raise cannot wait until it is due: a claim has met the ceiling, or the grant was taken away.
-    fn is_needed(&self) -> bool {
-        self.source.grant().is_wanted() || self.is_revoked()
-    }
-
-    /// The ceiling to make durable, if there is one to.
-    fn next_ceiling(&self, now: Now, uptime: Duration) -> Option<Position> {
-        self.source.cursor()?;
-        let is_wanted = self.is_needed() || self.source.line().admitted_ids() > 0;
-        if !is_wanted && now.boot.since(self.used_at) > KEPT_AFTER_USE {
-            return None;
-        }
-        let ceiling = self.wanted_ceiling(now, uptime).max(self.durable);
-        (ceiling > self.source.grant().ceiling()).then_some(ceiling)
-    }
-
-    /// Whether its grant was taken away and is not back.
-    fn is_revoked(&self) -> bool {
-        self.source.grant().ceiling() < self.durable
-    }
-
-    /// From one raise to the next under the ceiling that is durable.
-    fn period(&self, now: Now) -> Duration {
-        if now.boot.since(self.used_at) > IN_USE {
-            return PERIOD;
-        }
-        (self.source.reaches_in(now, self.durable) / 2).clamp(SHORTEST_PERIOD, PERIOD)
-    }
-
-    /// The ceiling that the rule wants at a moment.
-    fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
-        let numbering = self.source.numbering();
-        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
-        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
-    }
-}
-
-/// What a look found, for whoever tells the operator.
-#[derive(Debug)]
-pub struct Looked {
-    /// Of the wall clock.
-    pub clock: Observed,
-    /// Why ceilings that were to rise did not, at the last try.
-    pub failure: Option<StoreError>,
-    /// Whether that was tried now.
-    pub tried: bool,
-    /// Why the machine does not remember how far worker IDs were granted.
-    pub unmarked: Option<String>,
-    /// Why nothing is handed out any more.
-    pub taken_over: Option<TakenOver>,
-    /// Whether grants that were taken away are back, under ceilings made durable since.
-    pub is_renewed: bool,
-    /// Whether ceilings were raised.
-    pub raised: bool,
-    /// Whether requests wait that may have their turn now.
-    pub some_wait: bool,
-    /// After how long it wants to look again, unless a claim meets its ceiling before.
-    pub next_in: Duration,
-}
-
-/// Raises the ceilings of all sources, and watches the wall clock.
-pub struct Keeper {
-    sources: Vec<Kept>,
-    store: Box<dyn CeilingStore>,
-    wall: Arc<Wall>,
-    watch: StepWatch,
-    started: BootMicros,
-    ownership: Arc<Ownership>,
-    /// When ceilings rise next, all together, unless one is needed before: a look in between asks nothing of the disk.
-    raise_due: BootMicros,
+/// The keeper's record of one writer.
+#[derive(Debug, Default)]
+struct Writer {
+    /// By source.
+    durable: Vec<Durable>,
+    writes: u64,
+    under_way: Option<UnderWay>,
+    /// When ceilings rise next, all together, unless one is needed before.
+    due: Option<BootMicros>,
+    /// Why the last write failed. No write is handed out before it is due then.
     failure: Option<StoreError>,
 }
 
+/// The result of a look.
+#[derive(Debug)]
+pub struct Looked {
+    /// What was found of the wall clock.
+    pub clock: Observed,
+    /// Why ceilings that were to rise did not, at the last try.
+    pub failure: Option<StoreError>,
+    /// Why nothing is handed out any more.
+    pub taken_over: Option<TakenOver>,
+    /// Whether grants that were taken away are back.
+    pub is_renewed: bool,
+    /// Whether requests wait that may have their turn now.
+    pub some_wait: bool,
+    /// Whether a source was used so recently that its ceiling is still raised.
+    pub is_in_use: bool,
+    /// What is to be written now.
+    pub writes: Vec<Write>,
+    /// Since when the oldest write is under way.
+    pub under_way_since: Option<BootMicros>,
+    /// After how long it wants to look again, unless a claim meets its ceiling or a write ends before.
+    pub next_in: Duration,
+}
+
+/// The end of a write that counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// When it was handed out.
+    pub began: BootMicros,
+    /// Whether its ceilings are durable.
+    pub is_durable: bool,
+    /// Whether it was of sources that join. If it failed, they are given up.
+    pub is_join: bool,
+    /// The number of sources that have joined with it: all writers have their first ceilings.
+    pub joined: usize,
+}
+
+/// Decides when which ceilings are written, and raises grants when they are durable.
+#[derive(Debug)]
+pub struct Keeper {
+    sources: Vec<ManagedSource>,
+    /// From this index on, sources that are joining: their first ceilings are not durable with every writer.
+    running: usize,
+    /// The first ceilings of those.
+    joining: Vec<Position>,
+    writers: Vec<Writer>,
+    wall: Arc<Wall>,
+    watch: StepWatch,
+    started: BootMicros,
+    /// Whether a grant had been taken away, and was not back, at the last look.
+    was_revoked: bool,
+    /// Why nothing is handed out any more. Never unset.
+    lost: Option<TakenOver>,
+}
+
 impl Keeper {
-    /// A keeper of sources whose first ceilings are granted. `started` is the reading with which `wall` began.
-    pub fn new(
-        sources: Vec<Kept>,
-        store: Box<dyn CeilingStore>,
-        state_lock: Option<StateLock>,
-        wall: Arc<Wall>,
-        started: Reading,
-    ) -> Self {
-        let watch = StepWatch::new(&wall, started);
-        let ownership = Arc::new(Ownership::new(sources.iter().map(Kept::owned).collect(), state_lock));
-        let (started, raise_due) = (started.boot, started.boot);
-        Keeper { sources, store, wall, watch, started, ownership, raise_due, failure: None }
+    /// A keeper of sources whose first ceilings are durable with each of so many writers, and granted. `started` is the
+    /// reading with which `wall` began.
+    pub fn new(sources: Vec<ManagedSource>, writers: usize, wall: Arc<Wall>, started: Reading) -> Self {
+        let durable: Vec<Durable> = sources.iter().map(ManagedSource::first).collect();
+        let writer = || Writer { durable: durable.clone(), ..Writer::default() };
+        Keeper {
+            running: sources.len(),
+            sources,
+            joining: Vec::new(),
+            writers: (0..writers).map(|_| writer()).collect(),
+            watch: StepWatch::new(&wall, started),
+            wall,
+            started: started.boot,
+            was_revoked: false,
+            lost: None,
+        }
     }
 
-    /// What it looks at with each look, for who looks while it waits for storage.
-    pub fn ownership(&self) -> &Arc<Ownership> {
-        &self.ownership
-    }
-
-    /// A reading as the daemon believes it.
+    /// Returns a reading as the daemon believes it.
     pub fn believe(&self, reading: Reading) -> Now {
         self.wall.believe(reading)
     }
 
-    /// Whether worker IDs and state are still this process's. If not, once: nothing is claimed, raised or trimmed any more.
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        // The state's own lock is the store's to look at.
-        self.ownership.look_at_worker_ids()?;
-        self.store.still_ours().inspect_err(|taken_over| self.ownership.lose(taken_over))
+    /// The sources that run, by their index.
+    pub fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.sources[..self.running].iter().map(ManagedSource::source)
     }
 
-    /// Where sources may start that join, as [`CeilingStore::starts`] says.
-    ///
-    /// # Errors
-    /// Why one cannot start.
-    pub fn starts(&self, newcomers: &[Claimant<'_>], now: Now) -> Result<Vec<Option<Position>>, PlanError> {
-        self.store.starts(newcomers, now.wall)
+    /// Takes all grants away for good, because another process may have the worker IDs or the state. Nothing is written
+    /// after this.
+    pub fn lose(&mut self, taken_over: TakenOver) {
+        self.sources.iter().for_each(|managed| managed.source().grant().lose());
+        self.lost.get_or_insert(taken_over);
     }
 
-    /// Takes in sources that join, whose indices follow those there are. Their first ceilings are durable and granted when
-    /// this returns.
+    /// Returns why nothing is handed out any more.
+    pub fn lost(&self) -> Option<&TakenOver> {
+        self.lost.as_ref()
+    }
+
+    /// Starts to take in sources, whose indices follow those that run. Their first ceilings are written at the next looks,
+    /// and granted when they are durable: [`written`](Keeper::written) says so.
     ///
     /// # Errors
-    /// When that cannot be said. The newcomers are dropped with their locks, and nothing else has changed.
-    pub fn add(&mut self, mut newcomers: Vec<Kept>, now: Now) -> Result<(), StoreError> {
-        let lost = |taken_over: TakenOver| StoreError(taken_over.to_string());
-        self.still_ours().map_err(lost)?;
-        let joins = |kept: &Kept| (Arc::clone(&kept.source), kept.first_ceiling(now));
-        let joining: Vec<(Arc<Source>, Position)> = newcomers.iter().map(joins).collect();
-        let stored = joining.iter().map(|(source, ceiling)| {
-            let (name, numbering) = (source.name(), source.numbering());
-            Newcomer { name, numbering, ceiling: *ceiling }
-        });
-        self.store.add(&stored.collect::<Vec<_>>(), self.wall.carried_us())?;
-        self.ownership.add(newcomers.iter().map(Kept::owned)).map_err(lost)?;
-        for (kept, (_, ceiling)) in newcomers.iter_mut().zip(joining) {
-            kept.grant(ceiling);
+    /// The sources, if it cannot now: the locks are lost, or sources of an earlier call may still be written.
+    pub fn join(&mut self, newcomers: Vec<ManagedSource>, now: Now) -> Result<(), Vec<ManagedSource>> {
+        if self.lost.is_some() || self.is_joining() {
+            return Err(newcomers);
         }
-        self.sources.append(&mut newcomers);
+        self.joining = newcomers.iter().map(|managed| managed.first_ceiling(now)).collect();
+        self.sources.extend(newcomers);
         Ok(())
     }
 
-    /// Has ceilings of these sources, by their index, kept so far ahead from now on. They never come down by it.
-    pub fn set_horizons(&mut self, horizons: impl IntoIterator<Item = Duration>) {
-        for (kept, horizon) in self.sources.iter_mut().zip(horizons) {
-            kept.rule.horizon = horizon;
-        }
+    /// The sources that are joining.
+    pub fn joining(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.sources[self.running..].iter().map(ManagedSource::source)
     }
 
-    /// Looks once: about every second (it says when), and at once when a claim has met its ceiling.
+    /// Returns whether sources are joining, or were given up while a writer was at them.
+    pub fn is_joining(&self) -> bool {
+        let writes_join = |writer: &Writer| writer.under_way.as_ref().is_some_and(|write| write.is_join);
+        !self.joining.is_empty() || self.writers.iter().any(writes_join)
+    }
+
+    /// Drops the sources that are joining. What a writer has of them counts no more.
+    pub fn give_up_joining(&mut self) {
+        self.joining.clear();
+        self.sources.truncate(self.running);
+        self.writers.iter_mut().for_each(|writer| writer.durable.truncate(self.running));
+    }
+
+    /// Looks once: about every second (it says when), when a claim has met its ceiling, and when a write has ended.
     pub fn look(&mut self, reading: Reading) -> Looked {
         if self.wall.has_jumped(reading) {
-            // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until the
-            // ceilings are durable anew.
-            self.sources.iter().for_each(|kept| kept.source.grant().revoke());
+            // Perhaps a snapshot was restored: what was claimed ahead is dropped, and nothing is claimed until ceilings
+            // that are written from now on are durable.
+            self.sources.iter().for_each(|managed| managed.source().grant().revoke());
         }
-        // What is lost stays so, and is asked for below.
-        let _ = self.still_ours();
         let clock = self.watch.observe(&self.wall, reading);
         self.wall.note_seen(reading);
         let now = self.wall.believe(reading);
+        self.sources.iter_mut().for_each(|managed| managed.look(now));
+        let writes = (0..self.writers.len()).filter_map(|writer| self.next_write(writer, now)).collect();
+
+        let is_revoked = self.writers.iter().any(|writer| {
+            let mut durable = self.sources.iter().zip(&writer.durable);
+            durable.any(|(managed, durable)| managed.is_stale(*durable))
+        });
+        let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
+        // An outcome wakes the keeper: a writer that has a write under way needs no timer.
+        let may_write = |writer: &&Writer| writer.under_way.is_none() && self.lost.is_none();
+        let due = self.writers.iter().filter(may_write).filter_map(|writer| writer.due);
+        let under_way = self.writers.iter().filter_map(|writer| writer.under_way.as_ref());
+        Looked {
+            clock,
+            failure: self.writers.iter().find_map(|writer| writer.failure.clone()),
+            taken_over: self.lost.clone(),
+            is_renewed,
+            some_wait: self.sources.iter().any(|managed| managed.source().line().admitted_ids() > 0),
+            is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
+            writes,
+            under_way_since: under_way.map(|write| write.began).min(),
+            next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(PERIOD),
+        }
+    }
+
+    /// Hands out a writer's next write, if there is one and none is under way.
+    fn next_write(&mut self, index: usize, now: Now) -> Option<Write> {
+        let writer = &self.writers[index];
+        if self.lost.is_some() || writer.under_way.is_some() {
+            return None;
+        }
+        let is_join = !self.joining.is_empty() && writer.durable.len() == self.running;
+        let ceilings = if is_join {
+            (self.running..).zip(self.joining.iter().copied()).collect()
+        } else {
+            self.next_ceilings(index, now)?
+        };
+        let handed_out = |&(index, ceiling): &(usize, Position)| {
+            (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
+        };
+        let under_way = ceilings.iter().map(handed_out).collect();
+        let writer = &mut self.writers[index];
+        writer.writes += 1;
+        let number = writer.writes;
+        writer.under_way = Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way });
+        Some(Write { writer: index, number, ceilings, is_join, wall_minus_boot_us: self.wall.carried_us() })
+    }
+
+    /// Returns the ceilings that a writer raises now: of all sources together when that is due, or when one needs it.
+    fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
+        let writer = &mut self.writers[index];
+        let sources = || self.sources.iter().zip(&writer.durable).enumerate();
+        // A failure is not tried again before its pause is over, whatever is needed.
+        let is_needed =
+            writer.failure.is_none() && sources().any(|(_, (managed, durable))| managed.needs(*durable));
+        if !is_needed && writer.due.is_some_and(|due| now.boot < due) {
+            return None;
+        }
         let uptime = now.boot.since(self.started);
-        self.sources.iter_mut().for_each(|kept| kept.look(now));
-        let is_due = now.boot >= self.raise_due || self.sources.iter().any(Kept::is_needed);
-        let sources = self.sources.iter().enumerate().filter(|_| is_due);
-        let raises: Vec<_> =
-            sources.filter_map(|(index, kept)| Some((index, kept.next_ceiling(now, uptime)?))).collect();
-        let were_revoked = self.sources.iter().any(Kept::is_revoked);
-        if is_due {
-            self.failure = self.raise(&raises).err();
-            let periods = self.sources.iter().map(|kept| kept.period(now));
-            self.raise_due = now.after(periods.min().unwrap_or(PERIOD)).boot;
+        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
+            Some((index, managed.next_ceiling(now, uptime, *durable)?))
+        };
+        let ceilings: Vec<_> = sources().filter_map(next).collect();
+        writer.due = Some(now.boot.after(PERIOD));
+        if ceilings.is_empty() {
+            // Nobody asks. The next request tries again, and a failure of long ago does not keep it from that.
+            writer.failure = None;
+            return None;
         }
-        let failure = self.failure.clone();
-        let is_renewed = were_revoked && !self.sources.iter().any(Kept::is_revoked);
-        // By this look, or by whoever looked meanwhile.
-        let taken_over = self.ownership.lost().cloned();
-        let is_held = taken_over.is_none() && failure.is_none();
-        let tried = !raises.is_empty();
-        let raised = tried && is_held;
-        let some_wait = self.sources.iter().any(|kept| kept.source.line().admitted_ids() > 0);
-        let next_in = if is_held { self.raise_due.since(now.boot) } else { PERIOD };
-        let unmarked = self.sources.iter().find_map(|kept| kept.unmarked.clone());
-        Looked { clock, failure, tried, unmarked, taken_over, raised, is_renewed, some_wait, next_in }
+        Some(ceilings)
     }
 
-    /// Raises ceilings, all in one sync, and grants what is durable then.
-    fn raise(&mut self, raises: &[(usize, Position)]) -> Result<(), StoreError> {
-        if raises.is_empty() || self.ownership.lost().is_some() {
-            return Ok(());
+    /// Takes the outcome of a write, and raises grants as far as all writers have ceilings durable. `mark` is called before
+    /// a grant rises, with the source's index and the bound of its IDs: a machine that remembers less would take the state
+    /// for an older copy of itself. `None`: the outcome is that of no write under way.
+    pub fn written(
+        &mut self,
+        outcome: Outcome,
+        now: Now,
+        mut mark: impl FnMut(usize, u64),
+    ) -> Option<Written> {
+        let writer = self.writers.get_mut(outcome.writer)?;
+        let UnderWay { is_join, began, ceilings, .. } =
+            writer.under_way.take_if(|write| write.number == outcome.number)?;
+        let is_durable = outcome.result.is_ok();
+        let mut written = Written { began, is_durable, is_join, joined: 0 };
+        if !is_join {
+            writer.failure = outcome.result.err();
         }
-        let generations: Vec<u64> =
-            raises.iter().map(|&(index, _)| self.sources[index].source.grant().generation()).collect();
-        self.store.raise(raises, self.wall.carried_us())?;
-        for (&(index, ceiling), generation) in raises.iter().zip(generations) {
-            let kept = &mut self.sources[index];
-            kept.durable = ceiling;
-            kept.mark_durable();
-            // Not if it was taken away while the store was at it.
-            kept.source.grant().raise_if(generation, ceiling);
+        if !is_durable {
+            if is_join {
+                self.give_up_joining();
+            }
+            return Some(written);
         }
-        Ok(())
+        for &(index, durable) in &ceilings {
+            match writer.durable.get_mut(index) {
+                Some(before) => *before = durable,
+                // One that was given up meanwhile is not there any more.
+                None if index < self.sources.len() => writer.durable.push(durable),
+                None => {}
+            }
+        }
+        if !is_join {
+            let sources = self.sources.iter().zip(&writer.durable);
+            let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
+            writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));
+        } else if self.writers.iter().all(|writer| writer.durable.len() == self.sources.len()) {
+            written.joined = std::mem::take(&mut self.joining).len();
+            self.running = self.sources.len();
+        }
+        (0..self.running).for_each(|index| self.raise(index, &mut mark));
+        Some(written)
     }
 
-    /// The end: no more claims, and the ceilings come down to what was claimed. Nothing is claimed after this began.
-    ///
-    /// # Errors
-    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
-    pub fn seal_and_trim(&mut self) -> Result<(), StoreError> {
+    /// Raises a source's grant to the lowest ceiling that its writers have made durable, if all of them still count.
+    fn raise(&self, index: usize, mark: &mut impl FnMut(usize, u64)) {
+        let source = self.sources[index].source();
+        let durable = self.writers.iter().map(|writer| writer.durable[index]);
+        let Some(lowest) = durable.clone().map(|durable| durable.ceiling).min() else { return };
+        let Some(oldest) = durable.map(|durable| durable.generation).min() else { return };
+        // A sealed source is trimmed: nothing above its cursor may be marked.
+        let is_sealed = source.cursor().is_none();
+        if lowest > source.grant().ceiling() && !is_sealed && self.lost.is_none() {
+            mark(index, self.id_bound(index, lowest));
+            source.grant().raise_if(oldest, lowest);
+        }
+    }
+
+    /// Ends all claims, and returns the first positions that were never claimed, by their sources' index. Ceilings may be
+    /// trimmed to them unless the locks are lost.
+    pub fn seal(&mut self) -> Vec<(usize, Position)> {
+        self.give_up_joining();
         let sealed = self.sources.iter().enumerate();
-        let trims: Vec<_> = sealed.filter_map(|(index, kept)| Some((index, kept.source.seal()?))).collect();
-        // Perhaps since the last look.
-        if self.still_ours().is_err() {
-            return Ok(());
-        }
-        // The machine first: it is never to remember more than the state says. Nothing above the cursor was handed out.
-        for &(index, cursor) in &trims {
-            self.sources[index].mark(cursor).map_err(|error| unlowered(&error))?;
-        }
-        self.store.trim(&trims)
+        sealed.filter_map(|(index, managed)| Some((index, managed.source().seal()?))).collect()
     }
-}
 
-/// Why a ceiling is not trimmed: the next start would be taken for one of an older copy of the state.
-pub fn unlowered(error: &io::Error) -> StoreError {
-    StoreError(format!("cannot mark the worker IDs' locks: {error}"))
+    /// Returns the lowest ID of a source at or above a position.
+    pub fn id_bound(&self, index: usize, position: Position) -> u64 {
+        id_bound(self.sources[index].source().numbering(), position)
+    }
 }
 
 #[cfg(test)]

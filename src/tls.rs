@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use snowbank_client::tls::fault::{self, Side};
@@ -26,35 +26,6 @@ pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
 /// The time before its end from which a certificate causes a warning.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
-
-/// The oldest version of TLS that a listener accepts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MinVersion {
-    /// TLS 1.2.
-    Tls12,
-    /// TLS 1.3.
-    #[default]
-    Tls13,
-}
-
-impl MinVersion {
-    /// Returns the name that settings use.
-    pub fn name(self) -> &'static str {
-        match self {
-            MinVersion::Tls12 => "1.2",
-            MinVersion::Tls13 => "1.3",
-        }
-    }
-
-    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
-        const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS13, &version::TLS12];
-        const NEWEST: &[&SupportedProtocolVersion] = &[&version::TLS13];
-        match self {
-            MinVersion::Tls12 => BOTH,
-            MinVersion::Tls13 => NEWEST,
-        }
-    }
-}
 
 /// The files of a server: its certificate and key, and the authorities that it trusts.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +56,6 @@ impl Identity {
     /// Returns the first fault, in one line.
     pub fn read(
         files: ServerFiles<'_>,
-        min_version: MinVersion,
         handshake_timeout: Duration,
         now: Timestamp,
     ) -> Result<Self, FileFault> {
@@ -109,7 +79,7 @@ impl Identity {
         key.secret_der().hash(&mut digest);
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(min_version.versions())
+            .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| fault(error.to_string()))?;
         let builder = match files.client_ca {
             None => builder.with_no_client_auth(),

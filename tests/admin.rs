@@ -25,7 +25,7 @@ fn admin_of(daemon: &Daemon) -> Address {
 /// `snowbank status` with these options.
 fn status(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN").env_remove("SNOWBANK_CONFIG");
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
     command.stdin(Stdio::null()).output().expect("the program runs")
 }
 
@@ -49,7 +49,7 @@ fn await_failing(daemon: &Daemon, code: u16, names: &[&str]) {
     });
 }
 
-/// What a scrape holds once this many requests have been timed, which a shard does when their replies are on their way.
+/// Returns a scrape, taken once this many requests have been timed, which a shard does when their replies are on their way.
 fn scrape_after(daemon: &Daemon, requests: f64) -> Vec<(String, f64)> {
     poll(&format!("{requests} requests that were timed"), || {
         let samples = scrape(daemon);
@@ -320,7 +320,7 @@ fn nobody_who_is_slow_or_rude_holds_anything_up() {
     let body =
         "GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\nConnection: close\r\n\r\nx";
     assert_eq!(parse(&exchange(&admin, body.as_bytes())).code, 200);
-    // All places are taken: clients are served all the same.
+    // All places are taken: clients are served anyway.
     held.extend((0..60).map(|_| connect()));
     daemon.connect().next(Ask::of(1_000));
     drop(held);
@@ -390,7 +390,7 @@ fn health_is_that_every_thread_makes_progress() {
             (codes == [503; 3], codes)
         });
         assert_eq!(codes, [503; 3], "{thread} stands still");
-        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator sees it all the same");
+        assert!(sample(&scrape(&daemon), "snowbank_shards") >= 1.0, "the operator still sees it");
         drop(frozen);
         assert_eq!(get(&daemon, "/healthz").code, 200, "{thread} goes on");
     }

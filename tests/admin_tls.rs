@@ -1,4 +1,4 @@
-//! The admin listener over TLS: who is let in, and what each mistake looks like to whoever made it.
+//! The admin listener over TLS: accepted peers, and what each mistake looks like to the peer that made it.
 
 mod secure;
 mod support;
@@ -56,13 +56,13 @@ fn get_over(admin: &Address, path: &str, client: &Arc<ClientConfig>) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: ids.example.com\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the request leaves");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).expect("an answer and an end that is said");
+    stream.read_to_end(&mut answer).expect("an answer and a clean end");
     parse(&answer)
 }
 
 fn status(options: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
-    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN").env_remove("SNOWBANK_CONFIG");
+    command.arg("status").args(options).env_remove("SNOWBANK_ADMIN_LISTEN").env_remove("SNOWBANK_CONFIG");
     command.stdin(Stdio::null()).output().expect("the program runs")
 }
 
@@ -127,7 +127,7 @@ fn a_client_certificate_is_asked_for_where_clients_need_one() {
 
 #[test]
 fn mistakes_are_said_to_whoever_made_them() {
-    let house = House::with("handshake_timeout = \"300ms\"");
+    let house = House::with("[limits]\nstall_timeout = \"300ms\"");
     let at = house.admin().tcp();
     // Plain text where TLS is spoken.
     assert_unasked(&status(&["--admin", &at.to_string()]), &format!("if it speaks TLS, write tls:{at}"));

@@ -19,7 +19,7 @@ const TURNS: usize = 100;
 const NOW: Now =
     Now { wall: UnixMicros::from_unix_ms(1_763_596_800_000), boot: BootMicros(1_000_000_000), jumped: false };
 
-/// What a connection does in one turn: understand the requests, take their IDs, encode the replies.
+/// Does the work of a connection in one turn: understand the requests, take their IDs, encode the replies.
 fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Facts, scratch: &mut Scratch) {
     scratch.output.clear();
     shard.wake(now);
@@ -45,7 +45,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     shard.top_up();
 }
 
-/// What turns share.
+/// The buffers that turns share.
 struct Scratch {
     front: Native,
     runs: Vec<snowbank_client::layout::Run>,

@@ -24,7 +24,7 @@ fn outcome(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// What `check` answers to a configuration of this text.
+/// Returns the answer of `check` to a configuration of this text.
 fn run(text: &str, arguments: &[&str], environment: &[(&str, &str)]) -> (Option<i32>, String, String) {
     let directory = directory_with(text.as_bytes());
     let mut command = check(directory.path(), &["--config", "snowbank.toml"]);
@@ -143,7 +143,7 @@ fn a_file_that_cannot_be_read_as_text_is_wrong_use() {
 #[test]
 fn options_beat_variables_and_these_beat_the_file() {
     let text = "listen = \"127.0.0.1:1\"\nworker_ids = 1\nshards = 1\n";
-    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_ID", "2-3")];
+    let environment = [("SNOWBANK_LISTEN", "127.0.0.1:2,unix:/s"), ("SNOWBANK_WORKER_IDS", "2-3")];
     let (_, out, _) = run(text, &[], &[]);
     assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
     let (_, out, _) = run(text, &[], &environment);
@@ -155,21 +155,24 @@ fn options_beat_variables_and_these_beat_the_file() {
     let (_, out, _) = run(text, &options, &environment);
     assert!(out.contains("listens on 127.0.0.1:3, [::1]:4; 1 shard,") && out.contains("worker 5,"), "{out}");
     // Set and empty is as good as not set.
-    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_ID", ""), ("SNOWBANK_LAYOUT", "")];
+    let empty = [("SNOWBANK_LISTEN", ""), ("SNOWBANK_WORKER_IDS", ""), ("SNOWBANK_LAYOUT", "")];
     let (_, out, _) = run(text, &[], &empty);
     assert!(out.contains("listens on 127.0.0.1:1; 1 shard,") && out.contains("worker 1,"), "{out}");
 }
 
 #[test]
 fn mistakes_of_options_and_variables_go_by_their_names() {
-    let (code, out, err) = run("", &["--worker-id", "1024"], &[("SNOWBANK_SHARDS", "0")]);
+    let variables = [("SNOWBANK_SHARDS", "0"), ("SNOWBANK_LIMITS_MAX_WAIT", "2h")];
+    let (code, out, err) = run("", &["--worker-id", "1024"], &variables);
     assert_eq!(code, Some(1));
     assert_eq!(
         out,
         "--worker-id: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023\n\
+         SNOWBANK_LIMITS_MAX_WAIT: found \"2h\", allowed: a duration from \"0\" to \"1h\", with its unit (ms, s, m or \
+         h) and in quotes\n\
          SNOWBANK_SHARDS: found \"0\", allowed: a number from 1 to 256, or \"auto\"\n"
     );
-    assert_eq!(err, "snowbank: snowbank.toml: 2 mistakes\n");
+    assert_eq!(err, "snowbank: snowbank.toml: 3 mistakes\n");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use support::{Ask, Daemon, Random, poll};
 const BURST_WINDOW_MS: f64 = 10.0;
 /// As in `clock_steps.rs`.
 const TOLERANCE_MS: f64 = 2.0;
-/// `default_wait`.
+/// The wait of a request that names none.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 const ROUNDS: u64 = 100;
 
@@ -27,12 +27,11 @@ fn tick(id: u64) -> f64 {
 }
 
 /// Kills and restarts a daemon, whose clock loses up to `lost_ms` each time, `ROUNDS` times while connections ask.
-fn kill_over_and_over(machine: &Machine, lost_ms: u64, seed: u64) {
-    const HORIZON_MS: f64 = 500.0;
+/// `horizon_ms` is the horizon with this `toml`.
+fn kill_over_and_over(machine: &Machine, toml: &str, horizon_ms: f64, lost_ms: u64, seed: u64) {
     /// A ceiling ends with a tick, and the first one is raised in steps while the first IDs are had.
     const LITTLE_MS: f64 = 30.0;
     const LOADS: [Load; 4] = [MIXED, MIXED, SPARSE, FLOOD];
-    let toml = "horizon = \"500ms\"\nshards = 2";
     let mut random = Random::seeded(seed);
     let (mut runs, mut highest, mut lost_in_all_ms) = (Vec::<Run>::new(), 0, 0);
     let offset_ms = |lost_in_all_ms: u64| -(lost_in_all_ms as f64);
@@ -47,7 +46,7 @@ fn kill_over_and_over(machine: &Machine, lost_ms: u64, seed: u64) {
         // All that the clock has lost, the first ID is ahead of; beyond that only the horizon, a crash loop or not.
         let ahead_ms = tick(first) - true_unix_ms(asked);
         assert!(
-            ahead_ms <= HORIZON_MS + LITTLE_MS,
+            ahead_ms <= horizon_ms + LITTLE_MS,
             "round {round}: {ahead_ms} ms ahead of where the clock would be, had it lost nothing"
         );
         let witness = Witness::of(&daemon, &LOADS);
@@ -83,13 +82,13 @@ fn kill_over_and_over(machine: &Machine, lost_ms: u64, seed: u64) {
 #[test]
 fn kill_9_a_hundred_times_with_the_clock_further_back_each_time() {
     if let Some(machine) = Machine::with_clock() {
-        kill_over_and_over(&machine, 40, 1);
+        kill_over_and_over(&machine, "shards = 2", 3_000.0, 40, 1);
     }
 }
 
 #[test]
 fn kill_9_a_hundred_times_stays_within_the_horizon_of_the_clock() {
-    kill_over_and_over(&Machine::new(), 0, 2);
+    kill_over_and_over(&Machine::new(), "shards = 2\nmax_ahead = \"502ms\"", 500.0, 0, 2);
 }
 
 /// A process that sleeps does not notice: what it had claimed ahead is old when it wakes.
@@ -284,13 +283,16 @@ fn a_lock_that_is_replaced_stops_its_daemon() {
     });
 }
 
-/// The thread that raises ceilings looks at the locks as well, and may be waiting for its storage.
+/// Two ticks of this layout are 10 s, and so is its horizon: a daemon serves for longer than `taken_over` allows while its
+/// storage stalls.
+const FAR_CEILING: &str = "layout = \"time:30,worker:10,sequence:20;tick=5s\"";
+
+/// The locks of worker IDs are looked at whatever storage does.
 #[test]
 fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
-    // Up to its ceiling it would serve for longer than `taken_over` allows.
-    let daemon = disk.under(machine.setup("horizon = \"9s\"")).start();
+    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
     let mut wire = daemon.connect();
     disk.order("sync stall 20000");
     let before = disk.calls().len();
@@ -301,25 +303,37 @@ fn a_lock_that_is_removed_while_storage_stalls_stops_its_daemon() {
     taken_over(&machine, &daemon, &lock_of(&machine), |path| std::fs::remove_file(path).expect("removed"));
 }
 
-/// A daemon whose lock was taken away as its storage stalled is not served anew when the storage comes back.
+/// The state's lock is on the disk that hangs, so its loss is found when the disk answers. Until then the daemon serves what
+/// it was granted, and a daemon that takes the state over reads that and starts above it.
 #[test]
 fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
-    let daemon = disk.under(machine.setup("horizon = \"9s\"")).start();
-    daemon.connect().next(Ask::of(1)).ids();
+    let daemon = disk.under(machine.setup(FAR_CEILING)).start();
+    let mut wire = daemon.connect();
+    let mut runs = wire.next(Ask::of(1)).runs();
     disk.order("sync stall 4000");
     let before = disk.calls().len();
     let syncs = || disk.calls()[before..].iter().filter(|call| call.starts_with("sync ")).count();
     poll("a sync that stalls", || (syncs() > 0).then_some(()));
     std::fs::remove_file(machine.path("state/lock")).expect("removed");
-    let mut wire = daemon.connect();
-    poll("a refusal", || wire.next(Ask::of(1)).id_count().is_none().then_some(()));
-    assert_eq!(syncs(), 1, "found out when the storage was back");
-    // The raise that was under way has a second sync.
-    poll("the raise to go on", || (syncs() > 1).then_some(()));
+    // Another daemon on the state, which does not see the worker ID's lock. When the write that hangs goes on, this one finds
+    // that somebody writes to its state, and may stop as well.
+    let others_start = || machine.setup("").env("SNOWBANK_LOCK_DIR", machine.path("elsewhere")).start();
+    let mut other = others_start();
+    let mut others_wire = other.connect();
+    poll("a refusal", || {
+        let [mine, others] = [&mut wire, &mut others_wire].map(|wire| wire.next(Ask::of(100)));
+        let is_refused = mine.id_count().is_none();
+        let served = [mine, others].into_iter().filter(|reply| reply.id_count().is_some());
+        runs.extend(served.flat_map(|reply| reply.runs()));
+        is_refused.then_some(())
+    });
     disk.works();
     std::thread::sleep(Duration::from_millis(4_500));
+    other.kill();
+    runs.extend(others_start().connect().next(Ask::of(100)).runs());
+    assert_distinct(runs);
     daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
     let said = daemon.said();
     assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");

@@ -10,7 +10,7 @@ use support::ids::{assert_distinct, twitter_ids_between};
 use support::wire::{EXHAUSTED, EXPLICIT, Run};
 use support::{Ask, Daemon, Setup};
 
-/// How long the overload lasts: the reserve below is a twentieth of it, so that a daemon which is too slow by more than
+/// The length of the overload: the reserve below is a twentieth of it, so that a daemon which is too slow by more than
 /// that loses IDs.
 const OVERLOAD: Duration = Duration::from_secs(4);
 
@@ -53,7 +53,7 @@ fn ask_a_million(daemon: &Daemon, wait_ms: u16) -> Option<Vec<Run>> {
     None
 }
 
-/// How much of what the ticks between the first and the last of these IDs hold reached clients.
+/// Returns the share of the IDs between the first and the last of these that reached clients.
 fn delivered_share(drawn: &[Run]) -> f64 {
     let first = drawn.iter().map(|run| run.first).min().expect("IDs");
     let last = drawn.iter().map(Run::last).max().expect("IDs");
@@ -113,7 +113,7 @@ fn overload_delivers_the_whole_ceiling_and_finishes_what_it_admitted() {
     daemon.stop();
 }
 
-/// What is refused has taken nothing: the IDs before and after it follow each other.
+/// A refused request has taken nothing: the IDs before and after it follow each other.
 #[test]
 fn refused_requests_hand_out_nothing() {
     // 16 IDs in each tenth of a second, and five seconds of them in reserve.

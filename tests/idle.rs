@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use support::{Ask, Daemon, Setup, Wire, wire};
 
-/// How long the daemon is watched. Long enough for a timer that runs too fast to show.
+/// The time for which the daemon is watched: long enough for a timer that runs too fast to show.
 const WATCHED: Duration = Duration::from_secs(3);
 /// One timer runs once a second.
 const KEEPER_WAKES: u64 = WATCHED.as_secs() + 1;

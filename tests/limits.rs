@@ -311,7 +311,7 @@ fn one_connection_too_many_is_told_so() {
 
 #[test]
 fn a_frame_that_is_never_finished_closes_its_connection_alone() {
-    let daemon = Setup::configured("[limits]\nframe_timeout = \"200ms\"").start();
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"200ms\"").start();
     let mut other = daemon.connect();
     other.assert_open();
     let request = wire::ping(1, &[0; 64]);
@@ -337,7 +337,7 @@ fn a_frame_that_is_never_finished_closes_its_connection_alone() {
 /// Each write ends within a frame, so that the server never sees the end of one. No single frame takes long.
 #[test]
 fn the_time_of_a_frame_counts_from_its_own_first_byte() {
-    let daemon = Setup::configured("[limits]\nframe_timeout = \"2s\"").start();
+    let daemon = Setup::configured("[limits]\nstall_timeout = \"2s\"").start();
     let mut wire = daemon.connect();
     let request = Ask::of(5_000).tag(1).wait_ms(1_000).bytes();
     let (head, tail) = request.split_at(9);

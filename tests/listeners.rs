@@ -1,4 +1,4 @@
-//! Where a daemon listens: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at once.
+//! Listeners of every kind: TCP on IPv4, IPv6 and by name, Unix sockets, and several of them at once.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::daemon::mode;
 use support::failing_disk::FailingDisk;
 use support::{Address, Ask, Setup, Wire};
 
-/// Whether this machine has IPv6 loopback. Some containers do not.
+/// Returns whether this machine has IPv6 loopback. Some containers do not.
 fn has_ipv6() -> bool {
     TcpListener::bind("[::1]:0").is_ok()
 }

@@ -1,4 +1,4 @@
-//! What the machine remembers of its worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
+//! The marks of worker IDs: how `snowbank state show` shows it, and what happens where it cannot be
 //! written. The tests that fill a file system want root; without, they say so and pass, but not where `CI` is set.
 
 mod support;
@@ -14,8 +14,8 @@ use support::file_system::FileSystem;
 use support::{Ask, Daemon, Setup, poll};
 use tempfile::TempDir;
 
-/// Raises soon, so that a test need not wait for one.
-const CONFIG: &str = "horizon = \"200ms\"\nworker_ids = \"1-3\"";
+/// With a low `max_ahead` the horizon is short, and a raise comes soon.
+const CONFIG: &str = "max_ahead = \"202ms\"\nworker_ids = \"1-3\"";
 
 /// A machine with one directory of locks and several of states.
 struct Machine {
@@ -51,12 +51,12 @@ impl Machine {
         output
     }
 
-    /// What `state show` says in words.
+    /// Returns the text of `state show`.
     fn words(&self, state: &str) -> String {
         String::from_utf8(self.command(state, &["show"]).stdout).expect("text")
     }
 
-    /// What `state show --json` says of the only source.
+    /// Returns the only source of `state show --json`.
     fn shown(&self, state: &str) -> Value {
         let answer: Value =
             serde_json::from_slice(&self.command(state, &["show", "--json"]).stdout).expect("JSON");

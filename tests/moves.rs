@@ -24,7 +24,7 @@ fn state(machine: &Machine, arguments: &[&str]) -> Output {
     output
 }
 
-/// What a machine exports of which a daemon has handed out this last ID.
+/// Returns the export of a machine whose daemon has handed out this last ID.
 fn exported() -> (u64, serde_json::Value) {
     let machine = Machine::new();
     let daemon = machine.start("");

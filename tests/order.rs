@@ -80,7 +80,7 @@ fn strict_order_holds_over_pipelined_requests() {
     daemon.stop();
 }
 
-/// The first and the last ID of the next reply, which is to be for `ask`.
+/// Returns the first and the last ID of the next reply, which must be for `ask`.
 fn reply_to(wire: &mut Wire, ask: Ask) -> (u64, u64) {
     let reply = wire.reply();
     assert_eq!(reply.tag(), ask.tag);
@@ -135,8 +135,8 @@ fn each_connection_s_ids_increase_also_across_waits() {
     daemon.stop();
 }
 
-/// What a shard has claimed ahead lies below what is claimed for a request that waits: after that request it must not be
-/// handed out any more, at least not on its connection.
+/// The blocks that a shard has claimed ahead lie below those claimed for a request that waits. After that request they must
+/// not be handed out, at least not on its connection.
 #[test]
 fn what_was_claimed_ahead_of_a_wait_is_not_handed_out_after_it() {
     for shards in ["1", "2"] {

@@ -20,7 +20,7 @@ fn draw(daemon: &Daemon, highest: u64) -> u64 {
     runs[runs.len() - 1].last()
 }
 
-/// How long a daemon serves on a full disk: ten minutes in `tests/long`.
+/// The time for which a daemon serves on a full disk: ten minutes in `tests/long`.
 fn full_disk_time() -> Duration {
     let seconds = std::env::var("SNOWBANK_FULL_DISK_S").ok().and_then(|seconds| seconds.parse().ok());
     Duration::from_secs(seconds.unwrap_or(5))

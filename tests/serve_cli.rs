@@ -242,12 +242,12 @@ fn told(setup: Setup) -> (String, Vec<u64>) {
 fn options_beat_variables_and_these_beat_the_file() {
     let file = || Setup::configured("order = \"strict\"\nworker_ids = 1\n");
     assert_eq!(told(file()), ("strict".into(), vec![1]));
-    let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_ID", "2-3");
+    let variables = || file().env("SNOWBANK_ORDER", "relaxed").env("SNOWBANK_WORKER_IDS", "2-3");
     assert_eq!(told(variables()), ("relaxed".into(), vec![2, 3]));
     assert_eq!(told(variables().args(["--worker-id", "4"])), ("relaxed".into(), vec![4]));
     assert_eq!(told(variables().args(["--order", "strict", "--worker-id", "5"])), ("strict".into(), vec![5]));
     // An empty variable is none.
-    assert_eq!(told(file().env("SNOWBANK_WORKER_ID", "")), ("strict".into(), vec![1]));
+    assert_eq!(told(file().env("SNOWBANK_WORKER_IDS", "")), ("strict".into(), vec![1]));
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn the_lock_directory_is_for_every_user_of_the_machine() {
 
 #[test]
 fn without_an_option_it_serves_twitter_ids_of_worker_0_on_its_port() {
-    // Whoever holds the default port may be another daemon of this machine; then there is nothing to try.
+    // Another daemon of this machine may hold the default port; then there is nothing to try.
     if let Err(error) = TcpListener::bind("127.0.0.1:7660") {
         println!("127.0.0.1:7660 is taken ({error}): not tried");
         return;

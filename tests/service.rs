@@ -67,7 +67,7 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
         manager.until("its end", is_ready);
         poll("it says so", || daemon.said()[before..].contains(says).then_some(()));
     };
-    // That less is said is the last that is said.
+    // The line about the lower level is the last that is logged.
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
     reload("[log]\nlevel = \"warn\"\norder = 1\n", "ERROR reload refused");
     reload("[log]\nlevel = \"info\"\n", "INFO reloaded: log.level");
@@ -123,7 +123,7 @@ fn a_manager_that_stands_still_holds_up_nothing() {
     }
     daemon.signal(Signal::HUP);
     poll("the reload", || daemon.said().contains("reload").then_some(()));
-    // What is told once arrives once it reads again, and in order, and so does food.
+    // Messages that are sent once arrive when it reads again, in order, and so do heartbeats.
     let ready = manager.until("readiness", is_ready);
     assert!(ready.value("STATUS").is_some(), "{ready:?}");
     manager.until("the reload", |message| message.says("RELOADING=1"));
@@ -185,7 +185,7 @@ fn a_slow_disk_holds_up_the_start_and_not_the_watchdog() {
 #[test]
 fn a_start_whose_ceiling_is_too_far_ahead_is_not_ready_until_the_clock_is_there() {
     let Some(machine) = Machine::with_clock() else { return };
-    // Within max_step, so that the clock is believed when it is set right; beyond max_ahead.
+    // By less than a minute, so that the clock is believed when it is set right; beyond max_ahead.
     machine.clock().set(40_000);
     machine.start("").kill();
     machine.clock().set(0);
@@ -259,7 +259,7 @@ fn sockets_that_cannot_be_served_on_are_refused() {
     }
     let reachable = TcpListener::bind("0.0.0.0:0").expect("a free port");
     let ended = Setup::bare().inheriting(reachable, "native").end();
-    // Two machines must never both be worker 0 by default, whoever opened the socket.
+    // Two machines must never both be worker 0 by default, whichever process opened the socket.
     ended.assert_refusal(&["0.0.0.0", "worker_ids"]);
 }
 
@@ -359,7 +359,7 @@ fn the_level_decides_what_is_said() {
     for (level, says_info, says_warnings) in
         [("info", true, true), ("warn", false, true), ("error", false, false)]
     {
-        let mut daemon = Setup::new().env("SNOWBANK_LOG", level).start();
+        let mut daemon = Setup::new().env("SNOWBANK_LOG_LEVEL", level).start();
         daemon.signal(Signal::TERM);
         daemon.wait();
         let said = daemon.said();
@@ -367,7 +367,11 @@ fn the_level_decides_what_is_said() {
         // Tests have a lock_dir of their own, which is warned of.
         assert_eq!(said.contains("WARN"), says_warnings, "{said}");
     }
-    Setup::new().env("SNOWBANK_LOG", "chatty").end().assert_refusal(&["SNOWBANK_LOG", "chatty", "debug"]);
+    Setup::new().env("SNOWBANK_LOG_LEVEL", "chatty").end().assert_refusal(&[
+        "SNOWBANK_LOG_LEVEL",
+        "chatty",
+        "debug",
+    ]);
     Setup::new().args(["--log-format", "xml"]).end().assert_refusal(&["--log-format", "xml", "json"]);
 }
 

@@ -1,22 +1,23 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, line, keeper and ID clock, on clocks that
-//! step, drift, freeze and are read late, over storage that fails at will and keeps or loses what it failed on, with crashes
-//! and stops at any point, and with older copies of the state put in its place, which the marks in the machine's locks tell
-//! within a boot. Thousands of seeds run in a minute.
+//! step, drift, freeze and are read late. One or two writers make ceilings durable: their writes take time, overtake each
+//! other, hang, fail and last or do not, and end after they were given up. Crashes and stops come at any point, and older
+//! copies of the state take its place, which the marks in the machine's locks tell within a boot. Thousands of seeds run in
+//! a minute.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::ceiling::store::{Claimant, PlanError, Record};
+use snowbank::ceiling::store::{Record, id_bound};
 use snowbank::ceiling::{
-    CeilingRule, CeilingStore, Grant, Marked, Newcomer, Owner, Place, StoreError, TakenOver, WorkerLocks,
-    compare, instant_of, lock_workers,
+    CeilingRule, Grant, Marked, Owner, Place, StoreError, TakenOver, WorkerLocks, compare, instant_of,
+    lock_workers,
 };
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
-use snowbank::keeper::{Keeper, Kept};
+use snowbank::keeper::{Keeper, ManagedSource, Outcome, Write};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
 use snowbank::source::line::{Finished, Signals, Ticket, Wish};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -33,71 +34,116 @@ const STEP_RULE: StepRule =
 const SHARDS: usize = 3;
 const STEPS: usize = 400;
 
-/// What a state directory holds, and a backup of it.
+/// The contents of a state directory and of what the other writer keeps, and a backup of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct State {
-    ceiling: Option<Position>,
+    /// By writer.
+    ceilings: Vec<Position>,
     /// What the last process believed of wall − boot, if that was in this boot of the machine.
     wall_minus_boot_us: Option<i64>,
     /// Its identity: how many were lost before it.
     identity: u128,
 }
 
-/// What survives the process: the state as the disk has it, and how reliable the disk is at the moment.
+impl State {
+    /// What a start goes by: who finds one of the ceilings need not find the other.
+    fn ceiling(&self) -> Option<Position> {
+        self.ceilings.iter().min().copied()
+    }
+
+    fn raise(&mut self, writer: usize, ceiling: Position) {
+        self.ceilings[writer] = self.ceilings[writer].max(ceiling);
+    }
+}
+
+/// Storage: what survives the process, how reliable it is at the moment, and the writes that it is at.
 #[derive(Debug, Default)]
-struct Disk {
+struct Storage {
     state: State,
-    /// Another daemon has taken it over: whoever writes to it now breaks that one's promises.
-    is_anothers: bool,
     /// One in so many writes fails; 0: none.
     fails_one_in: u32,
-    /// Of those that fail, whether the data reached the disk all the same is drawn.
-    rng: fastrand::Rng,
+    /// One in so many writes takes long; 0: none.
+    is_slow_one_in: u32,
+    under_way: Vec<UnderWay>,
 }
 
-struct Store {
-    disk: Arc<Mutex<Disk>>,
-    source: Arc<Source>,
+/// A write that a writer is at.
+#[derive(Debug)]
+struct UnderWay {
+    write: Write,
+    /// When it ends; hours away where it hangs.
+    ends_us: i64,
+    /// When its writer calls it failed. It goes on all the same, and is reported again when it ends.
+    given_up_us: Option<i64>,
+    is_given_up: bool,
+    fails: bool,
+    /// Whether the data lasts: if the write fails, that is drawn.
+    lasts: bool,
 }
 
-impl Store {
-    fn write(&self, ceiling: Position, may_sink: bool) -> Result<(), StoreError> {
-        let mut disk = self.disk.lock().expect("no panic while locked");
-        assert!(!disk.is_anothers, "written though another daemon has it");
-        let one_in = disk.fails_one_in;
-        let fails = one_in > 0 && disk.rng.u32(..one_in) == 0;
-        let reaches_disk = !fails || disk.rng.bool();
-        let current = disk.state.ceiling;
-        if reaches_disk && (may_sink || current.is_none_or(|current| ceiling >= current)) {
-            disk.state.ceiling = Some(ceiling);
+impl UnderWay {
+    fn outcome(&self, fails: bool) -> Outcome {
+        let Write { writer, number, .. } = self.write;
+        let result = if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) };
+        Outcome { writer, number, result }
+    }
+}
+
+impl Storage {
+    /// Whether a write fails, and whether its data lasts.
+    fn draw(&self, rng: &mut fastrand::Rng) -> (bool, bool) {
+        let fails = self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0;
+        (fails, !fails || rng.bool())
+    }
+
+    fn begin(&mut self, write: Write, now_us: i64, rng: &mut fastrand::Rng) {
+        let (fails, lasts) = self.draw(rng);
+        let is_slow = self.is_slow_one_in > 0 && rng.u32(..self.is_slow_one_in) == 0;
+        let takes_us = match rng.u8(..8) {
+            _ if !is_slow => rng.i64(0..2 * MS),
+            0 => 3_600 * SECOND,
+            1..4 => rng.i64(0..6 * SECOND),
+            _ => rng.i64(0..500 * MS),
+        };
+        let given_up_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
+        let (ends_us, is_given_up) = (now_us + takes_us, false);
+        self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, fails, lasts });
+    }
+
+    /// The outcomes until now, in the order in which they are reported.
+    fn advance(&mut self, now_us: i64) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for under_way in &mut self.under_way {
+            if under_way.given_up_us.take_if(|given_up_us| *given_up_us <= now_us).is_some() {
+                under_way.is_given_up = true;
+                outcomes.push(under_way.outcome(true));
+            }
         }
-        if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) }
-    }
-}
-
-impl CeilingStore for Store {
-    fn starts(&self, _: &[Claimant<'_>], _: UnixMicros) -> Result<Vec<Option<Position>>, PlanError> {
-        unimplemented!("no source joins")
-    }
-
-    fn add(&mut self, _: &[Newcomer<'_>], _: i64) -> Result<(), StoreError> {
-        unimplemented!("no source joins")
+        let (mut ended, going_on): (Vec<_>, Vec<_>) =
+            self.under_way.drain(..).partition(|under_way| under_way.ends_us <= now_us);
+        self.under_way = going_on;
+        ended.sort_by_key(|under_way| under_way.ends_us);
+        for under_way in ended {
+            self.keep(&under_way);
+            outcomes.push(under_way.outcome(under_way.fails));
+        }
+        outcomes
     }
 
-    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.disk.lock().expect("no panic while locked").state.wall_minus_boot_us = Some(wall_minus_boot_us);
-        raises.iter().try_for_each(|&(_, ceiling)| self.write(ceiling, false))
+    fn keep(&mut self, under_way: &UnderWay) {
+        let Write { writer, ceilings, wall_minus_boot_us, .. } = &under_way.write;
+        if under_way.lasts {
+            ceilings.iter().for_each(|&(_, ceiling)| self.state.raise(*writer, ceiling));
+            self.state.wall_minus_boot_us = Some(*wall_minus_boot_us);
+        }
     }
 
-    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        assert_eq!(self.source.cursor(), None, "nothing may be claimed once a trim is tried");
-        trims.iter().try_for_each(|&(_, cursor)| self.write(cursor, true))
-    }
-
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        match self.disk.lock().expect("no panic while locked").is_anothers {
-            true => Err(TakenOver(String::from("another daemon has it"))),
-            false => Ok(()),
+    /// The process is gone: what was under way reached storage or not.
+    fn cut_short(&mut self, rng: &mut fastrand::Rng) {
+        for under_way in std::mem::take(&mut self.under_way) {
+            if rng.bool() {
+                self.keep(&under_way);
+            }
         }
     }
 }
@@ -143,6 +189,7 @@ struct Daemon {
     wall: Arc<Wall>,
     shards: Vec<Shard>,
     keeper: Keeper,
+    locks: WorkerLocks,
     /// The last ID of each shard's only connection, and of all in strict order.
     last_ids: [u64; SHARDS],
     last_of_all: u64,
@@ -150,6 +197,27 @@ struct Daemon {
     waiting: Vec<Option<Waiting>>,
     /// A wake-up whose thread was paused after it had read the clock.
     paused: Option<(usize, Now)>,
+    renewal: Renewal,
+}
+
+/// The ceilings that must be durable after a grant was taken away, before anything is handed out.
+struct Renewal {
+    generation: u64,
+    /// By writer, the number of the last write that was handed out: so far, and before the grant was taken away.
+    last: Vec<u64>,
+    last_before: Vec<u64>,
+    /// By writer, whether a write that was handed out later is durable.
+    is_done: Vec<bool>,
+}
+
+impl Renewal {
+    fn note(&mut self, generation: u64) {
+        if generation != self.generation {
+            self.generation = generation;
+            self.last_before.clone_from(&self.last);
+            self.is_done.fill(false);
+        }
+    }
 }
 
 struct Waiting {
@@ -165,7 +233,9 @@ struct World {
     seed: u64,
     rng: fastrand::Rng,
     machine: Machine,
-    disk: Arc<Mutex<Disk>>,
+    storage: Storage,
+    /// How many make ceilings durable.
+    writers: usize,
     /// The machine's locks of worker IDs, with their marks; empty after a boot.
     locks: TempDir,
     /// Backups of the state, made in this boot.
@@ -198,13 +268,15 @@ impl World {
             sequence_start: if rng.bool() { SequenceStart::Spread } else { SequenceStart::Zero },
         };
         let fails_one_in = [0, 0, 20, 5, 2][rng.usize(..5)];
-        let disk = Disk { fails_one_in, rng: rng.fork(), ..Disk::default() };
+        let is_slow_one_in = [0, 0, 20, 5, 2][rng.usize(..5)];
+        let storage = Storage { fails_one_in, is_slow_one_in, ..Storage::default() };
         let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
         World {
             seed,
             order: if rng.bool() { Order::Relaxed } else { Order::Strict },
             machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
-            disk: Arc::new(Mutex::new(disk)),
+            storage,
+            writers: rng.usize(1..=2),
             locks: locks(),
             backups: Vec::new(),
             newest: None,
@@ -223,8 +295,8 @@ impl World {
     /// all that the machine remembers. An older copy of the state is not started with.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let state = self.state();
-        let granted = state.ceiling.map(|ceiling| self.instant(ceiling));
+        let state = self.storage.state.clone();
+        let granted = state.ceiling().map(|ceiling| self.instant(ceiling));
         let remembered = match (state.wall_minus_boot_us, granted) {
             (Some(offset_us), _) => Remembered::Offset(offset_us),
             (None, Some(granted)) => Remembered::Granted(granted),
@@ -233,7 +305,7 @@ impl World {
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
         let now = wall.believe(reading);
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
-        let start = state.ceiling.unwrap_or(above_now);
+        let start = state.ceiling().unwrap_or(above_now);
         let mut locks = lock_workers(self.locks.path(), &self.numbering).expect("no other daemon has them");
         let Some(start) = self.above_marks(&state, start, &locks, now) else { return };
         locks.mark_for(&owner(&state));
@@ -242,15 +314,14 @@ impl World {
         let grant = Grant::new(Position(0));
         let name = String::from("simulated");
         let source = Arc::new(Source::new(name, self.numbering.clone(), self.rules, grant, start, now));
-        let mut store = Store { disk: Arc::clone(&self.disk), source: Arc::clone(&source) };
-        let mut kept = Kept::new(Arc::clone(&source), rule, start, now);
-        kept.hold(locks);
-        let ceiling = kept.first_ceiling(now);
-        if store.raise(&[(0, ceiling)], wall.carried_us()).is_err() {
+        let mut managed = ManagedSource::new(Arc::clone(&source), rule, start, now);
+        let ceiling = managed.first_ceiling(now);
+        if !self.store_first(ceiling, wall.carried_us()) {
             // It does not start. The service manager tries again.
             return;
         }
-        kept.grant(ceiling);
+        locks.mark_granted(id_bound(&self.numbering, ceiling)).expect("they can be marked");
+        managed.grant(ceiling);
         self.newest = None;
         let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
         let shard = |index| {
@@ -259,22 +330,44 @@ impl World {
         };
         self.daemon = Some(Daemon {
             shards: (0..SHARDS).map(shard).collect(),
-            keeper: Keeper::new(vec![kept], Box::new(store), None, Arc::clone(&wall), reading),
+            keeper: Keeper::new(vec![managed], self.writers, Arc::clone(&wall), reading),
+            locks,
             source,
             wall,
             last_ids: [0; SHARDS],
             last_of_all: 0,
             waiting: (0..SHARDS).map(|_| None).collect(),
             paused: None,
+            renewal: Renewal {
+                generation: 0,
+                last: vec![0; self.writers],
+                last_before: vec![0; self.writers],
+                is_done: vec![true; self.writers],
+            },
         });
     }
 
-    fn state(&self) -> State {
-        self.disk.lock().expect("no panic while locked").state.clone()
+    /// Makes the first ceiling durable with every writer. A start waits for that.
+    fn store_first(&mut self, ceiling: Position, wall_minus_boot_us: i64) -> bool {
+        self.storage.state.ceilings.resize(self.writers, Position(0));
+        (0..self.writers).all(|writer| {
+            let (fails, lasts) = self.storage.draw(&mut self.rng);
+            if lasts {
+                self.storage.state.raise(writer, ceiling);
+                self.storage.state.wall_minus_boot_us = Some(wall_minus_boot_us);
+            }
+            !fails
+        })
     }
 
     fn set_state(&mut self, state: State) {
-        self.disk.lock().expect("no panic while locked").state = state;
+        self.storage.state = state;
+    }
+
+    /// The process is gone, whatever it was at.
+    fn kill(&mut self) {
+        self.daemon = None;
+        self.storage.cut_short(&mut self.rng);
     }
 
     /// Where a start begins by what the machine remembers of the worker IDs; `None` if it is refused, upon which the operator
@@ -288,7 +381,7 @@ impl World {
     ) -> Option<Position> {
         let stored =
             |ceiling| Record::new("simulated", &self.numbering, ceiling, &owner(state), &Place::default());
-        let records: Vec<Record> = state.ceiling.map(stored).into_iter().collect();
+        let records: Vec<Record> = state.ceiling().map(stored).into_iter().collect();
         let marks = locks.marks().expect("they make sense");
         match compare(&marks, &self.numbering, start, &records) {
             Marked::Below => Some(start),
@@ -314,15 +407,15 @@ impl World {
     /// A backup is made, or, if no daemon runs, takes the place of the state.
     fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
-            self.backups.push(self.state());
+            self.backups.push(self.storage.state.clone());
             return;
         }
         if self.rng.bool() {
             self.stop();
         }
-        self.daemon = None;
+        self.kill();
         let copy = self.backups[self.rng.usize(..self.backups.len())].clone();
-        let replaced = self.state();
+        let replaced = self.storage.state.clone();
         self.newest.get_or_insert(replaced);
         self.set_state(copy);
     }
@@ -390,31 +483,60 @@ impl World {
         }
         match self.rng.u8(..100) {
             0..60 => self.take(),
-            60..75 => self.advance(),
-            75..88 => self.keep(),
+            60..72 => self.advance(),
+            72..78 => self.take_outcomes(),
+            78..88 => self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),
-            95 => self.daemon = None,
+            95 => self.kill(),
             96 => self.stop(),
             98 => self.back_up_or_restore(),
-            97 => match self.rng.u8(..4) {
+            97 => match self.rng.u8(..6) {
                 0 => self.reboot(),
                 1 => self.take_over(),
                 2 => self.stop(),
-                _ => self.daemon = None,
+                3..5 => self.restore(),
+                _ => self.kill(),
             },
             _ => {
                 let rates = [0, 20, 3];
-                let rate = rates[self.rng.usize(..3)];
-                self.disk.lock().expect("no panic while locked").fails_one_in = rate;
+                self.storage.fails_one_in = rates[self.rng.usize(..3)];
+                self.storage.is_slow_one_in = rates[self.rng.usize(..3)];
             }
         }
     }
 
+    /// The keeper's thread: it looks, hands writes out, and takes the outcomes that there are.
     fn keep(&mut self) {
         let reading = self.machine.read_torn(&mut self.rng);
-        if let Some(daemon) = &mut self.daemon {
-            daemon.keeper.look(reading);
+        let now_us = self.machine.true_us;
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let looked = daemon.keeper.look(reading);
+        daemon.renewal.note(daemon.source.grant().generation());
+        for write in looked.writes {
+            daemon.renewal.last[write.writer] = write.number;
+            let mut others = self.storage.under_way.iter().filter(|other| !other.is_given_up);
+            let is_free = others.all(|other| other.write.writer != write.writer);
+            assert!(is_free, "seed {}: two writes of one writer at once", self.seed);
+            self.storage.begin(write, now_us, &mut self.rng);
+        }
+        self.take_outcomes();
+    }
+
+    fn take_outcomes(&mut self) {
+        let outcomes = self.storage.advance(self.machine.true_us);
+        let reading = self.machine.read();
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let now = daemon.wall.believe(reading);
+        for outcome in outcomes {
+            let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
+            daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
+            let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
+            daemon.keeper.written(outcome, now, mark);
         }
     }
 
@@ -431,35 +553,76 @@ impl World {
 
     /// A clean stop, which may fail to trim. Nothing is handed out after it, not even what was claimed before.
     fn stop(&mut self) {
+        let Some(mut daemon) = self.daemon.take() else {
+            return;
+        };
+        let trims = daemon.keeper.seal();
+        assert_eq!(daemon.source.cursor(), None, "nothing may be claimed once a trim is tried");
+        // Writers end what they are at first. One that hangs is not waited for, and trims nothing.
+        let hangs = !self.storage.under_way.is_empty() && self.rng.bool();
+        self.storage.cut_short(&mut self.rng);
+        for (index, cursor) in trims {
+            let id_bound = daemon.keeper.id_bound(index, cursor);
+            daemon.locks.mark_granted(id_bound).expect("they can be marked");
+            for writer in (0..self.writers).filter(|_| !hangs) {
+                let (fails, lasts) = self.storage.draw(&mut self.rng);
+                if lasts {
+                    self.storage.state.ceilings[writer] = cursor;
+                }
+                if fails {
+                    break;
+                }
+            }
+        }
+        self.expect_silence(&mut daemon);
+        let late: Vec<Outcome> = (0..self.writers).map(|writer| self.any_outcome(writer)).collect();
+        for outcome in late {
+            let now = daemon.wall.believe(self.machine.read());
+            daemon.keeper.written(outcome, now, |_, _| panic!("marked after the trim"));
+        }
+        self.expect_silence(&mut daemon);
+    }
+
+    /// An outcome that may be that of a write.
+    fn any_outcome(&mut self, writer: usize) -> Outcome {
+        Outcome { writer, number: self.rng.u64(1..20), result: Ok(()) }
+    }
+
+    /// Another daemon has the worker IDs or the state: once that is found nothing is handed out, nor written.
+    fn take_over(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            let _ = daemon.keeper.seal_and_trim();
-            self.expect_silence(&mut daemon);
+            daemon.keeper.lose(TakenOver(String::from("another daemon has it")));
+            let reading = self.machine.read();
+            for _ in 0..2 {
+                self.expect_silence(&mut daemon);
+                let looked = daemon.keeper.look(reading);
+                assert!(looked.taken_over.is_some());
+                assert!(looked.writes.is_empty(), "seed {}: writes what another daemon has", self.seed);
+                for outcome in self.storage.advance(i64::MAX) {
+                    let now = daemon.wall.believe(reading);
+                    daemon.keeper.written(outcome, now, |_, _| panic!("marked what another daemon has"));
+                }
+            }
         }
     }
 
-    /// Another daemon has the state: from the keeper's next look on nothing is handed out, nor written.
-    fn take_over(&mut self) {
-        if let Some(mut daemon) = self.daemon.take() {
-            self.disk.lock().expect("no panic while locked").is_anothers = true;
-            let looked = daemon.keeper.look(self.machine.read());
-            assert!(looked.taken_over.is_some());
-            self.expect_silence(&mut daemon);
-            daemon.keeper.look(self.machine.read());
-            self.expect_silence(&mut daemon);
-            let _ = daemon.keeper.seal_and_trim();
-            self.disk.lock().expect("no panic while locked").is_anothers = false;
+    /// The kernel announces that the machine was restored from a snapshot: the grant is taken away, whatever is under way.
+    fn restore(&mut self) {
+        if let Some(daemon) = &mut self.daemon {
+            daemon.source.grant().revoke();
+            daemon.renewal.note(daemon.source.grant().generation());
         }
     }
 
     /// The machine starts anew: another boot, in which nothing of the old one's clocks is known.
     fn reboot(&mut self) {
-        self.daemon = None;
+        self.kill();
         self.machine.boot_at_us = self.machine.true_us;
         // Nothing tells an older copy from then on.
         self.put_newest_back();
         self.backups.clear();
         self.locks = locks();
-        self.disk.lock().expect("no panic while locked").state.wall_minus_boot_us = None;
+        self.storage.state.wall_minus_boot_us = None;
     }
 
     fn expect_silence(&self, daemon: &mut Daemon) {
@@ -579,11 +742,12 @@ impl World {
     /// Checks the promises on IDs that leave the daemon; `latest_us` is the highest wall time since they were asked for.
     fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
-        let durable =
-            self.disk.lock().expect("no panic while locked").state.ceiling.expect("stored before use");
+        let durable = self.storage.state.ceiling().expect("stored before use");
         let Some(daemon) = &mut self.daemon else {
             return;
         };
+        let is_renewed = daemon.renewal.is_done.iter().all(|done| *done);
+        assert!(is_renewed, "seed {seed}: handed out under ceilings from before the grant was taken away");
         // A sibling's block may have been claimed by a reading that is newer by as much as readings are torn.
         let latest = latest_us + MAX_AHEAD.as_micros() as i64 + 2 * MS;
         for run in runs {
@@ -609,10 +773,11 @@ impl World {
         }
     }
 
-    /// The faults end: storage works, the wall clock shows the highest time that it ever showed and runs. Within `max_ahead`
+    /// The faults end: storage works and is done with what it was at, the wall clock shows the highest time that it ever showed and runs. Within `max_ahead`
     /// twice over IDs must flow again.
     fn recover(&mut self) {
-        self.disk.lock().expect("no panic while locked").fails_one_in = 0;
+        (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
+        self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = self.machine.true_us);
         self.machine.frozen = None;
         self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
         if self.daemon.is_none() {
@@ -674,7 +839,7 @@ fn from_environment(name: &str) -> Option<u64> {
 /// A process that is killed again and again, after it has served for a while each time.
 fn crash_again_and_again(seed: u64) {
     let mut world = World::new(seed);
-    world.disk.lock().expect("no panic while locked").fails_one_in = 0;
+    (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
     let uptime_us = (50 * MS).max(10 * MS * world.numbering.layout().tick_ms() as i64);
     for _ in 0..200 {
         world.start();
@@ -686,9 +851,9 @@ fn crash_again_and_again(seed: u64) {
             world.advance();
             world.keep();
         }
-        world.daemon = None;
+        world.kill();
     }
-    let ceiling = world.disk.lock().expect("no panic while locked").state.ceiling.expect("stored before use");
+    let ceiling = world.storage.state.ceiling().expect("stored before use");
     let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
     let most_us = HORIZON.as_micros() as i64 + SECOND;
     assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");
@@ -699,7 +864,7 @@ fn crash_again_and_again(seed: u64) {
 /// was granted in the boot before shows that this is no wrong step.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::new(seed);
-    world.disk.lock().expect("no panic while locked").fails_one_in = 0;
+    (world.storage.fails_one_in, world.storage.is_slow_one_in) = (0, 0);
     world.start();
     let serve = |world: &mut World| {
         for _ in 0..20 {
@@ -717,7 +882,7 @@ fn boot_with_a_slow_clock(seed: u64) {
         world.stop();
     }
     world.reboot();
-    // As long as `max_step` the machine may have been off.
+    // As long as the largest step believed at once the machine may have been off.
     world.machine.true_us += world.rng.i64(0..55 * SECOND);
     world.machine.wall_offset_us = -3_600 * SECOND;
     world.start();

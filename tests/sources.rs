@@ -1,4 +1,4 @@
-//! What is handed out: several sources in one daemon, layouts of every kind, several worker IDs, and how IDs spread over
+//! IDs of several kinds: several sources in one daemon, layouts of every kind, several worker IDs, and how IDs spread over
 //! sharded tables.
 
 mod support;

@@ -1,4 +1,4 @@
-//! What is kept over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
+//! State over restarts: ceilings on disks that fail, changed configurations, crashes, and moves between machines.
 
 mod support;
 
@@ -61,7 +61,7 @@ impl Machine {
         command.output().expect("the program runs")
     }
 
-    /// What `state show --json` says of the only source.
+    /// Returns the only source of `state show --json`.
     fn shown(&self) -> Shown {
         let output = self.command(&["show", "--json"]);
         assert!(output.status.success(), "{output:?}");
@@ -177,7 +177,7 @@ fn kill_9_within_a_write_leaves_a_whole_file() {
     for round in 0..12_u64 {
         // Slow enough that most kills are between two of the calls that make up a commit.
         disk.order(["write stall 3", "sync stall 30", "any stall 5"][round as usize % 3]);
-        let mut daemon = disk.under(machine.setup().config("horizon = \"200ms\"")).start();
+        let mut daemon = disk.under(machine.setup().config("max_ahead = \"202ms\"")).start();
         let mut wire = daemon.connect();
         let deadline = Instant::now() + Duration::from_millis(1_000 + round * 13);
         while Instant::now() < deadline {
@@ -232,7 +232,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
     ] {
         let machine = Machine::new();
         let disk = machine.disk();
-        let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+        let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
         let mut wire = daemon.connect();
         let mut ids = BTreeSet::from([one(&mut wire)]);
         let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
@@ -260,7 +260,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
     }
 }
 
-/// What a power failure leaves is what was synced: a file is written, synced, given its name, and then the name is synced.
+/// A power failure leaves what was synced: a file is written, synced, given its name, and then the name is synced.
 /// So is the name of each directory that was made for it.
 #[test]
 fn a_new_state_file_is_on_the_disk_before_it_counts() {
@@ -268,7 +268,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("disk"), machine.path("orders"));
     let setup = || {
-        let setup = machine.setup().config("horizon = \"300ms\"");
+        let setup = machine.setup().config("max_ahead = \"302ms\"");
         disk.under(setup.env("SNOWBANK_STATE_DIR", machine.path("disk/in/here")))
     };
     let assert_order = |calls: &[String], what: &str| {
@@ -294,7 +294,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
         let named = calls.iter().position(|call| call.starts_with("rename"));
         assert!(synced.is_some() && synced < named, "{made:?} is not before the file's name: {calls:?}");
     }
-    // And so it is when the file is made anew because a write has failed.
+    // The same holds for a new file after a failed write.
     let mut wire = daemon.connect();
     disk.order(&format!("sync fail {EIO}"));
     draw_until_no_ceiling(&mut wire, &mut BTreeSet::new());
@@ -328,7 +328,7 @@ fn a_new_state_file_is_on_the_disk_before_it_counts() {
 fn nothing_is_granted_before_both_copies_are_on_the_disk() {
     let machine = Machine::new();
     let disk = machine.disk();
-    let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
     let mut wire = daemon.connect();
     disk.order("sync stall 1500");
     let before = disk.calls().len();
@@ -379,7 +379,7 @@ fn a_directory_that_was_there_is_on_the_disk_before_anything_in_it_counts() {
 fn a_rename_that_fails_is_tried_again() {
     let machine = Machine::new();
     let disk = machine.disk();
-    let daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
     let mut wire = daemon.connect();
     let mut ids = BTreeSet::new();
     disk.order(&format!("sync fail {EIO}"));
@@ -811,7 +811,7 @@ fn draw_past_a_raise(machine: &Machine, daemon: &Daemon) -> u64 {
 #[test]
 fn a_backup_is_refused_once_more_was_handed_out() {
     let machine = Machine::new();
-    let daemon = machine.setup().config("horizon = \"200ms\"").start();
+    let daemon = machine.setup().config("max_ahead = \"202ms\"").start();
     let running = machine.back_up();
     draw_past_a_raise(&machine, &daemon);
     daemon.stop();
@@ -870,7 +870,7 @@ fn two_copies_used_in_turn_repeat_nothing() {
         let copy = &mut copies[round % 2];
         machine.restore(copy);
         poll("the clock is past all that was granted", || (unix_ms() > granted_until).then_some(()));
-        let mut daemon = machine.setup().config("horizon = \"100ms\"").args(["--adopt-state"]).start();
+        let mut daemon = machine.setup().config("max_ahead = \"102ms\"").args(["--adopt-state"]).start();
         let mut wire = daemon.connect();
         for _ in 0..5 {
             let reply = wire.next(Ask::of(100));
@@ -956,7 +956,7 @@ fn what_was_exported_stays_away_though_an_older_copy_says_otherwise() {
 #[test]
 fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
     let machine = Machine::new();
-    let config = "horizon = \"400ms\"";
+    let config = "max_ahead = \"402ms\"";
     let mut daemon = machine.setup().config(config).start();
     let last = one(&mut daemon.connect());
     daemon.kill();
@@ -1034,7 +1034,7 @@ fn a_stop_that_is_cut_short_is_not_taken_for_an_older_copy() {
         let disk = machine.disk();
         let mut last = 0;
         for _ in 0..3 {
-            let mut daemon = disk.under(machine.setup().config("horizon = \"300ms\"")).start();
+            let mut daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
             let id = one(&mut daemon.connect());
             assert!(id > last, "{orders}");
             last = id;

@@ -1,4 +1,4 @@
-//! How a daemon ends that is told to: what has arrived is answered, what comes is refused, and not for ever.
+//! A daemon's stop: requests that have arrived are answered, later ones refused, and it ends in time.
 
 mod support;
 
@@ -71,7 +71,7 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     waiting.send(&[wire::ping(1, b""), ask.bytes()].concat());
     assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
     daemon.signal(Signal::TERM);
-    // It is told, rather than left with a connection that ends.
+    // It gets an answer before its connection ends.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
 }

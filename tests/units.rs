@@ -1,4 +1,4 @@
-//! The units under systemd/, as systemd reads them: without a complaint, hardened, and the template like the plain one; and the
+//! The units under systemd/, as systemd reads them: without a warning, hardened, and the template like the plain one; and the
 //! generator, which gives them the kernel's log on virtual machines.
 
 mod support;
@@ -87,7 +87,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// What the generator makes there.
+    /// Returns the files that the generator makes there.
     fn generated(&self) -> Vec<PathBuf> {
         let directory = support::directory();
         let at = |name: &str| directory.path().join(name);
@@ -167,7 +167,7 @@ fn the_template_is_the_service_but_for_its_names() {
             // An admin listener of its own, which the environment file can change.
             "EnvironmentFile=-/etc/default/snowbank" => {
                 vec![
-                    String::from("Environment=SNOWBANK_ADMIN=unix:/run/snowbank/%i/admin.sock"),
+                    String::from("Environment=SNOWBANK_ADMIN_LISTEN=unix:/run/snowbank/%i/admin.sock"),
                     line + "-%i",
                 ]
             }

@@ -1,4 +1,4 @@
-//! What one ID costs an application that takes it from its client's buffer.
+//! The cost of one ID that an application takes from its client's buffer.
 
 use std::hint::black_box;
 use std::io;

@@ -9,7 +9,7 @@ use crate::Effort;
 use crate::load::{self, Load, Refill, Wire};
 use crate::process::Process;
 
-/// What `twitter` allows one worker ID: 4,096 IDs each millisecond.
+/// The IDs per second that `twitter` allows one worker ID: 4,096 IDs each millisecond.
 pub(crate) const IDS_PER_SECOND: f64 = 4_096_000.0;
 
 /// Long enough for the reserve of a fresh start to be gone, and for the first replies of the deepest queue to be there.

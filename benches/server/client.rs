@@ -15,7 +15,7 @@ pub(crate) struct Client {
     input: Vec<u8>,
 }
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// So many IDs.

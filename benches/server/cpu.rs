@@ -9,7 +9,7 @@ use crate::load::{Load, Sample, Wire};
 use crate::process::Process;
 use crate::{Effort, median, micros};
 
-/// How long each server is loaded before it is measured: buffers, caches and the processor's clock have settled then.
+/// The load before each measurement: afterwards buffers, caches and the processor's clock have settled.
 const WARM: Duration = Duration::from_millis(300);
 
 struct Shape {

@@ -10,7 +10,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
 const REQUEST_SIZE: usize = 16;
-/// What the daemon's reply to such a request looks like, so that one load generator reads both.
+/// The daemon's reply to such a request, so that one load generator reads both.
 const REPLY: [u8; 24] = *b"\x14\0\0\0\x81\0\0\0\x01\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0";
 const INPUT_SIZE: usize = 64 * 1024;
 

@@ -58,7 +58,7 @@ struct Round {
     singles: Singles,
 }
 
-/// What the connection that asks single IDs saw.
+/// The measurements of the connection that asks single IDs.
 struct Singles {
     latency: Histogram<u64>,
     refused: u64,

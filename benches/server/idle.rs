@@ -1,4 +1,4 @@
-//! What the daemon does and holds when nobody asks.
+//! The daemon's CPU, wake-ups and memory without requests.
 
 use std::io;
 use std::thread;

@@ -20,7 +20,7 @@ const HEADER_SIZE: usize = 8;
 const ERROR: u8 = 0xff;
 const MORE: u8 = 0x01;
 
-/// How a server's replies are told apart.
+/// The framing of a server's replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     /// The daemon's own protocol.
@@ -38,7 +38,7 @@ pub(crate) enum Refill {
     Each,
 }
 
-/// What is asked, on how many connections, and how much of it at once.
+/// The requests, the number of connections, and the requests in flight on each.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) connections: usize,
@@ -49,7 +49,7 @@ pub(crate) struct Load {
     pub(crate) request: Vec<u8>,
 }
 
-/// What a stretch of load showed.
+/// The results of a stretch of load.
 #[derive(Debug)]
 pub(crate) struct Sample {
     pub(crate) elapsed: Duration,

@@ -1,4 +1,4 @@
-//! What the daemon costs and delivers, beside the least that any server on this machine costs.
+//! The daemon's cost and output, beside the least that any server costs on this machine.
 //!
 //! `cargo bench --bench server` runs every table; `-- --only cpu` one of them, `-- --quick` all of them in a minute, with
 //! figures that are good for a look. Every process it starts listens on loopback alone and ends with it. Nothing here
@@ -40,17 +40,17 @@ struct Options {
     /// The length of each measured stretch, in seconds
     #[arg(long)]
     seconds: Option<f64>,
-    /// How often each figure is taken; medians are printed
+    /// Number of times that each figure is taken; medians are printed
     #[arg(long)]
     rounds: Option<usize>,
-    /// What `cargo bench` passes to every benchmark.
+    /// The option that `cargo bench` passes to every benchmark.
     #[arg(long, hide = true)]
     bench: bool,
     #[command(subcommand)]
     part: Option<Part>,
 }
 
-/// What this program does when it is its own child.
+/// The roles of this program when it is its own child.
 #[derive(Debug, Subcommand)]
 enum Part {
     /// The echo server.
@@ -78,7 +78,7 @@ enum Table {
     Disk,
 }
 
-/// How long and how often to measure.
+/// The length and number of measurements.
 #[derive(Clone, Copy, Debug)]
 struct Effort {
     quick: bool,

@@ -46,7 +46,7 @@ impl Process {
         command.args(["serve", "--listen", "127.0.0.1:0", "--lock-dir"]).arg(directory.path()).args(options);
         command.arg("--state-dir").arg(state).envs(environment.iter().copied());
         // What it says while it starts would stand between the tables.
-        command.env("SNOWBANK_LOG", "error");
+        command.env("SNOWBANK_LOG_LEVEL", "error");
         Process::announced(command, directory)
     }
 
@@ -114,7 +114,7 @@ impl Process {
         cpu_of(&self.child.id().to_string())
     }
 
-    /// How often its threads have gone to sleep, and so how often they were woken.
+    /// The number of times its threads have gone to sleep, and so were woken.
     pub(crate) fn wake_ups(&self) -> io::Result<u64> {
         let mut sum = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {

@@ -43,10 +43,10 @@ struct Arguments {
     command: Option<Command>,
     #[command(flatten)]
     load: Load,
-    /// IDs per second: what is offered (10000/s without it), or what a closed loop has to reach
+    /// IDs per second that are offered [default: 10000/s], or that a closed loop has to reach
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<Rate>,
-    /// How long to measure (10s without it), after the warm-up
+    /// Length of the measurement, after the warm-up [default: 10s]
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     length: Option<Time>,
     /// Measure until so many IDs were asked for
@@ -55,20 +55,20 @@ struct Arguments {
     /// Closed loop: send as fast as answers come, instead of on a schedule
     #[arg(long, conflicts_with_all = ["poisson", "ramp"])]
     closed: bool,
-    /// Closed loop: requests in flight on each connection (1 without it)
+    /// Closed loop: requests in flight on each connection [default: 1]
     #[arg(long, value_name = "N", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     depth: Option<u32>,
     /// Raise the rate from 0 over this time, before the warm-up
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     ramp: Option<Time>,
-    /// Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
     restart_daemon_at: Option<Time>,
-    /// Kill the daemon at this time of the measurement, and start it anew: only one started for the run
+    /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
-    /// Do not read one of the connections for some time, as a client that hangs: 2s@3s begins at 3 s of the measurement.
-    /// What is due on it until it has caught up does not count against objectives
+    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement.
+    /// Requests due on it until it has caught up do not count against objectives
     #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
     stall_client: Option<TimeAt>,
     #[command(flatten)]

@@ -1,19 +1,18 @@
-//! Two runs, or two sets of runs, side by side: which figures differ by more than runs differ anyway.
+//! Compares two runs, or two sets of runs: the figures that differ by more than equal runs do.
 //!
-//! The difficulty is the "anyway". Two runs of the same daemon on the same machine never give the same figures, and how
-//! far apart they come is known only from repeated runs. So:
+//! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show how much they
+//! differ. So:
 //!
-//! - With several runs on a side, the spread is theirs: a figure differs where the ratio's 99 % interval by Student's t
+//! - With several runs on a side, the spread is theirs: a figure differs if the 99 % interval of its ratio, by Student's t,
 //!   leaves out 1. See [`spread::of_runs`].
-//! - With one run each, the spread has to come from within the runs. It is taken as if a whole run were no steadier than a
-//!   single second of it, see [`spread::of_seconds`]: far wider than the standard error of the seconds' mean, because what
-//!   sets one run apart from the next (where threads were placed, what else the machine did) does not average out within
-//!   a run. To that comes what is known of runs whose seconds agree and which differ all the same. A figure that a
-//!   single second does not resolve is left open.
+//! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than one of its
+//!   seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the seconds' mean: differences
+//!   between runs (the placement of threads, other programs) do not average out within a run. The known difference of runs
+//!   whose seconds agree is added. A figure that a single second does not resolve is left open.
 //!
-//! Below [`ALWAYS_SAME`] nothing is called a difference, and an interval wider than [`CAN_TELL`] is not called sameness.
+//! A ratio below [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not called the same.
 //!
-//! - [`spread`]: intervals. [`figures`]: which figures, and their values. [`alike`]: whether the runs may be compared.
+//! - [`spread`]: intervals. [`figures`]: the figures and their values. [`alike`]: whether the runs may be compared.
 //! - [`table`]: for the terminal.
 
 pub(crate) mod alike;
@@ -231,7 +230,7 @@ fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
 /// Response time, rate and errors decide; the rest explains them.
 fn verdict(rows: &[Row]) -> Verdict {
     let has = |call| rows.iter().any(|row| row.figure.decides() && row.call == call);
-    // A rate that an open loop offered says nothing that the latencies do not.
+    // The latencies cover the rate that an open loop offered.
     match (has(Call::Worse), has(Call::Better)) {
         (true, true) => Verdict::Mixed,
         (true, false) => Verdict::Worse,

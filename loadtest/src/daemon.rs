@@ -16,8 +16,7 @@ use tempfile::TempDir;
 /// daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
 
-/// How long a daemon may take until it listens. It has a file to make and a tick to wait for; on a busy machine that is
-/// still well under a second.
+/// The time limit of a daemon's start. It makes a file and waits for a tick: well under a second on a busy machine, too.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// A daemon that was started here, and ends with this value; with this process too, however that ends, because its
@@ -56,8 +55,7 @@ pub(crate) enum NotStarted {
 }
 
 impl Daemon {
-    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a worker ID that
-    /// nobody on this machine holds.
+    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a free worker ID.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
@@ -67,8 +65,8 @@ impl Daemon {
         for worker_id in WORKER_IDS.rev() {
             match Self::start_as(&binary, worker_id)? {
                 Ok(daemon) => return Ok(daemon),
-                Err(said) if said.contains("worker") => refusal = said,
-                Err(said) => return Err(NotStarted::Refused(said)),
+                Err(reason) if reason.contains("worker") => refusal = reason,
+                Err(reason) => return Err(NotStarted::Refused(reason)),
             }
         }
         Err(NotStarted::Refused(refusal))
@@ -82,7 +80,7 @@ impl Daemon {
         Ok(spawned.map(|(child, endpoint)| Self { child, endpoint, worker_id, binary, directory }))
     }
 
-    /// Ends the daemon and starts it anew, on the same address and state.
+    /// Ends the daemon and starts it again on the same address and state.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
@@ -115,7 +113,7 @@ impl Daemon {
         let _ = self.child.wait();
     }
 
-    /// The processor time that all its threads have used, as far as the kernel tells.
+    /// Returns the processor time of all its threads, if the kernel has it.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         let mut sum_ns = 0;
         for task in fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()? {
@@ -139,8 +137,8 @@ fn spawn(
     worker_id: u16,
     listen: &str,
 ) -> Result<Result<(Child, Endpoint), String>, NotStarted> {
-    // A file, so that nobody has to read along for the daemon not to wait.
-    let said = directory.join("stderr");
+    // A file, because a full pipe would block the daemon.
+    let stderr = directory.join("stderr");
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SNOWBANK_") {
@@ -149,12 +147,12 @@ fn spawn(
     }
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
-    command.env("SNOWBANK_LOG", "error");
-    // Its standard input is a pipe that we hold and never write to. When we end, whatever ended us, it ends.
+    command.env("SNOWBANK_LOG_LEVEL", "error");
+    // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the daemon ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
-    // A Ctrl-C is for us: the daemon has to answer until we are done with it.
+    // Ctrl-C must not reach the daemon: it has to answer until the run is over.
     command.process_group(0);
-    command.stdout(Stdio::piped()).stderr(File::create(&said)?);
+    command.stdout(Stdio::piped()).stderr(File::create(&stderr)?);
     let mut child = command.spawn()?;
     let line = child.stdout.take().map(first_line).unwrap_or_default();
     if let Some(endpoint) = line.trim().strip_prefix("listening on ").and_then(|at| at.parse().ok()) {
@@ -162,8 +160,8 @@ fn spawn(
     }
     let _ = child.kill();
     child.wait()?;
-    let said = fs::read_to_string(&said).unwrap_or_default();
-    Ok(Err(said.lines().last().unwrap_or("it said nothing").to_owned()))
+    let stderr = fs::read_to_string(&stderr).unwrap_or_default();
+    Ok(Err(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
 }
 
 /// Returns the first line of its output; nothing if there is none in time, which the caller treats as a refusal.

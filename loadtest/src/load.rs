@@ -1,10 +1,9 @@
 //! One thread of the load: a schedule, some connections, one epoll.
 //!
 //! The thread sleeps in `epoll_wait` until the next request is due or a reply arrives, to the nanosecond: spinning would
-//! take a core from the target where both share a machine. In each turn it first sends all that is due, one `send` for each
-//! connection, then reads what has come. It never waits for an answer before it sends. Nearly all of its slip is the wait
-//! for a core that something else has, and so threads stand in for each other (`lanes`); with a target on another machine
-//! a real-time priority helps, too (`processor`).
+//! take a core from the target where both share a machine. In each turn it first sends all requests that are due, with one
+//! `send` for each connection, and then reads the replies. It never waits for an answer before it sends. Nearly all of its
+//! slip is the wait for a core that something else uses, so threads stand in for each other (`lanes`).
 
 mod behind;
 mod clocks;
@@ -44,7 +43,7 @@ pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// When requests leave.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Pace {
-    /// On the schedules that all threads share, whatever the target does.
+    /// On the schedules that all threads share, independent of the target.
     Open,
     /// A new request as soon as an earlier one is answered.
     Closed { depth: usize, ids_limit: Option<u64> },
@@ -82,7 +81,7 @@ pub(crate) struct Shared {
     pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
-    /// Set by whoever finds that the run is over.
+    /// Set when the run is over.
     pub(crate) stop: AtomicBool,
     /// With strict order: the largest ID received so far.
     pub(crate) highest: AtomicU64,

@@ -1,4 +1,4 @@
-//! Histograms, seconds, and what a run came to.
+//! Histograms, seconds, counters and faults.
 //!
 //! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to the
 //! microsecond; that is also the unit in which HdrHistogram's viewers expect them.
@@ -151,8 +151,8 @@ pub(crate) enum Fault {
 /// The end of an announced stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallFigures {
-    /// How long after the begin of the stall the target was seen to have closed the connection, if it did. It was opened
-    /// anew then.
+    /// From the begin of the stall until the target was seen to have closed the connection, if it did. The connection was
+    /// then opened again.
     pub(crate) closed_after: Option<Duration>,
     /// From the end of the stall until all that had been due on the connection was answered.
     pub(crate) caught_up_after: Duration,
@@ -193,8 +193,7 @@ pub(crate) struct Counts {
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
-    /// How late the schedule was when a fault ended the thread: whether a target that fell behind was asked as it should
-    /// have been.
+    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind had its load.
     pub(crate) late_at_fault: Duration,
     /// The longest that the thread itself did not run when it should have.
     pub(crate) longest_pause: Duration,
@@ -216,7 +215,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what another thread counted.
+    /// Adds another thread's counts.
     pub(crate) fn merge(&mut self, other: Self) {
         self.requests += other.requests;
         self.answered += other.answered;

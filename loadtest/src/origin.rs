@@ -17,7 +17,7 @@ pub(crate) struct Origin {
     pub(crate) machine: Machine,
 }
 
-/// A machine, as far as it changes what is measured.
+/// The facts about a machine that change a measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Its host name.
@@ -30,7 +30,7 @@ pub(crate) struct Machine {
     pub(crate) memory_bytes: Option<u64>,
     /// The operating system's name and release.
     pub(crate) kernel: String,
-    /// Processes that ran or waited for a core in the minute before the run, on average: what else the machine did.
+    /// Processes that ran or waited for a core in the minute before the run, on average.
     pub(crate) load_average: Option<f64>,
 }
 

@@ -1,10 +1,11 @@
 //! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
 //!
-//! All is arithmetic on figures of the sweep; nothing is measured here. What a plan takes for granted beyond the sweep it
-//! says in its [`warnings`](Plan::warnings). What is carried over to another batch size is the cost of a *request*: a reply
-//! of IDs from one tick has the same length and the same system calls whatever their number.
+//! A plan is arithmetic on figures of the sweep; it measures nothing. Its [`warnings`](Plan::warnings) list its assumptions.
+//! A plan for another batch size uses the cost of a *request*: a reply of IDs from one tick has the same length and the same
+//! system calls for any number of IDs.
 //!
-//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: what is read of the sweep. [`page`]: the plan as an operator reads it.
+//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: the keys of a sweep's file.
+//! - [`page`]: the plan as Markdown. `warnings`: its assumptions.
 
 pub(crate) mod form;
 pub(crate) mod network;
@@ -19,7 +20,8 @@ use snowbank_client::layout::LayoutError;
 
 use crate::report::json::FORMAT;
 use crate::schedule::Arrivals;
-use crate::units::{counted, grouped, ids_per_s};
+use crate::sweep::file::Objective;
+use crate::units::{counted, grouped, ids, ids_per_s};
 use crate::value::{Bandwidth, Mix, Rate, Share};
 use form::{Form, Space};
 use network::Wire;
@@ -43,7 +45,7 @@ pub(crate) struct Wanted {
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
     #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
-    /// How much of a daemon's limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a
+    /// Unused share of a daemon's limit. Half: peaks may double, and a daemon whose ID clock catches up after a
     /// crash has half its ceiling
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
@@ -56,7 +58,7 @@ pub(crate) struct Wanted {
     /// Connections that one daemon may have to carry [default: as many as in the sweep]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub(crate) connections: Option<u32>,
-    /// What a daemon's network carries each way, as in 1Gbit; without it, the network is no limit
+    /// Bandwidth of a daemon's network each way, as in 1Gbit; without it, the network is no limit
     #[arg(long, value_name = "BANDWIDTH", allow_hyphen_values = true)]
     pub(crate) network: Option<Bandwidth>,
     /// Another layout than the sweep's: a preset's name or a text form
@@ -103,7 +105,7 @@ pub(crate) struct Plan {
     pub(crate) spare: u64,
     /// IDs per second of each while the spare ones are down.
     pub(crate) ids_per_s_each: f64,
-    /// Requests per second of each, likewise.
+    /// Requests per second of each while the spare ones are down.
     pub(crate) requests_per_s_each: f64,
     /// The cost of a request at that load; none if the sweep did not see it.
     pub(crate) cpu_cost: Option<CpuCost>,
@@ -180,13 +182,13 @@ pub(crate) enum NoPlan {
     /// Options that contradict the sweep.
     #[error("{0}")]
     Options(String),
-    /// It cannot be had.
+    /// It is impossible.
     #[error("no plan: {0}")]
     Impossible(String),
 }
 
 impl NoPlan {
-    /// 1 where what is wanted cannot be had, 2 otherwise.
+    /// Returns 1 if the rate is impossible, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Impossible(_) => 1,
@@ -198,7 +200,7 @@ impl NoPlan {
 /// Plans.
 ///
 /// # Errors
-/// [`NoPlan`] if the sweep has not what is needed, or no number of daemons is enough.
+/// [`NoPlan`] if the sweep lacks a figure, or no number of daemons is enough.
 pub(crate) fn plan(sweep: &Swept, wanted: &Wanted, now: SystemTime) -> Result<Plan, NoPlan> {
     supports_a_plan(sweep)?;
     let form = Form::of(sweep, wanted)?;
@@ -259,6 +261,13 @@ fn daemons(inputs: &Inputs, lowest_limit: f64) -> Result<u64, NoPlan> {
     Ok(daemons as u64)
 }
 
+impl Plan {
+    /// Returns the lowest limit of one daemon, in IDs per second.
+    fn lowest_limit(&self) -> f64 {
+        self.limits.iter().map(|limit| limit.ids_per_s).fold(f64::INFINITY, f64::min)
+    }
+}
+
 fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
     let why = match sweep.knee {
         _ if sweep.resp => "its target was a Redis",
@@ -270,8 +279,8 @@ fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
 }
 
 impl CpuCost {
-    /// Under load requests share wake-ups and system calls and cost less, so what counts is the step next below the load,
-    /// or the lowest where none is.
+    /// Under load requests share wake-ups and system calls and cost less, so the step next below the load counts, or the
+    /// lowest step.
     fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
             let at = step.answered as f64 / step.elapsed_s;
@@ -285,11 +294,10 @@ impl CpuCost {
 }
 
 fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
-    let objective = sweep
-        .objective
-        .iter()
-        .map(|objective| format!("{} within {} ms", objective.quantile, objective.limit_us / 1e3));
+    let within = |it: &Objective| format!("{} within {} ms", it.quantile, it.limit_us / 1e3);
     let machine = &sweep.machine;
+    let cpu = machine.cpu.as_deref().unwrap_or("processor unknown");
+    let cores = counted(machine.cores as u64, "core");
     Inputs {
         ids_per_s: wanted.rate.per_s(),
         batch: wanted.batch.as_ref().map_or(sweep.mean_batch, Mix::mean),
@@ -302,51 +310,32 @@ fn inputs(sweep: &Swept, wanted: &Wanted, form: &Form) -> Inputs {
         source: sweep.source.clone(),
         threads: sweep.threads,
         arrivals: sweep.arrivals,
-        objective: objective.collect::<Vec<_>>().join(", "),
+        objective: sweep.objective.iter().map(within).collect::<Vec<_>>().join(", "),
         knee_ids_per_s: sweep.knee.unwrap_or(0.0),
         knee_batch: sweep.mean_batch,
         measured_cores: machine.cores as u64,
-        measured_on: format!(
-            "{} ({}, {} cores, {})",
-            machine.host,
-            machine.cpu.as_deref().unwrap_or("processor unknown"),
-            machine.cores,
-            machine.kernel
-        ),
+        measured_on: format!("{} ({cpu}, {cores}, {})", machine.host, machine.kernel),
     }
 }
 
 fn limits(inputs: &Inputs, form: &Form, wire: &Wire) -> Vec<DaemonLimit> {
     let requests_per_s = inputs.knee_ids_per_s / inputs.knee_batch;
-    let mut limits = Vec::new();
-    if let Some(each) = form.ids_per_s() {
-        limits.push(DaemonLimit {
-            binding: Binding::Layout,
-            ids_per_s: each as f64 * form.worker_ids_each as f64,
-            formula: format!("{} × {}", counted(form.worker_ids_each, "worker ID"), ids_per_s(each as f64)),
-        });
-    }
-    limits.push(DaemonLimit {
+    let (requests, batch) = (grouped(requests_per_s), ids(inputs.batch));
+    let layout = form.ids_per_s().map(|each| DaemonLimit {
+        binding: Binding::Layout,
+        ids_per_s: each as f64 * form.worker_ids_each as f64,
+        formula: format!("{} × {}", counted(form.worker_ids_each, "worker ID"), ids_per_s(each as f64)),
+    });
+    let cpu = DaemonLimit {
         binding: Binding::Cpu,
         ids_per_s: requests_per_s * inputs.batch,
-        formula: format!(
-            "{} requests/s at the knee × {} IDs a request",
-            grouped(requests_per_s),
-            grouped(inputs.batch)
-        ),
+        formula: format!("{requests} requests/s at the knee × {batch} a request"),
+    };
+    let bytes = wire.busier_bytes();
+    let network = inputs.network_bits_per_s.map(|bits_per_s| DaemonLimit {
+        binding: Binding::Network,
+        ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
+        formula: format!("{} bit/s ÷ 8 ÷ {} bytes × {batch} a request", grouped(bits_per_s), grouped(bytes)),
     });
-    if let Some(bits_per_s) = inputs.network_bits_per_s {
-        let bytes = wire.busier_bytes();
-        limits.push(DaemonLimit {
-            binding: Binding::Network,
-            ids_per_s: bits_per_s / 8.0 / bytes * inputs.batch,
-            formula: format!(
-                "{} bit/s ÷ 8 ÷ {} bytes × {} IDs a request",
-                grouped(bits_per_s),
-                grouped(bytes),
-                grouped(inputs.batch)
-            ),
-        });
-    }
-    limits
+    layout.into_iter().chain([cpu]).chain(network).collect()
 }

@@ -35,20 +35,20 @@ pub(crate) struct Promise {
 /// The form of the IDs, as far as it is known.
 #[derive(Debug)]
 enum Space {
-    /// A layout and its worker IDs: an ID's place is its position, whatever its random fields hold.
+    /// A layout and its worker IDs: an ID's position is its position; its random fields do not matter.
     Layout(Numbering),
     /// A counter: its increment and the remainder that all its IDs leave, learnt from the first.
     Ticket(OnceLock<(u64, u64)>),
-    /// Nothing: an ID is its own place.
+    /// Nothing: an ID is its own position.
     Unknown,
 }
 
-/// Consecutive places, `start` included and `end` not.
+/// Consecutive positions, `start` included and `end` not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span {
-    /// The first place.
+    /// The first position.
     pub(crate) start: u64,
-    /// The place after the last.
+    /// The position after the last.
     pub(crate) end: u64,
 }
 
@@ -74,7 +74,7 @@ impl Promise {
     /// Reads the guarantees of the source of that name, or of source 0.
     ///
     /// # Errors
-    /// [`NoPromise`] if there is no such source, or what it says of it cannot be.
+    /// [`NoPromise`] if there is no such source, or its description is impossible.
     pub(crate) fn from_info(info: &Info, source: Option<&str>) -> Result<Self, NoPromise> {
         let found = match source {
             Some(name) => info.source(name),
@@ -126,11 +126,11 @@ impl Promise {
         }
     }
 
-    /// Gives the places of a run of at least one ID, in order.
+    /// Gives the positions of a run of at least one ID, in order.
     ///
     /// # Errors
     /// [`Misplaced`] for the first ID that has none.
-    pub(crate) fn place(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
+    pub(crate) fn positions(&self, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
         match &self.space {
             Space::Layout(numbering) => place_in_layout(numbering, run, each),
             Space::Ticket(form) => {
@@ -177,21 +177,21 @@ impl Promise {
         Some(numbering.start_of(numbering.tick_of(position)).0)
     }
 
-    /// The first place of the tick at an instant; `None` where places have no time.
-    pub(crate) fn first_place_at(&self, instant_us: i64) -> Option<u64> {
+    /// The first position of the tick at an instant; `None` where positions have no time.
+    pub(crate) fn first_position_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.numbering()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
-    /// The ID at a place (with 0 in its random fields).
-    pub(crate) fn id_at(&self, place: u64) -> u64 {
+    /// The ID at a position (with 0 in its random fields).
+    pub(crate) fn id_at(&self, position: u64) -> u64 {
         match &self.space {
-            Space::Layout(numbering) => numbering.id_at(Position(place)),
+            Space::Layout(numbering) => numbering.id_at(Position(position)),
             Space::Ticket(form) => {
                 let &(increment, remainder) = form.get().unwrap_or(&(1, 0));
-                place.saturating_mul(increment).saturating_add(remainder)
+                position.saturating_mul(increment).saturating_add(remainder)
             }
-            Space::Unknown => place,
+            Space::Unknown => position,
         }
     }
 
@@ -231,18 +231,18 @@ impl Space {
     }
 }
 
-/// A run is what the numbering itself would make of consecutive positions, or it is looked at ID by ID.
+/// A run that the numbering itself would make of consecutive positions is placed at once, any other ID by ID.
 fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
-    let place_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
-    let start = place_of(run.first)?;
+    let position_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
+    let start = position_of(run.first)?;
     let regular = numbering.run_at(start, run.count.into());
     if run.count == 1 || (regular.count == run.count && regular.stride == run.stride) {
         each(Span { start: start.0, end: start.0 + u64::from(run.count) });
         return Ok(());
     }
     run.ids().try_for_each(|id| {
-        let place = place_of(id)?.0;
-        each(Span { start: place, end: place + 1 });
+        let position = position_of(id)?.0;
+        each(Span { start: position, end: position + 1 });
         Ok(())
     })
 }
@@ -263,7 +263,7 @@ mod tests {
 
     fn spans(promise: &Promise, run: Run) -> Result<Vec<Span>, Misplaced> {
         let mut spans = Vec::new();
-        promise.place(run, |span| spans.push(span)).map(|()| spans)
+        promise.positions(run, |span| spans.push(span)).map(|()| spans)
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_a_random_field_have_the_place_of_their_position() {
+    fn ids_of_a_random_field_have_the_position_of_their_position() {
         let promise = promise("clearing", "[81]");
         let found = spans(&promise, Run { first: 1_613_024_787_541_981_316, count: 1, stride: 1 });
         let again = spans(&promise, Run { first: 1_613_024_787_541_981_999, count: 1, stride: 1 });

@@ -101,7 +101,7 @@ pub(crate) enum Length {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) address: String,
-    /// Its version, if it says so.
+    /// The version in its INFO.
     pub(crate) version: Option<String>,
     /// True if the target was started for this run.
     pub(crate) own_daemon: bool,
@@ -126,7 +126,7 @@ pub(crate) enum CannotRun {
     /// Nothing to hold its IDs to.
     #[error(transparent)]
     NoPromise(#[from] NoPromise),
-    /// A batch that the target says it refuses.
+    /// A batch above the target's limit.
     #[error("--batch asks for {asked} IDs at once; the target allows {allowed}")]
     TooLargeBatch { asked: u32, allowed: u32 },
     /// The user ended it before there was anything to measure.

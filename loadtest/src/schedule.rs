@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Arrivals {
-    /// All the same distance apart.
+    /// At equal distances.
     Even,
     /// Random instants, as of many independent users.
     Poisson,

@@ -4,7 +4,7 @@
 //!  search (pure) ── a rate ──▶ step: one run ([`crate::run`]) ──▶ an answer ──▶ search
 //! ```
 //!
-//! - [`search`]: which rate comes next. [`step`]: a run at a rate, and what it says.
+//! - [`search`]: which rate comes next. [`step`]: a run at a rate, and its answer.
 //! - [`machine`]: where it was measured. [`mod@file`]: the JSON. [`table`]: the terminal.
 //!
 //! All steps are runs against the same daemon, and no ID may come twice in any two of them.
@@ -35,17 +35,17 @@ use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
 use step::Step;
 
-/// The first step's requests per second where no start is given: far below what any machine does, and with steps of 5 s
+/// The first step's requests per second without `--start`: far below the limit of any machine, and with steps of 5 s
 /// enough requests that ten of them decide the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
-/// The first step's share of what the source can hand out at most, so that scarce layouts have room to climb.
+/// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
 const START_SHARE_OF_CEILING: f64 = 0.125;
 
 /// Between two steps, so that the one is over for the target when the next begins.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// A confirmation is as much longer than a step: what held by luck will not.
+/// A confirmation is this much longer than a step, so a rate that held by luck will not hold again.
 const CONFIRM_LENGTH: u32 = 2;
 
 /// The options of a sweep.
@@ -57,9 +57,9 @@ pub(crate) struct Settings {
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
     pub(crate) objectives: Objectives,
-    /// The first rate; without it, one far below what any machine does.
+    /// The first rate; without it, one far below the limit of any machine.
     pub(crate) start: Option<Rate>,
-    /// The highest rate to try; without it, what the source can hand out at most.
+    /// The highest rate to try; without it, the source's highest rate.
     pub(crate) limit: Option<Rate>,
     /// The climb multiplies the rate by this.
     pub(crate) factor: f64,
@@ -104,7 +104,6 @@ pub(crate) enum Ended {
 pub(crate) struct Sweep {
     pub(crate) settings: Settings,
     pub(crate) bounds: Bounds,
-    /// Against what.
     pub(crate) target: Target,
     /// True if the daemon was started for the sweep.
     pub(crate) own_daemon: bool,
@@ -121,8 +120,8 @@ pub(crate) enum CannotSweep {
     #[error(transparent)]
     Run(#[from] CannotRun),
     /// Options that do not fit the target.
-    #[error("{what} {given} is above {limit}, {why}")]
-    OutOfRange { what: &'static str, given: Rate, limit: f64, why: &'static str },
+    #[error("{option} {given} is above {limit}, {why}")]
+    OutOfRange { option: &'static str, given: Rate, limit: f64, why: &'static str },
 }
 
 impl CannotSweep {
@@ -204,7 +203,7 @@ impl Settings {
                 } else {
                     "which is all that the source can hand out in a second"
                 };
-                Err(CannotSweep::OutOfRange { what: "--start", given, limit, why })
+                Err(CannotSweep::OutOfRange { option: "--start", given, limit, why })
             }
             _ => Ok(Bounds {
                 start,
@@ -270,7 +269,7 @@ impl Sweep {
         }
     }
 
-    /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep cannot tell.
+    /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
         match self.ended {

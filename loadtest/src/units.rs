@@ -60,6 +60,11 @@ pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
+/// A number of IDs.
+pub(crate) fn ids(number: f64) -> String {
+    format!("{} ID{}", grouped(number), if number == 1.0 { "" } else { "s" })
+}
+
 /// A rate with its unit.
 pub(crate) fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", grouped(rate))
@@ -82,7 +87,7 @@ pub(crate) fn printable(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// A rate as an axis says it: `10k`, `2.5M`.
+/// A rate as the label of an axis: `10k`, `2.5M`.
 pub(crate) fn short_rate(per_s: f64) -> String {
     match per_s {
         rate if rate >= 1e6 => format!("{}M", three_digits(rate / 1e6)),

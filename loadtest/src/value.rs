@@ -18,7 +18,7 @@ pub(crate) struct BadValue {
     wanted: &'static str,
 }
 
-/// Returns the value, or the error that says what was found and what is allowed.
+/// Returns the value, or an error with the text found and the form wanted.
 fn or_bad<T>(value: Option<T>, found: &str, wanted: &'static str) -> Result<T, BadValue> {
     value.ok_or_else(|| BadValue { found: found.to_owned(), wanted })
 }

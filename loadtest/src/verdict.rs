@@ -1,12 +1,13 @@
-//! Objectives, and whether a run met them.
+//! Objectives, and the verdict of a run. In this order:
 //!
-//! In this order: a target that broke a promise fails, whatever else happened. A run whose load was not the one asked for,
-//! because the generator was the bottleneck, says nothing. A target that refused, or was too slow or too few beyond doubt,
-//! fails. A target that was too slow unless the generator was says nothing. All else passes.
+//! 1. A target that broke a promise fails.
+//! 2. A run that did not offer the load asked for, because the generator was the bottleneck, has no verdict.
+//! 3. A target that refused, or certainly was too slow, fails.
+//! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
 //!
-//! Response time counts from the intended instant, so the generator's own delays only ever make it longer: an objective that
-//! is met is met whatever the slip. One that is missed is missed beyond doubt if the target's part alone misses it
-//! ([`Counts::target`]); if not, what the generator added may have been the cause.
+//! Response time counts from the intended instant, so the generator's own delays only make it longer: they cannot hide a miss.
+//! A missed objective certainly is the target's fault if the target's part alone misses it ([`Counts::target`]). If not, the
+//! generator's part may have been the cause.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use crate::value::{Rate, Time};
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
 
-/// A generator that did not run for so long did not offer the load that was asked for. Far above what a busy machine's
-/// scheduler takes, far below what an operator would call an outage.
+/// A generator that stood still for longer did not offer the load. Far above the waits on a busy machine, far below an
+/// outage.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// No target that serves people has a shorter idle timeout: one that closes although the generator never stood still for so
-/// long closes for another reason.
+/// No target has a shorter idle timeout: one that closes although the generator never stood still for this long has another
+/// reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is later than this with more than one request in a hundred did not offer the load that was asked for:
-/// hardly any objective of response time is as wide, so it is felt only where an objective could not see the difference.
+/// A generator that is later than this with more than one request in a hundred did not offer the load. Few objectives are as
+/// wide, so this decides only where an objective would not see the difference.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
-/// A thread of a closed loop that uses a core for more of the time than this asks as fast as it can, not as fast as the target
-/// can. Nor can a target be blamed for a rate that was missed by one that used a core, or waited for one, for so long.
+/// A thread of a closed loop that uses a core for more of the time than this measures itself, not the target. The same holds
+/// for a missed rate while a thread used a core, or waited for one, for so long.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
@@ -48,7 +49,7 @@ pub(crate) struct Latency {
 /// The objectives of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Objectives {
-    /// IDs per second: what an open loop offers, or what a closed loop has to reach.
+    /// IDs per second: the rate that an open loop offers, or that a closed loop has to reach.
     pub(crate) rate: Option<Rate>,
     /// Response times.
     pub(crate) latencies: Vec<Latency>,
@@ -61,7 +62,7 @@ pub(crate) enum Verdict {
     Pass,
     /// The target is at fault, for these reasons.
     Fail(Vec<String>),
-    /// The run cannot tell, for these reasons.
+    /// The run has no verdict, for these reasons.
     Unknown(Vec<String>),
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn quantile_name(quantile: f64) -> String {
 }
 
 impl Verdict {
-    /// 0 met, 1 the target is at fault, 2 the run cannot tell.
+    /// 0 met, 1 the target is at fault, 2 no verdict.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pass => 0,
@@ -160,8 +161,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     Verdict::Unknown(doubtful.into_iter().map(|latency| doubted_latency(evidence.counts, latency)).collect())
 }
 
-/// Whether a generator that stood still could have brought it about. A target that nobody asks anything for long may close by its
-/// idle timeout.
+/// Returns true if a generator that stood still may have caused the fault: an idle target may close by its idle timeout.
 fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
     match fault {
         Fault::TooManyInFlight { .. } | Fault::FullSocket => true,

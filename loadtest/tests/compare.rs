@@ -57,7 +57,7 @@ fn together(one: &[&str], other: &[&str]) -> [Ran; 2] {
     [start(one), start(other)].map(Running::wait)
 }
 
-/// How long a steady target takes: long against what a busy machine adds to it.
+/// The time of a steady target: long against the delays of a busy machine.
 const STEADY: Duration = Duration::from_millis(20);
 
 #[test]

@@ -1,4 +1,4 @@
-//! How a load test ends that is not left to its end, and what it leaves.
+//! Load tests that are interrupted or killed: the exit code, the table and the daemon.
 
 mod support;
 

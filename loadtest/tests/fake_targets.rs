@@ -225,6 +225,16 @@ fn refusals_are_counted_by_code_and_fail() {
 }
 
 #[test]
+fn words_of_a_target_cannot_steer_the_terminal() {
+    let target = target(INFO, |_, _, peer, _, tag| {
+        peer.refuse(tag, ErrorCode::Exhausted, None, "none\u{1b}[2J\r\npass: all is well")
+    });
+    let ran = load(&target, &[]);
+    assert!(ran.code != 0 && ran.json()["refused"]["exhausted"].as_u64() > Some(0), "{ran:?}");
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.last_line().starts_with("pass"), "{ran:?}");
+}
+
+#[test]
 fn nonsense_after_info_is_the_targets_fault() {
     let ran = odd_once(|_, peer, _, _| peer.send(|out| out.extend_from_slice(&[0xff; 64])));
     assert_eq!(ran.code, 1, "{ran:?}");
@@ -235,7 +245,7 @@ fn nonsense_after_info_is_the_targets_fault() {
     assert!(ran.last_line().contains("broke the protocol: a reply with tag"), "{ran:?}");
 }
 
-/// Listens and does as it is told with each connection.
+/// Listens and runs `with` on each connection.
 fn listener(with: impl Fn(std::net::TcpStream) + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -86,7 +86,7 @@ fn a_generator_under_a_quota_is_no_verdict() {
     let target = sound_target();
     let address = target.name();
     let load = ["--address", &address, "--for", "1s", "--warm-up", "200ms"];
-    // More than that sends, with the standard objective, one that is met all the same, and none.
+    // More than that sends, with the standard objective, one that is still met, and none.
     for more in [&["--rate", "20000"][..], &["--rate", "20000", "--p99.9", "900ms"], &["--closed"]] {
         assert_bottleneck(&quota.run(&[&load[..], more].concat()));
     }

@@ -1,4 +1,4 @@
-//! What a run leaves for people and programs: a page that a real browser opens, and JSON that holds to its schema.
+//! The files of a run: a page that a real browser opens, and JSON that fits its schema.
 
 #[path = "support/browser.rs"]
 mod browser;
@@ -28,7 +28,7 @@ fn short_run(directory: &Path, more: &[&str]) -> (Ran, PathBuf) {
     (loadtest(&options), page)
 }
 
-/// What a script finds in a page: in one around it, because the page itself allows none, and because no window is as
+/// Runs a script on a page: in one around it, because the page itself allows none, and because no window is as
 /// narrow as a phone.
 fn found(page: &Path, view: View) -> serde_json::Value {
     let text = std::fs::read_to_string(page).expect("a page").replace('&', "&amp;").replace('"', "&quot;");
@@ -110,7 +110,7 @@ fn what_is_no_file_of_ours_is_one_line() {
     }
 }
 
-/// What a validator that knows nothing of our types says.
+/// Checks figures with a validator that does not know our types.
 fn held_to_schema(figures: &serde_json::Value) {
     let schema = serde_json::from_str(include_str!("../schema.json")).expect("JSON");
     let validator = jsonschema::validator_for(&schema).expect("a schema");

@@ -139,8 +139,8 @@ fn what_the_sweep_does_not_show_is_said() {
         (&sweep, &["--worker-ids", "2"], "held 1 worker ID, the plan's hold 2 each"),
         (&sweep, &["--spare", "0"], "No spare"),
         (&sweep, &["--batch", "100000"], "24 ms of a daemon's ceiling"),
-        (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "rides ahead"),
-        (&with("own_daemon", json!(false)), &[], "says nothing of cores"),
+        (&sweep, &["--batch", "100", "--headroom", "10%", "--rate", "3M"], "ID clock catches up"),
+        (&with("own_daemon", json!(false)), &[], "does not measure cores"),
         (&with("at_least", json!(true)), &[], "The knee is at least"),
         (
             &with("limit", json!("layout")),

@@ -28,18 +28,18 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l add
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second: what is offered (10000/s without it), or what a closed loop has to reach' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'How long to measure (10s without it), after the warm-up' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l rate -d 'IDs per second that are offered [default: 10000/s], or that a closed loop has to reach' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l for -d 'Length of the measurement, after the warm-up [default: 10s]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l count -d 'Measure until so many IDs were asked for' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l depth -d 'Closed loop: requests in flight on each connection (1 without it)' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l depth -d 'Closed loop: requests in flight on each connection [default: 1]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ramp -d 'Raise the rate from 0 over this time, before the warm-up' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon in order at this time of the measurement, and start it anew: only one started for the run' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement, and start it anew: only one started for the run' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one of the connections for some time, as a client that hangs: 2s@3s begins at 3 s of the measurement. What is due on it until it has caught up does not count against objectives' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement. Requests due on it until it has caught up do not count against objectives' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p50 -d 'Half of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p90 -d '90 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99 -d '99 % of all response times are at most this' -r
@@ -63,16 +63,16 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core, another sends [default: 2, or 1 where connections or cores allow no more]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'What random draws begin with; the same number gives the same schedule' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: what the source can hand out in a second]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l factor -d 'What each step multiplies the rate by, until one misses' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resolution -d 'How close the knee has to be to the next rate that misses: 5% is about what two runs differ by on a quiet machine' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l tries -d 'How many runs in a row have to miss for a rate to be missed: one may have been the machine\'s noise' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l for -d 'How long each step is measured, after its warm-up; the confirmation takes twice as long' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l start -d 'The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source\'s rate]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l limit -d 'The highest rate to try [default: the source\'s highest rate]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l factor -d 'Each step multiplies the rate by this, until one misses' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resolution -d 'Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by about 5%' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l tries -d 'Runs in a row that must miss before a rate counts as missed: one may be the machine\'s noise' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l for -d 'Length of each step, after its warm-up; the confirmation takes twice as long' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p50 -d 'Half of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p90 -d '90 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l p99 -d '99 % of all response times are at most this' -r
@@ -84,14 +84,14 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand swee
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l poisson -d 'Requests at random instants, as from many independent users, instead of evenly spaced ones'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'What `sweep --json FILE` wrote' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l from -d 'A file that `sweep --json FILE` wrote' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l rate -d 'IDs per second of all clients together, at their peak' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep\'s]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l headroom -d 'How much of a daemon\'s limit stays unused. Half: peaks may double, and a daemon whose ID clock rides ahead after a crash has half its ceiling' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l headroom -d 'Unused share of a daemon\'s limit. Half: peaks may double, and a daemon whose ID clock catches up after a crash has half its ceiling' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l spare -d 'Daemons beyond those that carry the rate, so that as many may be down' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l worker-ids -d 'Worker IDs of each daemon [default: as many as in the sweep]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l connections -d 'Connections that one daemon may have to carry [default: as many as in the sweep]' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l network -d 'What a daemon\'s network carries each way, as in 1Gbit; without it, the network is no limit' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l network -d 'Bandwidth of a daemon\'s network each way, as in 1Gbit; without it, the network is no limit' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l layout -d 'Another layout than the sweep\'s: a preset\'s name or a text form' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -l json -d 'Write the plan to a file, for programs' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'

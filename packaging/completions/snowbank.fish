@@ -33,31 +33,31 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'The fi
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
-complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Say how a daemon is: whether it serves, how fast, and what somebody should look at'
-complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections [default: one for each core]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank] [env: SNOWBANK_LOCK_DIR]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Or go on with an older copy of this machine\'s state, if the newest is lost, once the clock is past all that was granted since. Needed once; afterwards the state is this machine\'s'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l stop-at-stdin-eof -d 'Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds the other end of a pipe, so that the daemon does not outlive it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'How many IDs; more than the daemon\'s max_count are fetched in several batches' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'The number of IDs; more than the daemon\'s max_count are fetched in several batches' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
@@ -72,16 +72,16 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The configuration, in TOML' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that this daemon alone uses [default: 0, on loopback and Unix sockets only]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections [default: one for each core]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'How IDs are ordered over connections [default: relaxed]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere [default: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Tell how the daemon is over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: nowhere]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'How events are written: auto, text, journald or json [default: auto, the journal where standard error leads there]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least that is said: error, warn, info, debug or trace [default: info]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank] [env: SNOWBANK_LOCK_DIR]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
@@ -89,19 +89,19 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l ca -d 'With t
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'How long to wait for each answer, such as 500ms or 2s' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'How many times, a second apart' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s c -l count -d 'The number of pings, a second apart' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Write one JSON object per ping: address, instance, version, protocol and round_trip_us'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] says where to ask' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] has the address' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Ask again and again, every so many seconds, and show rates' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'How long to wait for an answer, such as 500ms or 2s' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status has it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'The longest wait for an answer, such as 500ms or 2s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status does'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
@@ -130,8 +130,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_s
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Say how a daemon is: whether it serves, how fast, and what somebody should look at'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "state" -d 'Show what a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'

@@ -54,7 +54,7 @@ pub enum StateError {
     /// No copy in the state file is whole.
     #[error(
         "the state file {} is corrupt: {reason}; put no older one in its place; once the clock is right and every ID handed \
-         out lies in the past, move it away: a start without it begins above now by first_start_guard",
+         out lies in the past, move it away: a start without it begins above now",
         path.display()
     )]
     Damaged {

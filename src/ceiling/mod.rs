@@ -1,7 +1,7 @@
 //! How far: the grant under which a source claims positions, and the seam behind which its ceiling is made durable.
 //!
 //! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
-//! below it is used. The daemon's keeper raises it in the background; a shard that meets it asks for more with
+//! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
 mod errors;
@@ -23,7 +23,6 @@ use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
-use self::store::{Claimant, PlanError};
 use crate::clock::Now;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
@@ -33,7 +32,7 @@ use snowbank_client::layout::{Numbering, Position, UnixMicros};
 pub struct Grant {
     /// Nothing at or above it is claimed. Rises while the grant is held.
     ceiling: CachePadded<AtomicU64>,
-    /// Counts losses of the grant. Whoever kept positions from before a loss drops them.
+    /// Counts losses of the grant. A thread that kept positions from before a loss drops them.
     generation: AtomicU64,
     /// 1 while a claim waits for the ceiling to rise.
     wanted: AtomicU64,
@@ -61,8 +60,8 @@ impl Grant {
         Position(self.ceiling.load(Ordering::Acquire))
     }
 
-    /// Counts how often the grant was lost. Whoever keeps positions reads it before the [ceiling](Grant::ceiling) that they
-    /// were claimed below, never after: who sees a loss here sees that the ceiling is gone.
+    /// Counts how often the grant was lost. A thread that keeps positions reads it before the [ceiling](Grant::ceiling)
+    /// that they were claimed below, never after: a thread that sees a loss here also sees that the ceiling is gone.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -74,8 +73,8 @@ impl Grant {
         self.wanted.store(0, Ordering::Relaxed);
     }
 
-    /// As [`raise`](Grant::raise), unless the grant was taken away since this generation: a ceiling made durable before
-    /// that counts no more, and after a loss for good none does. Whether it was raised.
+    /// Raises as [`raise`](Grant::raise) does, unless the grant was taken away since this generation: a ceiling made durable
+    /// before that counts no more, and after a loss for good none does. Returns whether it was raised.
     pub fn raise_if(&self, generation: u64, ceiling: Position) -> bool {
         let _alone = lock(&self.changes);
         if self.is_lost() {
@@ -88,12 +87,12 @@ impl Grant {
         holds
     }
 
-    /// Takes the grant away, until it is raised anew if ever: nothing can be claimed, and what shards had claimed ahead is
-    /// dropped.
+    /// Takes the grant away until it is raised again: nothing can be claimed, and positions that shards had claimed ahead
+    /// are dropped.
     pub fn revoke(&self) {
         let _alone = lock(&self.changes);
         self.ceiling.store(0, Ordering::Release);
-        // After the ceiling, and a release: with this generation nobody reads the ceiling from before.
+        // After the ceiling, and a release: no thread reads this generation and then the ceiling from before.
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -103,26 +102,26 @@ impl Grant {
         self.revoke();
     }
 
-    /// Whether it was taken away for good.
+    /// Returns whether it was taken away for good.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed) == 1
     }
 
-    /// Whether a claim has met the ceiling since it was raised last.
+    /// Returns whether a claim has met the ceiling since it was raised last.
     pub fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Relaxed) == 1
     }
 
-    /// Says that a claim met the ceiling. True the first time, when the keeper needs a nudge.
+    /// Notes that a claim met the ceiling. Returns true the first time, when the keeper must be woken.
     pub fn want_more(&self) -> bool {
         self.wanted.swap(1, Ordering::Relaxed) == 0
     }
 }
 
-/// How far ahead a ceiling is kept.
+/// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// How far above the wall clock the ceiling is set: what a sync may take before a request has to wait for it.
+    /// How far above the wall clock the ceiling is set. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
     /// No ceiling is set further above the wall clock than the ID clock may run.
     pub max_ahead: Duration,
@@ -131,7 +130,7 @@ pub struct CeilingRule {
 }
 
 impl CeilingRule {
-    /// Up to which instant the next ceiling reaches. The design's formula:
+    /// Returns the instant that the next ceiling reaches. The design's formula:
     /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms,
     /// at most the horizon: a crash loop gains less than the wall clock does, or a tick with each crash where ticks are long.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
@@ -144,7 +143,7 @@ impl CeilingRule {
     }
 }
 
-/// Why a store could not do what it was asked, in words for the operator.
+/// The reason why storage failed, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError(pub String);
 
@@ -179,30 +178,24 @@ pub struct Newcomer<'a> {
     pub ceiling: Position,
 }
 
-/// Where ceilings live. Called by the keeper's thread alone, so it may block.
+/// Storage of ceilings. The storage thread alone calls it, so it may block.
 pub trait CeilingStore: Send {
-    /// Where sources may start that join while the daemon runs, by the rules of a start; `None` for one of which nothing
-    /// stored says anything.
-    ///
-    /// # Errors
-    /// Why one cannot start.
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError>;
-
-    /// Takes in sources, whose indices follow those there are. Their ceilings are durable when this returns, and those of
-    /// the others as high as before.
+    /// Takes in sources, the first of which gets this index. Their ceilings are durable when this returns, and those of
+    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out.
     ///
     /// # Errors
     /// When it cannot be said that the ceilings are durable: the newcomers are not taken in, and nothing else has changed.
-    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError>;
+    fn add(
+        &mut self,
+        first_index: usize,
+        newcomers: &[Newcomer<'_>],
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StoreError>;
 
     /// Makes the ceilings durable for the sources of these indices, all in one sync. On success, and only then, positions
     /// below them may be used. A ceiling below the one that is stored leaves that one.
     ///
-    /// `wall_minus_boot_us` is what the daemon believes of wall − boot now, in microseconds: a start in the same boot
+    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
     /// recognises by it that the wall clock stepped meanwhile.
     ///
     /// # Errors
@@ -215,41 +208,11 @@ pub trait CeilingStore: Send {
     /// When it cannot be said that the lower ceilings are durable; then the old ones may stand.
     fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError>;
 
-    /// Whether what is stored is still this process's alone. Cheap: asked about once a second.
+    /// Looks whether the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.
     ///
     /// # Errors
-    /// When another could have taken it over.
+    /// When another process could have taken them over.
     fn still_ours(&self) -> Result<(), TakenOver>;
-}
-
-/// Keeps no ceiling beyond the process's life. What is not covered then is said at start.
-#[derive(Debug, Default)]
-pub struct MemoryStore;
-
-impl CeilingStore for MemoryStore {
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        _wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError> {
-        Ok(vec![None; newcomers.len()])
-    }
-
-    fn add(&mut self, _newcomers: &[Newcomer<'_>], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn raise(&mut self, _raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn trim(&mut self, _trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -301,7 +264,7 @@ mod tests {
         grant.raise(Position(5));
         assert_eq!(grant.ceiling(), Position(10));
         assert!(grant.want_more());
-        assert!(!grant.want_more(), "the keeper is nudged once");
+        assert!(!grant.want_more(), "the keeper is woken once");
         grant.raise(Position(20));
         assert_eq!(grant.ceiling(), Position(20));
         assert!(grant.want_more());

@@ -10,7 +10,7 @@ use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Credentials, Overrides};
 
-/// What `--help` says beneath the options.
+/// The text of `--help` below the options.
 const HELP: &str = "\
 Takes the same options and variables as `serve`, and reads the files that the configuration names: tokens,
 certificates, keys.
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             for line in settings.summary() {
                 writeln!(out, "{line}")?;
             }
-            // The environment is that of this command; the daemon's may say more.
+            // The environment of the daemon may name more.
             match place_of_state(&settings) {
                 Ok(place) => writeln!(out, "{place}")?,
                 Err(error) => writeln!(out, "warning: {error}")?,

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = Chosen::resolve(&arguments.layout)?;
     let label = chosen.label();
-    // Nothing is printed before all is known to be right: a mistake in the last ID leaves no half of an answer.
+    // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
         let id = chosen.layout.parse_id(text).map_err(Failure::usage)?;
@@ -47,7 +47,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&lines)?)
 }
 
-/// What `--json` prints of an ID.
+/// The output of `--json` for an ID.
 #[derive(Serialize)]
 struct Line<'a> {
     /// A string, because JavaScript's numbers end at 2^53.

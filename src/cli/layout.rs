@@ -1,4 +1,4 @@
-//! `snowbank layout`, and what the three commands that read layouts share.
+//! `snowbank layout`, and the code that the three commands that read layouts share.
 
 use std::io::{self, Write};
 
@@ -50,7 +50,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// The layout of a preset's name or a text form; wrong use if it is neither.
+    /// Reads a preset's name or a text form; anything else is wrong use.
     pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
         let layout = Layout::resolve(name_or_spec).map_err(Failure::usage)?;
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
@@ -60,12 +60,12 @@ impl Chosen {
         Ok(Chosen { preset: Some(preset), layout: preset.layout().map_err(Failure::usage)? })
     }
 
-    /// The preset's name if it was chosen by name, else the text form.
+    /// Returns the preset's name if it was chosen by name, else the text form.
     pub(super) fn label(&self) -> String {
         self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
     }
 
-    /// Says on standard error if the layout can make no IDs now, or not for long. Reading goes on all the same.
+    /// Warns on standard error if the layout can make no IDs now, or not for long. The command goes on.
     pub(super) fn warn_unless_alive(&self) {
         let layout = &self.layout;
         let trouble = match layout.life(clock::os::read().wall) {
@@ -74,7 +74,7 @@ impl Chosen {
             Life::LastYear { .. } => format!("ends at {}, within a year", layout.rfc3339(layout.end())),
             Life::Ended { at } => format!("ended at {}; no daemon serves it", layout.rfc3339(at)),
         };
-        // If standard error is closed, nobody wants to know.
+        // A closed standard error is no reason to fail.
         let _ = writeln!(io::stderr(), "snowbank: warning: the life of layout {} {trouble}", self.label());
     }
 }
@@ -85,7 +85,7 @@ pub(super) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Re
     writeln!(out)
 }
 
-/// What `--json` prints of a layout. `fields` is as in a configuration's table.
+/// The output of `--json` for a layout. `fields` is as in a configuration's table.
 #[derive(Serialize)]
 struct Facts {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -210,7 +210,7 @@ mod picture {
     use super::tick;
     use snowbank_client::layout::{Field, FieldSize, Layout, Role};
 
-    /// What a picture may take of a terminal of 80 columns.
+    /// The widest picture, for a terminal of 80 columns.
     const WIDTH: usize = 78;
 
     /// Draws the fields in boxes side by side, about as wide as they are large, or in a list if there are too many.
@@ -225,7 +225,7 @@ mod picture {
         }
     }
 
-    /// What is said of a field: its name, size, role, and what one step of it adds to an ID.
+    /// Returns the lines of a field: its name, size, role, and the amount that one step of it adds to an ID.
     fn cell(layout: &Layout, field: &Field) -> [String; 4] {
         let size = match field.size() {
             FieldSize::Bits(1) => "1 bit".to_owned(),

@@ -1,4 +1,4 @@
-//! The command line: what each command takes, and the exit code that its outcome becomes.
+//! The command line: the options of each command, and the exit codes.
 
 mod check;
 mod decode;
@@ -51,13 +51,13 @@ enum Command {
     Check(check::Arguments),
     /// Ask a daemon whether it answers, and how fast.
     Ping(ping::Arguments),
-    /// Say how a daemon is: whether it serves, how fast, and what somebody should look at.
+    /// Show the state of a daemon: whether it serves, how fast, and what needs attention.
     Status(status::Arguments),
-    /// Show what a daemon keeps over restarts, or move it to another machine.
+    /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
 
-/// Why a command did not do what was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
@@ -101,7 +101,7 @@ fn make_reactor() -> Result<Runtime, Failure> {
     made.map_err(|error| Failure::Start(StartError::no_thread(&error)))
 }
 
-/// What every command returns; output goes to the writer it is given.
+/// The result of every command. Output goes to the writer that the command gets.
 pub type Outcome = Result<(), Failure>;
 
 /// Runs the command line that the process was started with.

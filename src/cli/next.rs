@@ -10,13 +10,13 @@ use crate::config::FileRef;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
 
-/// How long a daemon may gather a part of what is asked before it sends what there is.
+/// The longest that a daemon may gather IDs for a batch before it sends a part.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// How many IDs; more than the daemon's max_count are fetched in several batches.
+    /// The number of IDs; more than the daemon's max_count are fetched in several batches.
     #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", allow_hyphen_values = true, value_parser = parse_count)]
     count: u64,
 
@@ -32,7 +32,7 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// Which daemon a command talks to, and how patiently.
+/// The daemon that a command talks to, and the timeout.
 #[derive(Debug, clap::Args)]
 pub(super) struct Daemon {
     /// The daemon's address: host:port, [IPv6]:port, tls:host:port or unix:PATH.
@@ -47,13 +47,13 @@ pub(super) struct Daemon {
     #[command(flatten)]
     tls: TlsOptions,
 
-    /// How long to wait for each answer, such as 500ms or 2s.
+    /// The longest wait for each answer, such as 500ms or 2s.
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
     timeout: Duration,
 }
 
 impl Daemon {
-    /// A client of that daemon. It does not wait for one that cannot be reached.
+    /// Returns a client of that daemon. It fails at once if the daemon cannot be reached.
     pub(super) fn client(&self) -> Result<Client, Failure> {
         let mut options = ClientOptions::to([self.address.clone()])
             .timeout(self.timeout)
@@ -70,10 +70,10 @@ impl Daemon {
     }
 }
 
-/// As much of a token file as is read: more than the longest token and a few newlines.
+/// The bytes of a token file that are read: more than the longest token and a few newlines.
 const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
 
-/// The one token of a file.
+/// Reads the one token of a file.
 fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut token = Vec::new();
     std::fs::File::open(path)
@@ -91,7 +91,7 @@ fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(token)
 }
 
-/// A length of time in words: `500ms`, `2s`, `1m 30s`.
+/// Reads a length of time: `500ms`, `2s`, `1m 30s`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     let parsed: Option<Duration> =
         text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
@@ -101,12 +101,12 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// How many IDs to fetch.
+/// Reads the number of IDs to fetch.
 fn parse_count(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "use a whole number from 1 on".to_owned())
 }
 
-/// A failure of the client, with what to do where the command knows more than the client does.
+/// Turns an error of the client into a failure, with a hint if the command knows one.
 pub(super) fn explain(error: Error) -> Failure {
     let hint = match &error {
         Error::Unreachable { endpoint, reason }
@@ -124,7 +124,7 @@ pub(super) fn explain(error: Error) -> Failure {
 pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
     let runtime = make_reactor()?;
     let outcome = runtime.block_on(talk);
-    // A name that is still being resolved must not hold up the end.
+    // A name that is still being resolved must not delay the end.
     runtime.shutdown_background();
     outcome
 }
@@ -179,12 +179,12 @@ fn write(batch: &Batch, json: bool, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Digits alone are an index; anything else is a name.
+/// Reads a source: digits are an index, anything else is a name.
 fn choose(source: &str) -> SourceChoice {
     source.parse().map_or_else(|_| source.into(), SourceChoice::Index)
 }
 
-/// A reader that has seen enough, such as `head`, is no failure.
+/// Ignores a reader that has seen enough, such as `head`.
 pub(super) fn ignore_closed_reader(written: io::Result<()>) -> Outcome {
     match written {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -1,17 +1,17 @@
-//! The end of whoever started the process, seen as the end of its standard input.
+//! The end of the parent process, seen as the end of standard input.
 
 use std::io::{self, Read};
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Resolves when standard input has ended, or cannot be read any more; what comes before that is thrown away.
+/// Resolves when standard input has ended, or cannot be read any more. Bytes before that are thrown away.
 ///
-/// The kernel closes the write end of a pipe whose holder has died of whatever cause, also of one that it could not catch.
+/// The kernel closes the write end of a pipe when its holder dies, also by a signal that cannot be caught.
 pub(super) async fn standard_input_ended() {
     let (ended, end) = oneshot::channel::<()>();
-    // A thread of its own: standard input may be a file or a terminal, and these cannot be waited for like sockets. It is
-    // never joined, as nobody could interrupt its read.
+    // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait for these. The thread is
+    // never joined, because its read cannot be interrupted.
     let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
         let mut thrown_away = [0; 256];
         loop {
@@ -21,7 +21,7 @@ pub(super) async fn standard_input_ended() {
                 Ok(0) | Err(_) => break,
             }
         }
-        // Nobody listens any more where a signal came first.
+        // The receiver is gone if a signal came first.
         let _ = ended.send(());
     });
     if let Err(error) = reader {

@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     daemon: Daemon,
 
-    /// How many times, a second apart.
+    /// The number of pings, a second apart.
     #[arg(short, long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     count: u64,
 

@@ -46,7 +46,7 @@ fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
     text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))
 }
 
-/// What `--json` prints. IDs are strings, because JavaScript's numbers end at 2^53.
+/// The output of `--json`. IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 struct Bounds {
     layout: String,

@@ -1,4 +1,4 @@
-//! SIGHUP: the configuration is read again and put in force while the daemon serves.
+//! SIGHUP: reads the configuration again and applies it while the daemon serves.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -16,30 +16,30 @@ use crate::service::{Logs, Notifier};
 use crate::system_error::Attempt;
 use snowbank_client::layout::UnixMicros;
 
-/// What a daemon is configured by. At a reload it is read as at the start: options and variables stay above the file.
+/// The inputs of a configuration. A reload reads them as the start does: options and variables override the file.
 #[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) config: Option<PathBuf>,
     pub(super) overrides: Overrides,
-    /// Shards if nothing says how many. As it was at the start: a limit set meanwhile changes nobody's settings.
+    /// The default number of shards, as it was at the start: a limit set later changes no settings.
     pub(super) cores: NonZeroUsize,
-    /// Where the sockets listen that take the place of configured ones.
+    /// The addresses of inherited sockets, which replace the configured ones.
     pub(super) inherited: InheritedAddresses,
 }
 
-/// Why inputs are no settings.
+/// The reason why inputs are refused.
 #[derive(Debug)]
 pub(super) enum Unread {
     /// The file cannot be read.
     File(config::FileError),
-    /// What it says is wrong.
+    /// It has mistakes.
     Mistakes(Mistakes),
     /// It does not fit the inherited sockets.
     Exposed(String),
 }
 
 impl Unread {
-    /// In one line.
+    /// Returns the reason in one line.
     pub(super) fn first_line(&self) -> String {
         match self {
             Unread::File(error) => error.to_string(),
@@ -63,7 +63,7 @@ impl From<Unread> for StartError {
 }
 
 impl Inputs {
-    /// Reads the file, and those that it names.
+    /// Reads the file, and the files that it names.
     pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Secrets), Unread> {
         let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
         let file = self.config.as_deref().zip(text.as_deref());
@@ -75,10 +75,9 @@ impl Inputs {
     }
 }
 
-/// Starts the thread that reloads when it is asked to. It reads files and waits for storage, which no reactor may. Nobody
-/// waits for it when the daemon stops.
+/// Starts the thread that reloads. It reads files and waits for storage, which no reactor may. A stop does not wait for it.
 ///
-/// `warned` is what was warned of already: it is not said again at each reload.
+/// `warned` are the warnings that were logged already: a reload does not repeat them.
 pub(super) fn start(
     inputs: Inputs,
     mut reloader: Reloader,
@@ -104,12 +103,12 @@ pub(super) fn start(
     Ok(Requests(sender))
 }
 
-/// Where to ask for a reload.
+/// The channel on which a reload is requested.
 #[derive(Debug)]
 pub(super) struct Requests(SyncSender<()>);
 
 impl Requests {
-    /// Asks for a reload that reads everything after this moment. One that waits to begin does; no request is lost.
+    /// Requests a reload that reads everything after this moment. If one is waiting to begin, that one serves.
     pub(super) fn ask(&self) {
         match self.0.try_send(()) {
             Ok(()) | Err(TrySendError::Full(())) => {}
@@ -118,7 +117,7 @@ impl Requests {
     }
 }
 
-/// One reload and what its settings are to be warned of, or the reasons why there was none, a line each.
+/// Reloads. Returns the changes and the warnings of the new settings, or the reasons for a refusal, one per line.
 fn reload(
     inputs: &Inputs,
     reloader: &mut Reloader,
@@ -139,12 +138,12 @@ fn reload(
     Ok((reloaded, warnings))
 }
 
-/// Tells the operator: one line of what changed, or one for each reason.
+/// Logs the changes in one line, or each reason in a line of its own.
 fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
     match outcome {
         Ok(reloaded) if inputs.config.is_none() => {
             tracing::info!(
-                "reloaded without a configuration file, for none was given (--config): {reloaded}"
+                "reloaded without a configuration file, because none was given (--config): {reloaded}"
             );
         }
         Ok(reloaded) => {

@@ -160,7 +160,9 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
 pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let warn = |name| {
-        format!("the environment variable {name} is not known; `snowbank serve --help` names those that are")
+        format!(
+            "the environment variable {name} is unknown; a setting has SNOWBANK_, its section and its key, in capitals"
+        )
     };
     config::unknown_variables(names).into_iter().map(warn)
 }
@@ -187,7 +189,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     // Where that is not allowed the soft limit stands.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.len()).sum();
+    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
         + settings.listen.len()
@@ -206,7 +208,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
 }
 
 fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.len() * (1 + ADMIN_CONNECTIONS_MAX)
+    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
 }
 
 /// Standard streams, the state and its directory, logs, resolvers, and some to spare.

@@ -1,4 +1,4 @@
-//! `snowbank status`: how a daemon is, in words.
+//! `snowbank status`: the state of a daemon, in words.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, IsTerminal, Write};
@@ -13,24 +13,24 @@ use crate::admin::{Check, ClockState, Level, SourceStatus, Status, Target, secon
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 
-/// Where a daemon's admin listener is if nothing says otherwise.
+/// The default address of a daemon's admin listener.
 const DEFAULT_ADDRESS: &str = "9660";
 
 /// Options of `snowbank status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     /// The daemon's admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration's, else 9660]
-    #[arg(long, env = "SNOWBANK_ADMIN", value_name = "ADDR")]
+    #[arg(long, env = "SNOWBANK_ADMIN_LISTEN", value_name = "ADDR")]
     admin: Option<String>,
 
-    /// The daemon's configuration, whose [admin] says where to ask
+    /// The daemon's configuration, whose [admin] has the address
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
     #[command(flatten)]
     tls: TlsOptions,
 
-    /// Write the status as JSON, as /status has it
+    /// Write the status as JSON, as /status does
     #[arg(long)]
     json: bool,
 
@@ -38,12 +38,12 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     watch: Option<u64>,
 
-    /// How long to wait for an answer, such as 500ms or 2s
+    /// The longest wait for an answer, such as 500ms or 2s
     #[arg(long, value_name = "TIME", default_value = "5s", allow_hyphen_values = true, value_parser = parse_duration)]
     timeout: Duration,
 }
 
-/// Ready: done. Not ready: the answer is no. Cannot ask: exit code 2, for that says nothing of the daemon.
+/// Runs the command. Exit code 0: ready. 1: not ready. 2: the daemon cannot be asked.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let address = address(arguments).map_err(Failure::Usage)?;
     let tls = arguments.tls.files(&address)?.unwrap_or_default();
@@ -55,12 +55,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             None => once(&target, arguments, out).await,
         }
     });
-    // A name that is still being resolved must not hold up the end.
+    // A name that is still being resolved must not delay the end.
     runtime.shutdown_background();
     outcome
 }
 
-/// By option or variable, else by the configuration, else the usual one.
+/// Returns the address of the option or variable, else of the configuration, else the default.
 fn address(arguments: &Arguments) -> Result<Address, String> {
     if let Some(given) = arguments.admin.as_deref().filter(|given| !given.is_empty()) {
         // The daemon's variable may list several.
@@ -72,7 +72,7 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
         let now = clock::os::read().wall;
         let settings = config::load(Some((path, &text)), &Overrides::default(), NonZeroUsize::MIN, now)
             .map_err(|mistakes| mistakes.first_line())?;
-        return settings.admin.into_iter().next().ok_or_else(|| {
+        return settings.admin.listen.into_iter().next().ok_or_else(|| {
             format!("{} asks for no admin listener; set listen in [admin], or give --admin", path.display())
         });
     }
@@ -93,7 +93,7 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
-/// Until it is interrupted. A daemon that cannot be asked is waited for.
+/// Shows the status until it is interrupted. If the daemon cannot be asked, it tries again.
 async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mut impl Write) -> Outcome {
     let in_place = !arguments.json && io::stdout().is_terminal();
     let mut last: Option<Status> = None;
@@ -114,7 +114,7 @@ async fn watch(target: &Target, arguments: &Arguments, every: Duration, out: &mu
             Err(reason) => writeln!(page, "{reason}")?,
         }
         if in_place {
-            // To the top, and nothing below what is written.
+            // Clears the screen and goes to its top.
             write!(out, "\x1b[H\x1b[2J")?;
         }
         out.write_all(&page)?;
@@ -133,12 +133,12 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
     let mut page = String::new();
     // Writing to a string cannot fail.
     let _ = describe(status, last, &mut page);
-    // What a daemon says is not to move the cursor.
+    // Text of a daemon must not move the cursor.
     let page: String = page.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
     out.write_all(page.as_bytes())
 }
 
-/// The status in words; with an earlier one, rates since then.
+/// Writes the status in words; with an earlier one, also rates since then.
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     let findings: Vec<&Check> = status.findings().collect();
     let headline = match (status.ready, status.draining, findings.is_empty()) {
@@ -255,7 +255,7 @@ fn mark(level: Level) -> &'static str {
     }
 }
 
-/// What a check is about, and what it says.
+/// A check's name, source and message.
 struct About<'a>(&'a Check);
 
 impl fmt::Display for About<'_> {

@@ -1,4 +1,4 @@
-//! What a command is told of TLS: whom it believes, and who it says it is.
+//! The TLS options of commands: trusted authorities, and the client's own certificate.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub(super) struct TlsOptions {
 }
 
 impl TlsOptions {
-    /// What was said for a connection to this address; `None`: nothing.
+    /// Returns the options for a connection to this address; `None` if none was given.
     pub(super) fn files(&self, address: &Address) -> Result<Option<ClientFiles>, Failure> {
         let TlsOptions { ca, client_cert, client_key, server_name } = self;
         if ca.is_none() && client_cert.is_none() && server_name.is_none() {
@@ -53,7 +53,7 @@ impl TlsOptions {
     }
 }
 
-/// Where a file is that an option names.
+/// Returns the path of a file that an option names.
 pub(super) fn locate(file: &FileRef) -> Result<PathBuf, Failure> {
     file.locate(&Credentials::of(|name| std::env::var_os(name))).map_err(Failure::usage)
 }

@@ -1,20 +1,21 @@
-//! What reading a configuration brings to light: where each setting was given, and what is wrong.
+//! The findings of reading a configuration: where each setting was given, and its mistakes.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::Settings;
 use super::mistake::{Mistake, Origin, Origins};
-use super::setting::{Draft, Setting, full_key};
+use super::setting::Row;
 use super::value::Value;
 
-/// Where values come from, to say where a mistake is.
+/// The origin of values, for the place of a mistake.
 pub(super) enum Input<'i> {
     /// A configuration file.
     File(File<'i>),
     /// An option or an environment variable, by its name.
-    Override(&'static str),
+    Override(&'i str),
 }
 
 /// A configuration file: its path, and its text by lines.
@@ -33,12 +34,12 @@ impl<'i> Input<'i> {
 
     pub(super) fn origin(&self, span: &Range<usize>) -> Origin {
         match self {
-            Input::Override(name) => Origin::Override(name),
+            Input::Override(name) => Origin::Override((*name).to_owned()),
             Input::File(file) => Origin::Line(Arc::clone(&file.path), 1 + file.line_index(span)),
         }
     }
 
-    /// The start of the line on which this begins.
+    /// Returns the start of the line on which this begins.
     fn excerpt(&self, span: &Range<usize>) -> String {
         let Input::File(file) = self else { return String::new() };
         let starts = &file.line_starts;
@@ -50,7 +51,7 @@ impl<'i> Input<'i> {
 }
 
 impl File<'_> {
-    /// The line on which this begins, counted from 0.
+    /// Returns the line on which this begins, counted from 0.
     fn line_index(&self, span: &Range<usize>) -> usize {
         self.line_starts.partition_point(|&start| start <= span.start)
     }
@@ -59,7 +60,7 @@ impl File<'_> {
 /// The longest stretch of a file that a message repeats, in characters.
 const EXCERPT_CHARS_MAX: usize = 80;
 
-/// A text as a message repeats it: all of it, or its start and an ellipsis.
+/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
 pub(super) fn excerpt(text: &str) -> String {
     match text.char_indices().nth(EXCERPT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -67,15 +68,15 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
-/// The mistakes so far, and where each setting was given.
+/// The mistakes so far, and the place of each setting that was given.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     pub(super) origins: Origins,
     pub(super) mistakes: Vec<Mistake>,
-    /// Full keys of settings that were given and refused. They are at their defaults then, so that a comparison with
-    /// another setting says nothing.
+    /// Full keys of settings that were given and refused. They have their defaults, so comparing them with other settings
+    /// would report mistakes that are none.
     refused: BTreeSet<String>,
-    /// Lines that are not TOML. What the parser makes of them is a guess, and so would be a mistake found in it.
+    /// Lines that are not TOML. The parser guesses their meaning, so mistakes found in them are not reported.
     broken: BTreeSet<Origin>,
 }
 
@@ -91,20 +92,20 @@ impl Findings {
     }
 
     fn push(&mut self, mut mistake: Mistake) {
-        // One line, whatever a library or a value brings along.
+        // A message is one line, even if a library's text or a value has several.
         mistake.text = mistake.text.replace(char::is_control, " ");
         if !self.broken.contains(&mistake.origin) {
             self.mistakes.push(mistake);
         }
     }
 
-    /// A mistake at the place where this setting was given.
+    /// Reports a mistake at the place where this setting was given.
     pub(super) fn mistake_of(&mut self, key: &str, text: String) {
         let origin = self.origins.of(key).cloned().unwrap_or(Origin::Default);
         self.mistake(origin, key, text);
     }
 
-    /// A line that is not TOML; one mistake is enough for it, for what follows is mostly the first one's echo.
+    /// Reports a line that is not TOML, once: further errors of the line mostly follow from the first.
     pub(super) fn not_toml(&mut self, input: &Input<'_>, span: &Range<usize>, reason: &str) {
         let origin = input.origin(span);
         let text = format!("found `{}`, which is not TOML: {reason}", input.excerpt(span));
@@ -113,19 +114,19 @@ impl Findings {
     }
 
     /// Reads one value into its setting.
-    pub(super) fn read<T: Draft>(
+    pub(super) fn read(
         &mut self,
-        setting: &Setting<T>,
+        row: &Row,
         source: Option<usize>,
         input: &Input<'_>,
         value: Value<'_>,
-        target: &mut T,
+        settings: &mut Settings,
     ) {
-        let key = setting.full_key(source);
+        let key = row.full_key(source);
         let origin = input.origin(&value.0.span());
-        // A later value (an option) takes the place of an earlier one, and of what was wrong with it.
+        // A later value (an option) overrides an earlier one that was refused.
         self.refused.remove(&key);
-        if let Err(refusal) = (setting.read)(target, value) {
+        if let Err(refusal) = (row.read)(settings, source.unwrap_or(0), value) {
             for problem in refusal.0 {
                 let origin = problem.span.map_or(origin.clone(), |span| input.origin(&span));
                 self.mistake(origin, &*key, problem.text);
@@ -137,21 +138,7 @@ impl Findings {
         self.origins.set(key, origin);
     }
 
-    /// The full key and the place of a setting of a source: in its own entry, or at the top of the file for all; where
-    /// it is at its default, the place is the entry itself.
-    pub(super) fn place_of(&self, key: &str, source: usize) -> (String, Origin) {
-        let own = full_key("", key, Some(source));
-        if let Some(origin) = self.origins.of(&own) {
-            return (own, origin.clone());
-        }
-        if let Some(origin) = self.origins.of(key) {
-            return (key.to_owned(), origin.clone());
-        }
-        let origin = self.origins.of(&format!("sources[{source}]")).cloned();
-        (own, origin.unwrap_or(Origin::Default))
-    }
-
-    /// Whether this setting was given and refused.
+    /// Returns whether this setting was given and refused.
     pub(super) fn is_refused(&self, key: &str) -> bool {
         self.refused.contains(key)
     }

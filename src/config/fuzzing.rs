@@ -1,4 +1,4 @@
-//! Any text as a configuration, and as what options say in its place.
+//! Any text as a configuration, and as the values of options that override it.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -9,8 +9,8 @@ use snowbank_client::layout::{UnixMicros, concurrent_collision};
 /// 2027-01-15T08:00:00Z
 const NOW: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
 
-/// A configuration file, and after each zero byte the text of one option: listen, layout, worker IDs, shards, order, state
-/// directory, directory of locks.
+/// Loads a configuration file, and after each zero byte the text of one option: listen, layout, worker IDs, shards, order,
+/// state directory, directory of locks, and so on.
 ///
 /// Every mistake is one line, and its place a line that the file has or an option that was given. What is accepted is
 /// within its bounds.
@@ -20,23 +20,26 @@ pub fn config(data: &[u8]) {
     };
     let mut texts = data.split('\0');
     let file = texts.next().unwrap_or_default();
-    let mut option = |origin| {
-        let text = texts.next().filter(|text| !text.is_empty())?;
-        Some(Override { texts: text.split(',').map(str::to_owned).collect(), origin })
-    };
-    let overrides = Overrides {
-        listen: option("--listen"),
-        layout: option("--layout"),
-        worker_ids: option("--worker-id"),
-        shards: option("--shards"),
-        order: option("--order"),
-        state_dir: option("--state-dir"),
-        lock_dir: option("--lock-dir"),
-        admin: option("--admin"),
-        log_format: option("--log-format"),
-        log_level: option("--log-level"),
-    };
-    // What is refused there counts as not given.
+    let keys = [
+        "listen",
+        "layout",
+        "worker_ids",
+        "shards",
+        "order",
+        "state_dir",
+        "lock_dir",
+        "admin.listen",
+        "log.format",
+        "log.level",
+    ];
+    let given = keys.into_iter().zip(texts).filter(|(_, text)| !text.is_empty());
+    let overrides = given.map(|(key, text)| Override {
+        key: key.to_owned(),
+        texts: text.split(',').map(str::to_owned).collect(),
+        origin: format!("--{key}"),
+    });
+    let overrides = Overrides(overrides.collect());
+    // A refused value counts as not given.
     let _ = overrides.log();
     match load(Some((Path::new("/etc/snowbank.toml"), file)), &overrides, NonZeroUsize::MIN, NOW) {
         Ok(settings) => check_settings(&settings),
@@ -58,16 +61,16 @@ fn check_mistakes(mistakes: &Mistakes, lines: usize) {
 }
 
 fn check_settings(settings: &Settings) {
-    assert!(!settings.listen.is_empty() && settings.shards.get() <= SHARDS_MAX);
+    assert!(!settings.listen.is_empty() && (1..=SHARDS_MAX).contains(&settings.shards.get()));
     assert!((1..=SOURCES_MAX).contains(&settings.sources.len()));
     for (index, source) in settings.sources.iter().enumerate() {
-        assert!(source.worker_ids.highest() < source.layout.workers());
-        assert!(source.burst_window <= source.max_ahead && source.horizon < source.max_ahead);
+        assert!(source.worker_ids.set.highest() < source.layout.workers());
+        assert!(source.burst_window <= source.max_ahead && source.horizon() < source.max_ahead);
         for other in &settings.sources[..index] {
             assert_ne!(source.name, other.name);
-            let ids = (&source.layout, &source.worker_ids);
+            let ids = (&source.layout, &source.worker_ids.set);
             assert_eq!(
-                concurrent_collision(ids, (&other.layout, &other.worker_ids)),
+                concurrent_collision(ids, (&other.layout, &other.worker_ids.set)),
                 None,
                 "two sources of the same IDs"
             );

@@ -1,10 +1,9 @@
-//! What the daemon says of itself, and how.
+//! The form and the level of log messages.
 
-/// How an event is written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The form of a log message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// To the journal where standard error leads there, else as text.
-    #[default]
     Auto,
     /// Lines for people, with colours on a terminal.
     Text,
@@ -14,29 +13,19 @@ pub enum LogFormat {
     Json,
 }
 
-/// The least of the events that are written. A greater one writes more.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+/// The least severe messages that are logged. A greater level logs more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LogLevel {
-    /// What keeps IDs from being handed out.
+    /// Faults that keep the daemon from handing out IDs.
     Error,
-    /// And what may come to that.
+    /// And those that may come to that.
     Warn,
-    /// And what changes.
-    #[default]
+    /// And changes.
     Info,
-    /// And what helps to find out why.
+    /// And details that help to find a cause.
     Debug,
-    /// And all there is.
+    /// And everything else.
     Trace,
-}
-
-/// The `[log]` section.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogSettings {
-    /// How an event is written.
-    pub format: LogFormat,
-    /// The least of the events that are written.
-    pub level: LogLevel,
 }
 
 impl LogFormat {
@@ -47,7 +36,7 @@ impl LogFormat {
         ("json", LogFormat::Json),
     ];
 
-    /// Its name in configurations.
+    /// Returns its name in configurations.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }
@@ -62,7 +51,7 @@ impl LogLevel {
         ("trace", LogLevel::Trace),
     ];
 
-    /// Its name in configurations.
+    /// Returns its name in configurations.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, of)| *of == self).map_or("", |(name, _)| name)
     }

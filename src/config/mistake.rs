@@ -1,18 +1,20 @@
-//! What is wrong with a configuration, where, and what would be right.
+//! The mistakes of a configuration: what was found, where, and what is allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where a setting was given. Sorts as mistakes are printed.
+use super::setting::Row;
+
+/// The place where a setting was given. Sorts as mistakes are printed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A line of the configuration file, counted from 1.
     Line(Arc<Path>, usize),
     /// A command-line option or an environment variable, by its name: `--listen`, `SNOWBANK_LISTEN`.
-    Override(&'static str),
-    /// Nowhere: it is at its default.
+    Override(String),
+    /// Nowhere: it has its default.
     Default,
 }
 
@@ -26,15 +28,31 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Where each setting that is not left at its default was given, by its full key: `listen`, `limits.max_wait`,
+/// The place of each setting that was given, by its full key: `listen`, `limits.max_wait`,
 /// `sources[1].layout`; and each source of the file, `sources[1]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins(BTreeMap<String, Origin>);
 
 impl Origins {
-    /// Where the setting was given; `None` if it is left at its default.
+    /// Returns the place where the setting was given; `None` if it has its default.
     pub fn of(&self, key: &str) -> Option<&Origin> {
         self.0.get(key)
+    }
+
+    /// Returns the full key and the place of a setting. A setting of a source is in its own entry or at the top of the
+    /// file for all; if it is at its default, its place is the entry.
+    pub(super) fn place_of(&self, row: &Row, source: Option<usize>) -> (String, Origin) {
+        let own = row.full_key(source);
+        let common = row.full_key(None);
+        let entry = source.map(|index| format!("sources[{index}]"));
+        match (self.of(&own), self.of(&common)) {
+            (Some(origin), _) => (own, origin.clone()),
+            (None, Some(origin)) => (common, origin.clone()),
+            (None, None) => {
+                let origin = entry.and_then(|entry| self.of(&entry).cloned());
+                (own, origin.unwrap_or(Origin::Default))
+            }
+        }
     }
 
     pub(super) fn set(&mut self, key: String, origin: Origin) {
@@ -45,11 +63,11 @@ impl Origins {
 /// One mistake: `FILE:LINE: key: what was found, what is allowed`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Where it is.
+    /// Its place.
     pub origin: Origin,
     /// The full key of the setting, as in [`Origins`]; empty where a mistake belongs to none.
     pub key: String,
-    /// What was found, what is allowed, what to do; one line.
+    /// The line that says what was found, what is allowed and what to do.
     pub text: String,
     /// The clock may be wrong instead of the setting: it passes once the clock is right.
     pub is_clock_behind: bool,
@@ -66,29 +84,28 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// Every mistake of a configuration, at least one: those of the file in its order, then those of options and variables.
-///
-/// Prints as a line for each.
+/// Every mistake of a configuration, at least one: first those of the file in its order, then those of options and
+/// variables. Prints one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistakes(Vec<Mistake>);
 
 impl Mistakes {
-    /// `None` if there is no mistake.
+    /// Returns `None` if there is no mistake.
     pub(super) fn new(mut mistakes: Vec<Mistake>) -> Option<Self> {
         mistakes.sort_by(|left, right| {
             (&left.origin, &left.key, &left.text).cmp(&(&right.origin, &right.key, &right.text))
         });
-        // Sources repeat what is wrong with a setting that they share.
+        // Each source repeats the mistakes of a setting that they share.
         mistakes.dedup();
         (!mistakes.is_empty()).then_some(Self(mistakes))
     }
 
-    /// The mistakes, in the order in which they print.
+    /// Returns the mistakes, in the order in which they print.
     pub fn iter(&self) -> std::slice::Iter<'_, Mistake> {
         self.0.iter()
     }
 
-    /// How many there are, at least 1.
+    /// Returns their number, at least 1.
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
@@ -99,7 +116,8 @@ impl Mistakes {
         self.0.iter().all(|mistake| mistake.is_clock_behind)
     }
 
-    /// The first mistake and the number of the others, as one line: what `serve` says when it refuses to start.
+    /// Returns the first mistake and the number of the others, in one line: the message of `serve` when it refuses to
+    /// start.
     pub fn first_line(&self) -> String {
         match &self.0[..] {
             [] => String::new(),

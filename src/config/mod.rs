@@ -6,12 +6,15 @@
 //!  overrides ──────┘
 //! ```
 //!
-//! The tables of `daemon` and `source` have a row for each setting: its default, its meaning, and how it is read; files,
-//! overrides and the [`reference()`] all come from them. `settle` has what must hold between settings, `diff` what of them a
-//! reload can change.
+//! The tables in `daemon` and `source` have a row for each setting: its meaning, type, default and bounds. The fields of
+//! [`Settings`], the reader, environment variables, [`diff()`] and the [`reference()`] follow from the rows. A new setting is a row,
+//! and its use. `settle` has the rules between settings.
 //!
-//! Nothing here opens a socket, resolves a name or reads a clock; only [`read_file`] and
-//! [`load_with_secrets`] read files.
+//! Nothing here opens a socket, resolves a name or reads a clock. Only [`read_file`] and [`load_with_secrets`] read files,
+//! and only [`Overrides`] reads the environment.
+
+#[macro_use]
+mod setting;
 
 mod daemon;
 mod diff;
@@ -24,7 +27,6 @@ mod overrides;
 mod reader;
 mod reference;
 mod secrets;
-mod setting;
 mod settle;
 mod source;
 mod state_dir;
@@ -37,78 +39,30 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-pub use daemon::{ClockSettings, Limits, REPLY_QUEUE_BYTES_MIN, SHARDS_MAX, TlsSettings};
+pub use daemon::{
+    AdminSettings, AuthSettings, ClockSettings, FileMode, Limits, LogSettings, SHARDS_MAX, Settings, Shards,
+    TlsSettings,
+};
 pub use diff::{Changed, diff};
-pub use log::{LogFormat, LogLevel, LogSettings};
+pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
 pub use secrets::{Credentials, FileRef, Secrets, UnknownCredential};
 pub use settle::InheritedAddresses;
-pub use source::{SOURCES_MAX, SourceSettings};
+pub use source::{SOURCES_MAX, SourceSettings, WorkerIds};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::Grouped;
 
-use crate::shard::Order;
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
 
-/// Everything that the daemon is told, checked: each value is in its range, and they fit each other.
+/// Reads a configuration: a file's path (for messages) and text, if there is one, and the options and environment
+/// variables that override it.
 ///
-/// docs/snowbank.toml says what each means and why its default is what it is.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// Where to listen, at least one address.
-    pub listen: Vec<Address>,
-    /// Threads that serve connections, at most [`SHARDS_MAX`].
-    pub shards: NonZeroUsize,
-    /// How IDs are ordered over connections.
-    pub order: Order,
-    /// Bounds on what clients can make the daemon do.
-    pub limits: Limits,
-    /// When the wall clock is believed.
-    pub clock: ClockSettings,
-    /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`] of them. No two can make the same
-    /// ID ([`concurrent_collision`](snowbank_client::layout::concurrent_collision)).
-    pub sources: Vec<SourceSettings>,
-    /// Where to keep what must outlast a restart.
-    pub state_dir: StateDirChoice,
-    /// Where the machine's locks of worker IDs are.
-    pub lock_dir: PathBuf,
-    /// The file of tokens, for [`read_tokens`]; `None`: none is asked for.
-    pub token_file: Option<FileRef>,
-    /// What TLS listeners show and ask for.
-    pub tls: TlsSettings,
-    /// Permission bits of Unix socket files.
-    pub unix_mode: u32,
-    /// Where to tell how the daemon is; empty: nowhere.
-    pub admin: Vec<Address>,
-    /// What the daemon says of itself, and how.
-    pub log: LogSettings,
-    /// Where each setting was given, for what only shows when it is used (a port that is taken).
-    pub origins: Origins,
-}
-
-impl Settings {
-    /// The oldest that an ID of any source is when it is handed out: the `burst_window` of INFO.
-    pub fn burst_window(&self) -> Duration {
-        self.sources.iter().map(|source| source.burst_window).max().unwrap_or_default()
-    }
-
-    /// The furthest that an ID of any source is ahead of the wall clock: the `max_ahead` of INFO.
-    pub fn max_ahead(&self) -> Duration {
-        self.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default()
-    }
-}
-
-/// Reads a configuration: a file's path (for messages) and text, if there is one, and what options and environment
-/// variables say in its place.
-///
-/// `cores` is how many shards there are if nothing says otherwise. `now` decides whether layouts have begun and not
-/// ended.
+/// `cores` is the number of shards if none is given. `now` decides whether layouts have begun and not ended.
 ///
 /// # Errors
 /// Every mistake there is, each with its place.
@@ -121,8 +75,7 @@ pub fn load(
     settle::settle(read(file, overrides), cores, now)
 }
 
-/// As [`load`], and reads the files that it names too, whose mistakes are the configuration's: what `serve` and `check`
-/// want.
+/// Reads a configuration as [`load`] does, and the files that it names. Their mistakes are mistakes of the configuration.
 ///
 /// # Errors
 /// Every mistake there is, each with its place.
@@ -139,31 +92,29 @@ pub fn load_with_secrets(
 }
 
 fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
-    let mut reader = reader::Reader::default();
+    let mut reader = reader::Reader::new();
     if let Some((path, text)) = file {
         reader.read_document(path, text);
     }
-    reader.settle_sources();
     reader.read_overrides(overrides);
     reader
 }
 
-/// The largest configuration file that is read, in bytes: far above any that is meant, and proof that the path does
-/// not name a disk.
+/// The largest configuration file, in bytes: far above any real one, and small enough to refuse a path that names a disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The system does not give it.
+    /// The system refuses to read it.
     #[error("cannot read {}: {error}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is larger than any that is meant.
+    /// It is too large for a configuration.
     #[error("cannot read {}: it has more than {FILE_BYTES_MAX} bytes, so it is no configuration", .0.display())]
     TooLarge(PathBuf),
     /// It is not text.

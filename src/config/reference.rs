@@ -1,66 +1,71 @@
 //! The reference configuration, written from the tables that read configurations.
 
-use super::daemon::DAEMON;
-use super::setting::{Change, Draft, Section, Setting};
-use super::source::SOURCE;
+use super::daemon::{rows, tables};
+use super::setting::{Change, Section};
 
 /// The widest line, in characters.
 const LINE_CHARS_MAX: usize = 100;
 
 const HEAD: &str = "\
-Every setting of Snowbank, with its default: what holds without a file, and where a file is silent.
-Durations carry a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\". Sizes are bytes, or texts as \"64KiB\".
-Options of `snowbank serve` beat environment variables (SNOWBANK_...), and these beat this file.
-`snowbank check --config FILE` names every mistake of a file, each with its line.
-A reload (SIGHUP, `systemctl reload`) reads this file and the token file again. If a setting is changed that takes a \
-restart, it is refused as a whole and the log names each of them. Sources can be added after the last.
-This file is written from the code: change it there.";
+Every setting of Snowbank, with its default: it holds without a file, and if the file does not set it.
+Durations have a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\".
+Each setting has an environment variable: SNOWBANK_, its section and its key in capitals, as in SNOWBANK_LISTEN, \
+SNOWBANK_LIMITS_MAX_WAIT or SNOWBANK_LOG_LEVEL. An empty variable counts as not set. Several addresses have commas \
+between them.
+Options of `snowbank serve` override variables, and variables override this file.
+`snowbank check --config FILE` lists every mistake of a file, each with its line.
+A reload (SIGHUP, `systemctl reload`) reads this file and the files that it names again. If a changed setting takes \
+effect only at a restart, the daemon refuses the whole reload and logs each such setting. Sources can be added after the \
+last.
+This file is generated from the code: change it there.";
 
 const SOURCE_HEAD: &str = "\
 The settings of a source, a supply of IDs. Here, above the first [section], they hold for all sources that do not set \
-them for themselves in [[sources]] below.";
+them in [[sources]] below. Their environment variables set those of the only source.";
 
 const SOURCES_HEAD: &str = "\
-Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. The first \
-is the one that clients get who name none. Two with the same layout must have different worker_ids. Up to 64 sources.";
+Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. Clients \
+that name no source get the first. Two with the same layout must have different worker_ids. Up to 64 sources.";
 
-/// The reference configuration: every setting once, commented out with its default, its meaning and the reason of the
-/// default. docs/snowbank.toml is this text.
+/// Returns the reference configuration: every setting once, commented out with its default, its meaning and the reason of
+/// the default. docs/snowbank.toml is this text.
 pub fn reference() -> String {
     let mut out = String::new();
     comment(&mut out, HEAD);
-    rows(&mut out, DAEMON, Section::Top);
+    section(&mut out, Section::Top);
     out.push('\n');
     comment(&mut out, SOURCE_HEAD);
-    rows(&mut out, SOURCE, Section::Source);
-    for (table, section) in Section::TABLES {
+    section(&mut out, Section::Source);
+    for table in tables() {
         // Not commented out: a setting below it takes effect when its own line does.
         out.push_str(&format!("\n[{table}]\n"));
-        rows(&mut out, DAEMON, section);
+        section(&mut out, Section::Table(table));
     }
     out.push('\n');
     comment(&mut out, SOURCES_HEAD);
     out.push_str("#[[sources]]\n");
-    rows(&mut out, SOURCE, Section::SourceAlone);
+    section(&mut out, Section::SourceAlone);
     out
 }
 
-fn rows<T: Draft>(out: &mut String, table: &[Setting<T>], section: Section) {
-    for setting in table.iter().filter(|setting| setting.section == section) {
+fn section(out: &mut String, section: Section) {
+    for row in rows().filter(|row| row.section == section) {
         out.push('\n');
-        comment(out, setting.doc);
+        for paragraph in row.doc.split("\n\n") {
+            comment(out, &paragraph.replace('\n', " "));
+        }
         comment(
             out,
-            match setting.change {
+            match row.change {
                 Change::Reload => "A change takes effect at a reload.",
                 Change::Restart(_) => "A change takes effect at a restart.",
             },
         );
-        out.push_str(&format!("#{} = {}\n", setting.key, setting.default));
+        out.push_str(&format!("#{} = {}\n", row.key, row.default));
     }
 }
 
-/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each paragraph wrapped.
+/// Writes prose as comments (`# ` with a blank; a setting that is commented out has none), each line of it wrapped.
 fn comment(out: &mut String, prose: &str) {
     for paragraph in prose.lines() {
         let mut width = 0;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 
-use super::daemon::TlsSettings;
+use super::daemon::{Settings, TlsSettings};
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
 use crate::tls::{Identity, ServerFiles};
@@ -25,7 +25,7 @@ pub enum FileRef {
     Credential(String),
 }
 
-/// What stands before a credential's name.
+/// The prefix of a credential's name.
 const CREDENTIAL: &str = "credential:";
 
 /// The longest name of a file, and so of a credential.
@@ -55,7 +55,7 @@ impl fmt::Display for FileRef {
 }
 
 impl FileRef {
-    /// Where the file is.
+    /// Returns the path of the file.
     ///
     /// # Errors
     /// It is a credential, and there are none here.
@@ -68,7 +68,7 @@ impl FileRef {
     }
 }
 
-/// A credential is named where there are none.
+/// A setting names a credential, and this process has none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "found \"credential:{0}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with LoadCredential={0}:/path; run \
@@ -76,7 +76,7 @@ impl FileRef {
 )]
 pub struct UnknownCredential(String);
 
-/// Where this process finds systemd's credentials.
+/// The directory of systemd's credentials for this process.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     directory: Option<PathBuf>,
@@ -91,25 +91,25 @@ impl Credentials {
         Credentials { directory, may_be_elsewhere: false }
     }
 
-    /// Makes it a warning, and no mistake, that there are none here: another process will have them.
+    /// Makes missing credentials a warning instead of a mistake: another process will have them.
     #[must_use]
     pub fn or_elsewhere(self) -> Self {
         Credentials { may_be_elsewhere: true, ..self }
     }
 }
 
-/// What the files that a configuration names hold.
+/// The contents of the files that a configuration names.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     /// The tokens, if there is a token file.
     pub tokens: Option<Tokens>,
     /// The certificate of TLS listeners and all that belongs to it, if there is one.
     pub tls: Option<Identity>,
-    /// What is right and yet worth a second look, a line for each.
+    /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
 }
 
-/// Reads the files that the configuration names; what is wrong with one is a mistake of its setting.
+/// Reads the files that the configuration names. A file that cannot be used is a mistake of its setting.
 pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicros) -> Secrets {
     let mut secrets = Secrets::default();
     let mut find = |key, file: &Option<FileRef>| {
@@ -126,8 +126,8 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             }
         }
     };
-    let TlsSettings { certificate, key, client_ca, min_version, handshake_timeout } = &reader.daemon.tls;
-    let token_file = find("auth.token_file", &reader.daemon.token_file);
+    let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, .. } = &reader.settings;
+    let token_file = find("auth.token_file", &auth.token_file);
     let (certificate_path, key_path) = (find("tls.certificate", certificate), find("tls.key", key));
     let client_ca_path = find("tls.client_ca", client_ca);
     for (what, path) in [("the token file", &token_file), ("the private key", &key_path)] {
@@ -139,13 +139,13 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             Err(error) => reader.findings.mistake_of("auth.token_file", error.to_string()),
         }
     }
-    // Without its authorities a daemon would let anybody in: it is all or nothing.
+    // Without its authorities a daemon would let everyone in, so all files are read or none.
     let is_complete = client_ca_path.is_some() == client_ca.is_some();
     if let (Some(certificate), Some(key), true) = (certificate_path, key_path, is_complete) {
         let files =
             ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        match Identity::read(files, *min_version, *handshake_timeout, now) {
+        match Identity::read(files, limits.stall_timeout, now) {
             Ok(identity) => {
                 secrets.warnings.extend(identity.warning(now));
                 secrets.tls = Some(identity);
@@ -163,7 +163,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     secrets
 }
 
-/// A warning if users besides the file's own and its group can read it.
+/// Returns a warning if users besides the file's owner and group can read it.
 fn open_to_others(what: &str, path: &Path) -> Option<String> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
     (mode & 0o004 != 0).then(|| {

@@ -1,113 +1,180 @@
-//! What the tables of settings are made of: a row for each setting.
+//! The tables of settings: one row for each, from which everything else about a setting follows.
 
-use super::value::{Refusal, Value};
+use toml::de::DeValue;
 
-/// What the rows of a table read into, and what becomes of it once it is settled.
-pub(super) trait Draft {
-    /// What the daemon runs with.
-    type Settled;
-}
+use super::Settings;
+use super::value::{Problem, Refusal, Value};
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// At a reload.
     Reload,
-    /// At a restart alone, for this reason: a reload is refused.
+    /// Only at a restart, for this reason: a reload refuses it.
     Restart(&'static str),
 }
 
-/// Where a setting may stand in the file.
+/// The place of a setting in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     /// At the top of the file, for the whole daemon.
     Top,
-    /// In `[limits]`.
-    Limits,
-    /// In `[clock]`.
-    Clock,
-    /// In `[auth]`.
-    Auth,
-    /// In `[tls]`.
-    Tls,
-    /// In `[admin]`.
-    Admin,
-    /// In `[log]`.
-    Log,
+    /// In the table of this name.
+    Table(&'static str),
     /// At the top of the file, for every source, and in each `[[sources]]`, for that one.
     Source,
-    /// In each `[[sources]]` alone.
+    /// Only in each `[[sources]]`.
     SourceAlone,
 }
 
 impl Section {
-    /// The sections that are a table of the file, by their names there.
-    pub(super) const TABLES: [(&'static str, Section); 6] = [
-        ("limits", Section::Limits),
-        ("clock", Section::Clock),
-        ("auth", Section::Auth),
-        ("tls", Section::Tls),
-        ("admin", Section::Admin),
-        ("log", Section::Log),
-    ];
-
-    /// What stands before a setting's name in its full key.
-    pub(super) fn prefix(self) -> &'static str {
+    /// Returns where to put a setting of this section, for an error message.
+    pub(super) fn place(self) -> String {
         match self {
-            Section::Limits => "limits.",
-            Section::Clock => "clock.",
-            Section::Auth => "auth.",
-            Section::Tls => "tls.",
-            Section::Admin => "admin.",
-            Section::Log => "log.",
-            Section::Top | Section::Source | Section::SourceAlone => "",
-        }
-    }
-
-    /// Where to put a setting of this section, as an error says it.
-    pub(super) fn place(self) -> &'static str {
-        match self {
-            Section::Limits => "in [limits]",
-            Section::Clock => "in [clock]",
-            Section::Auth => "in [auth]",
-            Section::Tls => "in [tls]",
-            Section::Admin => "in [admin]",
-            Section::Log => "in [log]",
-            Section::SourceAlone => "in [[sources]]",
-            Section::Top => "at the top of the file, above the first [section]",
-            Section::Source => "at the top of the file, above the first [section], or in [[sources]]",
+            Section::Table(table) => format!("in [{table}]"),
+            Section::SourceAlone => "in [[sources]]".into(),
+            Section::Top => "at the top of the file, above the first [section]".into(),
+            Section::Source => "at the top of the file, above the first [section], or in [[sources]]".into(),
         }
     }
 }
 
-/// One setting: a row of the table that reads configurations and prints the reference.
-pub(super) struct Setting<T: Draft + 'static> {
+/// One setting. The functions take the index of a source; only the settings of sources use it.
+pub(super) struct Row {
     pub(super) section: Section,
     /// Its name in its section.
     pub(super) key: &'static str,
     /// Its default, as it would be written in the file.
     pub(super) default: &'static str,
-    /// Its meaning, its unit, and the reason of its default.
+    /// Its meaning, its unit, and the reason of its default. An empty line ends a paragraph.
     pub(super) doc: &'static str,
     /// When a change of it takes effect. A source that a reload adds takes every setting.
     pub(super) change: Change,
     /// Reads a value into its field.
-    pub(super) read: fn(&mut T, Value<'_>) -> Result<(), Refusal>,
-    /// The value that the daemon runs with, as it would be written in the file: two are equal if these are.
-    pub(super) show: fn(&T::Settled) -> String,
+    pub(super) read: fn(&mut Settings, usize, Value<'_>) -> Result<(), Refusal>,
+    /// Returns the value of its field, as it would be written in the file: two are equal if these are.
+    pub(super) show: fn(&Settings, usize) -> String,
 }
 
-impl<T: Draft> Setting<T> {
-    /// The full key, as messages and [`Origins`](super::Origins) name it; a source's own settings go by their index.
+impl Row {
+    /// Returns whether each source has its own value of this setting.
+    pub(super) fn is_of_source(&self) -> bool {
+        matches!(self.section, Section::Source | Section::SourceAlone)
+    }
+
+    /// Returns the key with its section, or with the index of its source: `limits.max_wait`, `sources[1].layout`.
     pub(super) fn full_key(&self, source: Option<usize>) -> String {
-        full_key(self.section.prefix(), self.key, source)
+        match (source, self.section) {
+            (Some(index), _) => format!("sources[{index}].{}", self.key),
+            (None, Section::Table(table)) => format!("{table}.{}", self.key),
+            (None, _) => self.key.to_owned(),
+        }
+    }
+
+    /// Returns the name of its environment variable: `SNOWBANK_`, its section and its key in capitals.
+    pub(super) fn variable(&self) -> String {
+        format!("SNOWBANK_{}", self.full_key(None).replace('.', "_").to_uppercase())
     }
 }
 
-/// The full key of a setting of the daemon (its section's prefix and its name) or of one source (by its index).
-pub(super) fn full_key(prefix: &str, key: &str, source: Option<usize>) -> String {
-    match source {
-        Some(index) => format!("sources[{index}].{key}"),
-        None => format!("{prefix}{key}"),
+/// Defines a struct of settings and its table of rows: for each field its meaning, type, default, when a change takes
+/// effect, and how a value is read, which states its bounds.
+///
+/// `at` is where in [`Settings`] the struct is. The fields after `and` are not settings.
+macro_rules! settings {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident at $place:tt {
+            $(
+                $(#[doc = $doc:literal])+
+                $field:ident: $type:ty = $default:literal in $section:expr, $change:expr, $read:expr;
+            )*
+        }
+        $(and {
+            $( $(#[$other_meta:meta])* $other:ident: $other_type:ty, )*
+        })?
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct $name {
+            $( $(#[doc = $doc])+ pub $field: $type, )*
+            $( $( $(#[$other_meta])* pub $other: $other_type, )* )?
+        }
+
+        impl $name {
+            pub(super) const ROWS: &'static [$crate::config::setting::Row] = &[$(
+                $crate::config::setting::Row {
+                    section: $section,
+                    key: stringify!($field),
+                    default: $default,
+                    doc: concat!($($doc, "\n"),+),
+                    change: $change,
+                    read: |settings, _source, value| {
+                        let field = &mut field!(settings, _source, $place, $field);
+                        $crate::config::setting::read_into(field, value, $read)
+                    },
+                    show: |settings, _source| {
+                        $crate::config::units::Written::written(&field!(settings, _source, $place, $field))
+                    },
+                },
+            )*];
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self {
+                    $( $field: $crate::config::setting::default_of($default, $read), )*
+                    $( $( $other: Default::default(), )* )?
+                }
+            }
+        }
+    };
+}
+
+/// The field of a struct of settings at its place: in [`Settings`] itself, in the source of an index, or in a section.
+macro_rules! field {
+    ($settings:ident, $source:ident, (), $field:ident) => {
+        $settings.$field
+    };
+    ($settings:ident, $source:ident, (sources), $field:ident) => {
+        $settings.sources[$source].$field
+    };
+    ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
+        $settings.$section.$field
+    };
+}
+
+/// A value that was read, as far as it could be, and everything that is wrong with it.
+pub(super) struct Reading<T> {
+    pub(super) value: Option<T>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<T> From<Result<T, Refusal>> for Reading<T> {
+    fn from(result: Result<T, Refusal>) -> Self {
+        match result {
+            Ok(value) => Reading { value: Some(value), problems: Vec::new() },
+            Err(Refusal(problems)) => Reading { value: None, problems },
+        }
     }
+}
+
+/// Reads a value into its field. A field keeps what it had if nothing of the value can be used.
+pub(super) fn read_into<T, R: Into<Reading<T>>>(
+    field: &mut T,
+    value: Value<'_>,
+    read: impl Fn(Value<'_>) -> R,
+) -> Result<(), Refusal> {
+    let Reading { value, problems } = read(value).into();
+    if let Some(value) = value {
+        *field = value;
+    }
+    if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
+}
+
+/// Reads a default from its row. Tests read every one of them.
+pub(super) fn default_of<T, R: Into<Reading<T>>>(text: &str, read: impl Fn(Value<'_>) -> R) -> T {
+    let value = DeValue::parse(text).ok();
+    let value = value.and_then(|value| read(Value(&value)).into().value);
+    value.unwrap_or_else(|| panic!("{text} is the default of a setting, which does not read it"))
 }

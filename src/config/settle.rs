@@ -1,70 +1,42 @@
-//! From what was read to [`Settings`]: the defaults that depend on other settings, and what must hold between them.
+//! From the settings as they were read to [`Settings`]: the defaults that depend on other settings, and the rules between
+//! settings.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
 
-use super::daemon::{SHARDS_MAX, TlsSettings};
+use super::Settings;
+use super::daemon::{TlsSettings, rows};
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
-use super::source::{SourceDraft, SourceSettings};
+use super::source::SourceSettings;
 use super::units::Plain;
-use super::{Settings, daemon::Daemon};
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Layout, Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, concurrent_collision};
 
-/// Completes and checks what was read.
+/// Completes and checks the settings that were read.
 ///
 /// # Errors
 /// Every mistake found here and before.
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
-    let Reader { daemon, sources: drafts, mut findings, .. } = reader;
-    check_sockets(&daemon.listen, "listen", &mut findings);
-    check_sockets(&daemon.admin, "admin.listen", &mut findings);
-    check_tls(&daemon, &mut findings);
-    check_admin(&daemon, &mut findings);
-    check_waits(&daemon, &mut findings);
-    check_names(&drafts, &mut findings);
-    let sources: Vec<Option<SourceSettings>> = drafts
-        .into_iter()
-        .enumerate()
-        .map(|(index, draft)| settle_source(index, draft, now, &mut findings))
-        .collect();
-    check_overlaps(&sources, &mut findings);
-    check_exposure(&daemon.listen, &sources, &mut findings);
-    if let Some(mistakes) = Mistakes::new(findings.mistakes) {
-        return Err(mistakes);
+    let Reader { mut settings, mut findings } = reader;
+    settings.shards = settings.shards.or_cores(cores);
+    check_sockets(&settings.listen, "listen", &mut findings);
+    check_sockets(&settings.admin.listen, "admin.listen", &mut findings);
+    check_tls(&settings, &mut findings);
+    check_admin(&settings, &mut findings);
+    check_names(&settings.sources, &mut findings);
+    let mut sound = Vec::new();
+    for (index, source) in settings.sources.iter_mut().enumerate() {
+        if settle_source(index, source, now, &mut findings) {
+            sound.push((index, &*source));
+        }
     }
-    let Daemon {
-        listen,
-        shards,
-        order,
-        limits,
-        clock,
-        state_dir,
-        lock_dir,
-        token_file,
-        tls,
-        unix_mode,
-        admin,
-        log,
-    } = daemon;
-    Ok(Settings {
-        listen,
-        shards: shards.unwrap_or_else(|| cores.min(NonZeroUsize::MIN.saturating_add(SHARDS_MAX - 1))),
-        order,
-        limits,
-        clock,
-        sources: sources.into_iter().flatten().collect(),
-        state_dir,
-        lock_dir,
-        token_file,
-        tls,
-        unix_mode,
-        admin,
-        log,
-        origins: findings.origins,
-    })
+    check_overlaps(&sound, &mut findings);
+    if let Some(text) = exposure(&settings.listen, sound.into_iter()) {
+        findings.mistake_of("listen", text);
+    }
+    settings.origins = findings.origins;
+    Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
 
 /// A relative path in a file grows by the file's directory, which its parser did not know.
@@ -83,8 +55,8 @@ fn check_sockets(listen: &[Address], key: &str, findings: &mut Findings) {
 }
 
 /// TLS listeners have a certificate to show, and a certificate a key.
-fn check_tls(daemon: &Daemon, findings: &mut Findings) {
-    let TlsSettings { certificate, key, client_ca, .. } = &daemon.tls;
+fn check_tls(settings: &Settings, findings: &mut Findings) {
+    let TlsSettings { certificate, key, client_ca } = &settings.tls;
     if findings.is_refused("tls.certificate") || findings.is_refused("tls.key") {
         return;
     }
@@ -98,7 +70,7 @@ fn check_tls(daemon: &Daemon, findings: &mut Findings) {
             String::from("tls.certificate is missing; name the file of this key's certificate"),
         ),
         (None, None) => {
-            let listeners = [("listen", &daemon.listen), ("admin.listen", &daemon.admin)];
+            let listeners = [("listen", &settings.listen), ("admin.listen", &settings.admin.listen)];
             let tls = listeners.into_iter().find_map(|(setting, addresses)| {
                 Some((setting, addresses.iter().find(|address| address.is_tls())?))
             });
@@ -108,205 +80,150 @@ fn check_tls(daemon: &Daemon, findings: &mut Findings) {
                 );
                 findings.mistake_of(setting, text);
             } else if client_ca.is_some() {
-                findings.mistake_of("tls.client_ca", String::from("client certificates are asked for by TLS listeners alone; name tls.certificate and tls.key too"));
+                findings.mistake_of("tls.client_ca", String::from("only TLS listeners ask for client certificates; name tls.certificate and tls.key too"));
             }
         }
         (Some(_), Some(_)) => {}
     }
 }
 
-fn check_admin(daemon: &Daemon, findings: &mut Findings) {
-    if let Some(address) =
-        daemon.admin.iter().find(|address| daemon.listen.contains(address) && !address.has_any_port())
-    {
+fn check_admin(settings: &Settings, findings: &mut Findings) {
+    let is_taken = |address: &&Address| settings.listen.contains(address) && !address.has_any_port();
+    if let Some(address) = settings.admin.listen.iter().find(is_taken) {
         let text = format!("found {address}, where clients connect already, allowed: an address of its own");
         findings.mistake_of("admin.listen", text);
     }
 }
 
-fn check_waits(daemon: &Daemon, findings: &mut Findings) {
-    let limits = &daemon.limits;
-    let Some(default_wait) = limits.default_wait else { return };
-    let (low, high) = ("limits.default_wait", "limits.max_wait");
-    if default_wait <= limits.max_wait || findings.is_refused(low) || findings.is_refused(high) {
-        return;
-    }
-    let text = format!(
-        "found \"{}\", allowed: at most max_wait, \"{}\"",
-        Plain(default_wait),
-        Plain(limits.max_wait)
-    );
-    findings.mistake_of(low, text);
-}
-
-fn check_names(drafts: &[SourceDraft], findings: &mut Findings) {
-    for (index, draft) in drafts.iter().enumerate() {
-        let twin = drafts[..index].iter().position(|earlier| earlier.name == draft.name);
-        if let Some(twin) = twin
-            && !draft.name.is_empty()
-        {
-            let text = format!(
-                "found {:?}, which sources[{twin}] is called already, allowed: a name of its own",
-                draft.name
-            );
+fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
+    for (index, source) in sources.iter().enumerate() {
+        let name = &source.name;
+        let earlier = sources[..index].iter().position(|earlier| earlier.name == *name);
+        if let Some(earlier) = earlier.filter(|_| !name.is_empty()) {
+            let text = format!("found {name:?}, the name of sources[{earlier}], allowed: a name of its own");
             findings.mistake_of(&format!("sources[{index}].name"), text);
         }
     }
 }
 
-/// One source with its defaults; `None` if its layout or its worker IDs are not to be had, which was said.
+/// Completes and checks one source. Returns whether its layout and its worker IDs can be used.
 fn settle_source(
     index: usize,
-    draft: SourceDraft,
+    source: &mut SourceSettings,
     now: UnixMicros,
     findings: &mut Findings,
-) -> Option<SourceSettings> {
+) -> bool {
     let mut place = Place { index, findings };
-    let layout = place.layout(draft.layout, now)?;
-    let worker_ids_given = draft.worker_ids.is_some();
-    let worker_ids = place.worker_ids(draft.worker_ids, &layout)?;
-
-    let ticks = |count: u64| Duration::from_millis(layout.tick_ms().saturating_mul(count));
-    let (two_ticks, four_ticks) = (ticks(2), ticks(4));
-    let max_ahead = draft.max_ahead.unwrap_or(SourceDraft::MAX_AHEAD.max(four_ticks));
-    // A crash leaves a ceiling that ends with the tick after the horizon, and a second one in that tick takes one more. The
-    // ID clock is to reach the start of what comes next at once.
-    let horizon_max = max_ahead.saturating_sub(two_ticks);
-    let horizon = draft.horizon.unwrap_or(SourceDraft::HORIZON.max(two_ticks).min(horizon_max));
-    let burst_window = draft.burst_window.unwrap_or(SourceDraft::BURST_WINDOW.min(max_ahead));
-    if max_ahead < four_ticks {
-        // What is compared with it below could not be right either.
-        place.at_least("max_ahead", max_ahead, "four", four_ticks);
-    } else {
-        place.at_least("horizon", horizon, "two", two_ticks);
-        place.horizon_at_most(horizon, horizon_max, max_ahead);
-        place.at_most("burst_window", burst_window, max_ahead);
-        place.at_most("first_start_guard", draft.first_start_guard.unwrap_or_default(), max_ahead);
+    if !place.is_layout_alive(source, now) || !place.fit_worker_ids(source) {
+        return false;
     }
-    Some(SourceSettings {
-        name: draft.name,
-        layout,
-        worker_ids,
-        worker_ids_given,
-        burst_window,
-        max_ahead,
-        on_step_back: draft.on_step_back,
-        sequence_start: draft.sequence_start,
-        horizon,
-        first_start_guard: draft.first_start_guard,
-    })
+    let four_ticks = source.ticks(4);
+    if !place.is_given("max_ahead") {
+        source.max_ahead = source.max_ahead.max(four_ticks);
+    }
+    if !place.is_given("burst_window") {
+        source.burst_window = source.burst_window.min(source.max_ahead);
+    }
+    let (max_ahead, burst_window) = (source.max_ahead, source.burst_window);
+    if max_ahead < four_ticks {
+        let (found, ticks) = (Plain(max_ahead), Plain(four_ticks));
+        let text = format!("found \"{found}\", allowed: at least four ticks of the layout, \"{ticks}\"");
+        place.mistake("max_ahead", text);
+    } else if burst_window > max_ahead && place.of("max_ahead").is_some() {
+        let (found, max_ahead) = (Plain(burst_window), Plain(max_ahead));
+        place.mistake(
+            "burst_window",
+            format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""),
+        );
+    }
+    true
 }
 
-/// Where the mistakes of one source go.
+/// The place of the mistakes of one source.
 struct Place<'f> {
     index: usize,
     findings: &'f mut Findings,
 }
 
 impl Place<'_> {
-    /// The full key and origin of a setting of this source. `None` if it was refused already.
-    fn of(&self, key: &str) -> Option<(String, Origin)> {
-        Some(self.findings.place_of(key, self.index)).filter(|(full, _)| !self.findings.is_refused(full))
+    /// Returns the full key and the origin of a setting of this source.
+    fn full(&self, key: &str) -> Option<(String, Origin)> {
+        let row = rows().find(|row| row.is_of_source() && row.key == key)?;
+        Some(self.findings.origins.place_of(row, Some(self.index)))
     }
 
+    /// Returns the full key and the origin of a setting of this source; `None` if it was refused.
+    fn of(&self, key: &str) -> Option<(String, Origin)> {
+        self.full(key).filter(|(full, _)| !self.findings.is_refused(full))
+    }
+
+    /// Returns whether a setting was given, and not refused.
+    fn is_given(&self, key: &str) -> bool {
+        self.of(key).is_some_and(|(full, _)| self.findings.origins.of(&full).is_some())
+    }
+
+    /// Reports a mistake of a setting, unless it was refused before.
     fn mistake(&mut self, key: &str, text: String) {
         if let Some((full, origin)) = self.of(key) {
             self.findings.mistake(origin, full, text);
         }
     }
 
-    fn at_least(&mut self, key: &str, found: Duration, count: &str, ticks: Duration) {
-        if found < ticks {
-            let (found, ticks) = (Plain(found), Plain(ticks));
-            self.mistake(
-                key,
-                format!("found \"{found}\", allowed: at least {count} ticks of the layout, \"{ticks}\""),
-            );
-        }
-    }
-
-    fn horizon_at_most(&mut self, found: Duration, most: Duration, max_ahead: Duration) {
-        if found > most && self.of("max_ahead").is_some() {
-            let (found, most, max_ahead) = (Plain(found), Plain(most), Plain(max_ahead));
-            let text = format!(
-                "found \"{found}\", allowed: at most \"{most}\", two ticks of the layout less than max_ahead, \"{max_ahead}\""
-            );
-            self.mistake("horizon", text);
-        }
-    }
-
-    fn at_most(&mut self, key: &str, found: Duration, max_ahead: Duration) {
-        if found > max_ahead && self.of("max_ahead").is_some() {
-            let (found, max_ahead) = (Plain(found), Plain(max_ahead));
-            self.mistake(key, format!("found \"{found}\", allowed: at most max_ahead, \"{max_ahead}\""));
-        }
-    }
-
-    /// The layout, if it is one that lives.
-    fn layout(&mut self, given: Option<Layout>, now: UnixMicros) -> Option<Layout> {
-        self.of("layout")?;
-        let layout = match given.map_or_else(|| Layout::resolve(SourceDraft::DEFAULT_LAYOUT), Ok) {
-            Ok(layout) => layout,
-            Err(error) => {
-                self.mistake("layout", error.to_string());
-                return None;
-            }
-        };
-        match layout.life(now) {
-            Life::Running { .. } | Life::LastYear { .. } => Some(layout),
+    /// Returns whether the layout has begun and not ended.
+    fn is_layout_alive(&mut self, source: &SourceSettings, now: UnixMicros) -> bool {
+        let layout = &source.layout;
+        let text = match layout.life(now) {
+            Life::Running { .. } | Life::LastYear { .. } => return self.of("layout").is_some(),
             Life::NotBegun => {
-                let (now, first) = (layout.rfc3339(now), layout.rfc3339(layout.first()));
+                let (first, now) = (layout.rfc3339(layout.first()), layout.rfc3339(now));
                 let text = format!(
                     "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
                 );
                 if let Some((full, origin)) = self.of("layout") {
                     self.findings.clock_behind(origin, full, text);
                 }
-                None
+                return false;
             }
-            Life::Ended { at } => {
-                let (now, at) = (layout.rfc3339(now), layout.rfc3339(at));
-                let text = format!(
-                    "found a layout that ended {at}, allowed: one that has IDs left at {now}: a later epoch, or more time"
-                );
-                self.mistake("layout", text);
-                None
-            }
-        }
+            Life::Ended { at } => format!(
+                "found a layout that ended {}, allowed: one that has IDs left at {}: a later epoch, or more time",
+                layout.rfc3339(at),
+                layout.rfc3339(now)
+            ),
+        };
+        self.mistake("layout", text);
+        false
     }
 
-    /// The worker IDs, if the layout has them.
-    fn worker_ids(&mut self, given: Option<WorkerSet>, layout: &Layout) -> Option<WorkerSet> {
-        self.of("worker_ids")?;
-        let worker_ids = given.unwrap_or_else(|| WorkerSet::single(0));
-        match Numbering::new(layout.clone(), worker_ids.clone()) {
-            Ok(_) => Some(worker_ids),
+    /// Returns whether the layout has the worker IDs.
+    fn fit_worker_ids(&mut self, source: &SourceSettings) -> bool {
+        match Numbering::new(source.layout.clone(), source.worker_ids.set.clone()) {
+            Ok(_) => self.of("worker_ids").is_some(),
             Err(error) => {
                 self.mistake("worker_ids", error.to_string());
-                None
+                false
             }
         }
     }
 }
 
-/// Two sources must not be able to hand out the same ID, whatever their fields are called and whenever it would be.
-fn check_overlaps(sources: &[Option<SourceSettings>], findings: &mut Findings) {
-    for (index, source) in sources.iter().enumerate() {
-        let Some(source) = source else { continue };
-        for (earlier_index, earlier) in sources[..index].iter().enumerate() {
-            let Some(earlier) = earlier else { continue };
-            let ids = (&earlier.layout, &earlier.worker_ids);
-            let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids)) else {
+/// Checks that no two sources can hand out the same ID, whatever their fields are called and whenever it would be.
+fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
+    for (at, &(index, source)) in sources.iter().enumerate() {
+        for &(earlier_index, earlier) in &sources[..at] {
+            let ids = (&earlier.layout, &earlier.worker_ids.set);
+            let Some(workers) = concurrent_collision(ids, (&source.layout, &source.worker_ids.set)) else {
                 continue;
             };
             let text = overlap((earlier_index, earlier), (index, source), workers);
-            let (key, origin) = findings.place_of("worker_ids", index);
-            findings.mistake(origin, key, text);
+            let place = Place { index, findings };
+            if let Some((key, origin)) = place.full("worker_ids") {
+                findings.mistake(origin, key, text);
+            }
         }
     }
 }
 
-/// What to say of two sources, of which these two worker IDs can hand out the same ID.
+/// Describes two sources of which these two worker IDs can hand out the same ID.
 fn overlap(
     (left_index, left): (usize, &SourceSettings),
     (index, right): (usize, &SourceSettings),
@@ -325,8 +242,7 @@ fn overlap(
     )
 }
 
-/// A source as a message names it; one without a name has only its index.
-/// How far apart the epochs of two sources are, in words; `None` if they are the same.
+/// Returns how far apart the epochs of two sources are, in words; `None` if they are the same.
 pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<String> {
     match left.layout.epoch_unix_ms().abs_diff(right.layout.epoch_unix_ms()) {
         0 => None,
@@ -335,6 +251,7 @@ pub(super) fn apart(left: &SourceSettings, right: &SourceSettings) -> Option<Str
     }
 }
 
+/// Returns a source as a message names it: by its index, and by its name if it has one.
 pub(super) fn label(index: usize, source: &SourceSettings) -> String {
     match &*source.name {
         "" => format!("sources[{index}]"),
@@ -342,29 +259,22 @@ pub(super) fn label(index: usize, source: &SourceSettings) -> String {
     }
 }
 
-/// Worker 0 by default is for one machine alone: two that other machines can reach would hand out the same IDs.
-fn check_exposure(listen: &[Address], sources: &[Option<SourceSettings>], findings: &mut Findings) {
-    let sources = sources.iter().enumerate().filter_map(|(index, source)| Some((index, source.as_ref()?)));
-    if let Some(text) = exposure(listen, sources) {
-        findings.mistake_of("listen", text);
-    }
-}
-
-/// Why these sources must not be served at these addresses, if they must not.
+/// Returns why these sources must not be served at these addresses, if so. Worker 0 by default is for one machine: two that
+/// other machines can reach would hand out the same IDs.
 fn exposure<'s>(
     listen: &[Address],
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
 ) -> Option<String> {
     let reachable = listen.iter().find(|address| !address.is_local())?;
-    let (index, source) = sources.find(|(_, source)| !source.worker_ids_given)?;
+    let (index, source) = sources.find(|(_, source)| !source.worker_ids.are_given)?;
     Some(format!(
         "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
-         (--worker-id) that no other machine uses, or listen on loopback addresses and Unix sockets alone",
+         (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets",
         label(index, source)
     ))
 }
 
-/// Where sockets listen that a service manager has opened, by protocol.
+/// The addresses of sockets that a service manager has opened, by protocol.
 #[derive(Clone, Debug, Default)]
 pub struct InheritedAddresses {
     /// For clients.
@@ -374,10 +284,10 @@ pub struct InheritedAddresses {
 }
 
 impl Settings {
-    /// Has the daemon listen elsewhere than it was told: on sockets that it inherits, for each protocol that has some.
+    /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol that has some.
     ///
     /// # Errors
-    /// In one line: these addresses can be reached from other machines, and a source has worker 0 by default.
+    /// Other machines can reach these addresses, and a source has worker 0 by default; in one line.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
         let replace = |configured: &mut Vec<Address>, inherited: &Vec<Address>| {
             if !inherited.is_empty() {
@@ -385,7 +295,7 @@ impl Settings {
             }
         };
         replace(&mut self.listen, &inherited.native);
-        replace(&mut self.admin, &inherited.admin);
+        replace(&mut self.admin.listen, &inherited.admin);
         exposure(&self.listen, self.sources.iter().enumerate()).map_or(Ok(()), Err)
     }
 }

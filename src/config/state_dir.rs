@@ -1,22 +1,22 @@
-//! Where to keep what must outlast a restart.
+//! The place of the state, which must outlast a restart.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// What the setting `state_dir` says.
+/// The setting `state_dir`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StateDirChoice {
     /// Nothing: the directory that the environment names for it.
     #[default]
     Default,
-    /// Nowhere, which is a choice: uniqueness over restarts then rests on the clock alone.
+    /// Nowhere, by choice: uniqueness over restarts then rests on the clock alone.
     None,
     /// This directory.
     At(PathBuf),
 }
 
-/// Where the state is, and why there.
+/// The place of the state, and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatePlace {
     /// In a directory.
@@ -31,7 +31,7 @@ pub enum StatePlace {
 }
 
 impl From<Option<PathBuf>> for StateDirChoice {
-    /// What was given as a path, if anything was: `none` is a word, `./none` a directory.
+    /// Converts the path that was given, if any: `none` is a word, `./none` a directory.
     fn from(path: Option<PathBuf>) -> Self {
         match path {
             None => StateDirChoice::Default,
@@ -42,7 +42,7 @@ impl From<Option<PathBuf>> for StateDirChoice {
 }
 
 impl fmt::Display for StateDirChoice {
-    /// As it is written in a configuration.
+    /// Prints it as it is written in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateDirChoice::Default => Ok(()),
@@ -52,7 +52,7 @@ impl fmt::Display for StateDirChoice {
     }
 }
 
-/// Nothing says where the state could be.
+/// Neither a setting nor the environment names a place for the state.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no place for the state: found no state_dir, and none of $STATE_DIRECTORY, $XDG_STATE_HOME and $HOME holds an absolute \
@@ -64,13 +64,13 @@ impl StateDirChoice {
     /// The word for [`None`](StateDirChoice::None).
     const NONE: &str = "none";
 
-    /// The directory itself: by default the first of `$STATE_DIRECTORY`, which systemd sets, else `snowbank` in the XDG
+    /// Returns the directory: by default the first of `$STATE_DIRECTORY`, which systemd sets, else `snowbank` in the XDG
     /// state directory (`$XDG_STATE_HOME`, else `~/.local/state`). `variable` reads the environment.
     ///
     /// # Errors
-    /// The default is wanted, and the environment does not say where it is.
+    /// No directory was given, and the environment names none.
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
-        // What is not absolute is to be ignored, says the XDG specification; empty is as good as not set.
+        // The XDG specification ignores paths that are not absolute. An empty variable counts as not set.
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let kept = |path, named_by| Ok(StatePlace::Kept { path, named_by });
         match self {
@@ -93,13 +93,13 @@ impl StateDirChoice {
     }
 }
 
-/// The first path of systemd's list, which has colons between them.
+/// Returns the first path of systemd's list, which has colons between them.
 fn first_of(list: &OsString) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
 impl StatePlace {
-    /// The directory; `None` if nothing is kept.
+    /// Returns the directory; `None` if nothing is kept.
     pub fn path(&self) -> Option<&Path> {
         match self {
             StatePlace::Kept { path, .. } => Some(path),

@@ -1,28 +1,25 @@
-//! What a daemon with these settings does, in words: what `check` answers and `serve` says when it starts.
+//! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
-use std::path::Path;
-
-use super::daemon::LOCK_DIR;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
 use snowbank_client::layout::{Life, UnixMicros, collision};
 
 impl SourceSettings {
-    /// IDs per second of all its worker IDs together, rounded down; saturates.
+    /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
     pub fn ids_per_second(&self) -> u64 {
-        let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
+        let per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.set.len() as u128;
         u64::try_from(per_tick * 1000 / u128::from(self.layout.tick_ms())).unwrap_or(u64::MAX)
     }
 }
 
 impl Settings {
-    /// What the daemon does: a line on its listeners, and one for each source. That on its state is
-    /// [`StatePlace`](super::StatePlace)'s.
+    /// Describes the daemon: a line on its listeners, and one for each source. [`StatePlace`](super::StatePlace) describes
+    /// the state.
     pub fn summary(&self) -> Vec<String> {
         let listeners: Vec<_> = self.listen.iter().map(Address::to_string).collect();
         let shards = if self.shards.get() == 1 { "shard" } else { "shards" };
-        let tokens = match &self.token_file {
+        let tokens = match &self.auth.token_file {
             Some(file) => format!("tokens of {file}"),
             None => "no token asked for".into(),
         };
@@ -39,17 +36,17 @@ impl Settings {
             };
             lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
-        if !self.admin.is_empty() {
-            let admin: Vec<_> = self.admin.iter().map(Address::to_string).collect();
+        if !self.admin.listen.is_empty() {
+            let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
-            let workers = if source.worker_ids.len() == 1 { "worker" } else { "workers" };
+            let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
             format!(
                 "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
                 source.name,
                 source.layout,
-                source.worker_ids,
+                source.worker_ids.set,
                 Grouped(source.ids_per_second()),
                 source.layout.end().date()
             )
@@ -57,42 +54,46 @@ impl Settings {
         lines
     }
 
-    /// What is allowed and yet worth a second look, a line for each.
+    /// Returns a line for each setting that is allowed but probably a mistake.
     pub fn warnings(&self, now: UnixMicros) -> Vec<String> {
         let mut warnings: Vec<String> =
             self.sources.iter().filter_map(|source| ends_soon(source, now)).collect();
         let lets_anybody_in =
             |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
-        if self.token_file.is_none()
+        if self.auth.token_file.is_none()
             && let Some(address) = self.listen.iter().find(lets_anybody_in)
         {
             warnings.push(format!(
-                "{address} can be reached from other machines and asks for no token (auth.token_file): whoever \
-                 reaches it can draw IDs"
+                "{address} can be reached from other machines and asks for no token (auth.token_file): everyone \
+                 who reaches it can draw IDs"
             ));
         }
-        if self.token_file.is_some()
+        if self.auth.token_file.is_some()
             && let Some(address) = self.listen.iter().find(|address| !address.is_local() && !address.is_tls())
         {
             warnings.push(format!(
-                "tokens cross the network to {address} as they are: whoever sees the traffic has them; tls:{address} \
+                "tokens cross the network to {address} as they are: everyone who sees the traffic has them; tls:{address} \
                  would hide them"
             ));
         }
-        if self.tls.certificate.is_some() && !self.listen.iter().chain(&self.admin).any(Address::is_tls) {
+        if self.tls.certificate.is_some()
+            && !self.listen.iter().chain(&self.admin.listen).any(Address::is_tls)
+        {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",
             ));
         }
-        if let Some(address) = self.admin.iter().find(lets_anybody_in) {
+        if let Some(address) = self.admin.listen.iter().find(lets_anybody_in) {
             warnings.push(format!(
-                "the admin address {address} can be reached from other machines: whoever reaches it reads what the \
-                 daemon does, though no IDs"
+                "the admin address {address} can be reached from other machines: everyone who reaches it can read what \
+                 the daemon does, though no IDs"
             ));
         }
-        if self.lock_dir != Path::new(LOCK_DIR) {
+        let usual = Settings::default().lock_dir;
+        if self.lock_dir != usual {
+            let usual = usual.display();
             warnings.push(format!(
-                "locks of worker IDs are in {}, not in {LOCK_DIR}: daemons of this machine that use another lock_dir \
+                "locks of worker IDs are in {}, not in {usual}: daemons of this machine that use another lock_dir \
                  are not kept from the same worker IDs",
                 self.lock_dir.display()
             ));
@@ -101,15 +102,16 @@ impl Settings {
         warnings
     }
 
-    /// Pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart: nearer ones are refused.
+    /// Warns of pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart.
+    /// If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
         let pairs = self.sources.iter().enumerate().flat_map(|(index, source)| {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
         });
         pairs
             .filter_map(|((one, left), (two, right))| {
-                let ids = (&left.layout, &left.worker_ids);
-                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids))?;
+                let ids = (&left.layout, &left.worker_ids.set);
+                let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;
                 let apart = apart(left, right)?;
                 Some(format!(
                     "{}, worker {worker}, and {}, worker {other}, make the same IDs {apart} apart, as their epochs are: \

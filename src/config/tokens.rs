@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use subtle::ConstantTimeEq;
 
-/// The longest token, in bytes: what an AUTH request can carry.
+/// The longest token, in bytes: an AUTH request carries no more.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// The largest token file that is read, in bytes: about 2,000 of the longest tokens, and proof that the path does not
-/// name a disk.
+/// The largest token file, in bytes: about 2,000 of the longest tokens, and small enough to refuse a path that names a
+/// disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The tokens of a file, at least one, each of 1 to [`TOKEN_BYTES_MAX`] bytes. Never printed.
@@ -19,7 +19,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 pub struct Tokens(Vec<Box<[u8]>>);
 
 impl Tokens {
-    /// The tokens of a file's bytes; `path` is for messages.
+    /// Reads the tokens of a file's bytes; `path` is for messages.
     pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenError> {
         let mut tokens = Vec::new();
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
@@ -42,8 +42,8 @@ impl Tokens {
         Ok(Tokens(tokens))
     }
 
-    /// Whether this is one of the tokens. The time it takes depends on lengths alone, not on what the bytes are or
-    /// which token they match.
+    /// Returns whether this is one of the tokens. The time that it takes depends only on lengths, not on the bytes or on the
+    /// token that they match.
     pub fn accepts(&self, presented: &[u8]) -> bool {
         let matched =
             self.0.iter().fold(subtle::Choice::from(0), |matched, token| matched | token.ct_eq(presented));
@@ -65,10 +65,10 @@ pub enum TokenError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         error: io::Error,
     },
-    /// The file is larger than any that is meant.
+    /// The file is too large for tokens.
     #[error("the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line", .0.display())]
     TooLarge(PathBuf),
     /// A line holds no token that AUTH could carry.

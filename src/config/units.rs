@@ -1,9 +1,21 @@
-//! Durations and sizes as a person writes and reads them.
+//! Values as a person writes and reads them.
 
 use std::fmt;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+
+use super::daemon::{FileMode, Shards};
+use super::log::{LogFormat, LogLevel};
+use super::secrets::FileRef;
+use super::source::WorkerIds;
+use super::state_dir::StateDirChoice;
+use crate::shard::Order;
+use crate::source::{OnStepBack, SequenceStart};
+use snowbank_client::address::Address;
+use snowbank_client::layout::Layout;
 
 /// Reads `10ms`, `1s`, `5m`, `1h`, `1m 30s` or `0`; `None` for anything else.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
@@ -26,40 +38,50 @@ impl fmt::Display for Plain {
     }
 }
 
-/// A duration as it is written in a configuration, with its quotes.
-pub(super) fn duration(duration: Duration) -> String {
-    quoted(Plain(duration))
-}
-
-/// A text as it is written in a configuration, with its quotes.
+/// Returns a text as it is written in a configuration, with its quotes.
 pub(super) fn quoted(text: impl fmt::Display) -> String {
     format!("{:?}", text.to_string())
 }
 
-/// The units of a size, smallest first, each 1,024 of the one before.
-const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
-
-/// Reads `4096`, `64KiB`, `1 MiB`; `None` for anything else, decimal units (`kB`) among them.
-pub(super) fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let power = match unit.trim_start() {
-        "" => 0,
-        unit => UNITS.iter().position(|&known| known == unit)?,
-    };
-    number.parse::<u64>().ok()?.checked_mul(1 << (10 * power))
+/// A value that a configuration can have.
+pub(super) trait Written {
+    /// Returns it as it would be written in a file.
+    fn written(&self) -> String;
 }
 
-/// Prints a size in the largest unit that divides it.
-pub(super) struct Bytes(pub(super) u64);
+macro_rules! written {
+    ($($type:ty: |$value:ident| $text:expr;)+) => {
+        $(impl Written for $type {
+            fn written(&self) -> String {
+                let $value = self;
+                $text
+            }
+        })+
+    };
+}
 
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let divides = |power: &usize| *power == 0 || (self.0 > 0 && self.0.is_multiple_of(1 << (10 * power)));
-        let power = (0..UNITS.len()).rev().find(divides).unwrap_or(0);
-        write!(f, "{}{}", self.0 >> (10 * power), UNITS[power])
-    }
+written! {
+    usize: |count| count.to_string();
+    NonZeroU32: |count| count.to_string();
+    Shards: |count| count.to_string();
+    FileMode: |mode| format!("\"{:04o}\"", mode.0);
+    Duration: |duration| quoted(Plain(*duration));
+    Option<Duration>: |duration| duration.map_or_else(|| quoted("off"), |duration| duration.written());
+    String: |text| quoted(text);
+    PathBuf: |path| quoted(path.display());
+    Option<FileRef>: |file| file.as_ref().map_or_else(|| quoted(""), quoted);
+    StateDirChoice: |choice| quoted(choice);
+    Vec<Address>: |addresses| match &addresses[..] {
+        [] => quoted(""),
+        addresses => format!("[{}]", addresses.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+    };
+    Layout: |layout| quoted(layout);
+    WorkerIds: |worker_ids| quoted(&worker_ids.set);
+    Order: |order| quoted(order.name());
+    OnStepBack: |choice| quoted(choice.name());
+    SequenceStart: |choice| quoted(choice.name());
+    LogFormat: |format| quoted(format.name());
+    LogLevel: |level| quoted(level.name());
 }
 
 /// Prints a number with its thousands apart: `4,096,000`.
@@ -103,18 +125,6 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_binary() {
-        for (text, bytes) in [("0", 0), ("4096", 4096), ("64KiB", 65_536), ("1 MiB", 1 << 20), ("7B", 7)] {
-            assert_eq!(parse_bytes(text), Some(bytes), "{text}");
-        }
-        for text in ["", "KiB", "64kB", "64K", "-1", "1.5MiB", "99999999999GiB", "18446744073709551616"] {
-            assert_eq!(parse_bytes(text), None, "{text}");
-        }
-        assert_eq!(Bytes(0).to_string(), "0B");
-        assert_eq!(Bytes(1025).to_string(), "1025B");
-    }
-
-    #[test]
     fn thousands_stand_apart() {
         for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (4_096_000, "4,096,000")] {
             assert_eq!(Grouped(number).to_string(), text);
@@ -123,15 +133,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(millis in 0..=u64::from(u32::MAX), bytes: u64) {
+        fn what_is_printed_reads_back(millis in 0..=u64::from(u32::MAX)) {
             let duration = Duration::from_millis(millis);
             prop_assert_eq!(parse_duration(&Plain(duration).to_string()), Some(duration));
-            prop_assert_eq!(parse_bytes(&Bytes(bytes).to_string()), Some(bytes));
         }
 
         #[test]
         fn no_text_panics(text in ".{0,24}") {
-            let _ = (parse_duration(&text), parse_bytes(&text));
+            let _ = parse_duration(&text);
         }
     }
 }

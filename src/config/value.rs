@@ -1,20 +1,23 @@
-//! One value of a TOML file, read as what a setting wants; a refusal says what was found and what is allowed.
+//! One value of a TOML file, read as the type of a setting. A refusal says what was found and what is allowed.
 
 use std::ops::{Range, RangeInclusive};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
+use super::daemon::FileMode;
 use super::findings::excerpt;
 use super::secrets::FileRef;
+use super::setting::Reading;
 use super::units::{self, Grouped, Plain};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
 
-/// One thing that is wrong with a value, and where, if that is more exact than where the value stands.
+/// One mistake in a value, and its place, if that is more exact than the place of the value.
 #[derive(Debug)]
 pub(super) struct Problem {
     pub(super) text: String,
@@ -36,7 +39,7 @@ impl From<String> for Refusal {
 pub(super) struct Value<'v>(pub(super) &'v Spanned<DeValue<'v>>);
 
 impl<'v> Value<'v> {
-    /// The value as a message repeats it.
+    /// Returns the value as a message repeats it.
     fn found(self) -> String {
         match self.0.get_ref() {
             DeValue::String(text) => format!("{:?}", excerpt(text)),
@@ -49,7 +52,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A refusal of this value: what was found, and this, which is allowed.
+    /// Refuses this value, and says what was found and what is allowed.
     fn refuse(self, allowed: impl std::fmt::Display) -> Refusal {
         Refusal::from(format!("found {}, allowed: {allowed}", self.found()))
     }
@@ -59,12 +62,12 @@ impl<'v> Value<'v> {
         i128::from_str_radix(integer.as_str(), integer.radix()).ok()
     }
 
-    /// Whether the value is this word, which stands for something outside the setting's range.
+    /// Returns whether the value is this word, which stands for something outside the setting's range.
     fn is_word(self, word: &str) -> bool {
         self.0.get_ref().as_str() == Some(word)
     }
 
-    /// `None` for this word, else what `read` makes of the value; a refusal says that the word is allowed too.
+    /// Returns `None` for this word, else reads the value; a refusal says that the word is allowed too.
     pub(super) fn or_word<T>(
         self,
         word: &str,
@@ -94,29 +97,16 @@ impl<'v> Value<'v> {
         })
     }
 
-    pub(super) fn count(self, allowed: RangeInclusive<u64>) -> Result<u64, Refusal> {
+    pub(super) fn count<T: FromStr>(self, allowed: RangeInclusive<u64>) -> Result<T, Refusal> {
         let count = match self.0.get_ref() {
-            // So that options, which are texts, need no reader of their own.
+            // Options and variables are texts.
             DeValue::String(text) => text.parse().ok(),
             _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
         };
-        count.filter(|count| allowed.contains(count)).ok_or_else(|| {
-            self.refuse(format_args!(
-                "a number from {} to {}",
-                Grouped(*allowed.start()),
-                Grouped(*allowed.end())
-            ))
-        })
-    }
-
-    pub(super) fn bytes(self, allowed: RangeInclusive<u64>) -> Result<u64, Refusal> {
-        let bytes = match self.0.get_ref() {
-            DeValue::String(text) => units::parse_bytes(text),
-            _ => self.integer().and_then(|integer| u64::try_from(integer).ok()),
-        };
-        bytes.filter(|bytes| allowed.contains(bytes)).ok_or_else(|| {
-            let (least, most) = (units::Bytes(*allowed.start()), units::Bytes(*allowed.end()));
-            self.refuse(format_args!("a size from \"{least}\" to \"{most}\" (B, KiB, MiB, GiB), or bytes"))
+        let count = count.filter(|count| allowed.contains(count));
+        count.and_then(|count| count.to_string().parse().ok()).ok_or_else(|| {
+            let (least, most) = (Grouped(*allowed.start()), Grouped(*allowed.end()));
+            self.refuse(format_args!("a number from {least} to {most}"))
         })
     }
 
@@ -128,8 +118,8 @@ impl<'v> Value<'v> {
         })
     }
 
-    /// A path; empty stands for none. Without control characters: a zero byte names nothing, and a line feed would make two
-    /// lines of what is logged in one.
+    /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name, and a line feed would
+    /// break a log message in two.
     pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {
         match self.0.get_ref().as_str() {
             Some("") => Ok(None),
@@ -138,7 +128,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A file, by its path or as a credential; empty stands for none.
+    /// Reads a file, by its path or as a credential; an empty text is none.
     pub(super) fn file(self) -> Result<Option<FileRef>, Refusal> {
         let Some(path) = self.path()? else { return Ok(None) };
         match path.to_str().map(str::parse) {
@@ -148,8 +138,13 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The permission bits of a file.
-    pub(super) fn mode(self) -> Result<u32, Refusal> {
+    /// Reads a directory, which cannot be left out.
+    pub(super) fn directory(self) -> Result<PathBuf, Refusal> {
+        self.path()?.ok_or_else(|| self.refuse("a directory, because locks are never skipped"))
+    }
+
+    /// Reads the permission bits of a file.
+    pub(super) fn mode(self) -> Result<FileMode, Refusal> {
         let mode = match self.0.get_ref() {
             DeValue::String(text) => u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8).ok(),
             DeValue::Integer(integer) if integer.radix() == 8 => {
@@ -158,46 +153,41 @@ impl<'v> Value<'v> {
             _ => None,
         };
         mode.filter(|&mode| mode <= 0o777)
+            .map(FileMode)
             .ok_or_else(|| self.refuse("octal permission bits in quotes, from \"0000\" to \"0777\""))
     }
 
-    /// One address or an array of them. Those that are right are kept beside those that are refused, so that what is
-    /// wrong with having them is found in the same pass.
-    pub(super) fn addresses(self, into: &mut Vec<Address>) -> Result<(), Refusal> {
+    /// Reads one address or an array of them. The right ones count even beside wrong ones, so that mistakes between
+    /// settings are found in the same pass.
+    pub(super) fn addresses(self) -> Reading<Vec<Address>> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
             DeValue::String(_) => vec![self],
-            _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")),
+            _ => return Err(self.refuse("at least one address, as in [\"127.0.0.1:7660\"]")).into(),
         };
-        let mut problems = Vec::new();
-        into.clear();
+        let (mut addresses, mut problems) = (Vec::new(), Vec::new());
         for item in items {
-            match item.address(into) {
-                Ok(address) => into.push(address),
+            match item.address(&addresses) {
+                Ok(address) => addresses.push(address),
                 Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(Refusal(problems)) }
+        Reading { value: Some(addresses), problems }
     }
 
-    /// As [`addresses`](Self::addresses), and a port alone stands for 127.0.0.1's; empty text for none.
-    pub(super) fn admin_addresses(self, into: &mut Vec<Address>) -> Result<(), Refusal> {
+    /// Reads [`addresses`](Self::addresses); a port alone is one of 127.0.0.1, and an empty text is none.
+    pub(super) fn admin_addresses(self) -> Reading<Vec<Address>> {
         let port = match self.0.get_ref() {
-            DeValue::String(text) if text.is_empty() => {
-                into.clear();
-                return Ok(());
-            }
+            DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
             DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
             DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
-            _ => return self.addresses(into),
+            _ => return self.addresses(),
         };
-        let address = Address::of_admin(&port)
-            .map_err(|_| self.refuse("a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\""))?;
-        *into = vec![address];
-        Ok(())
+        let allowed = "a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"";
+        Address::of_admin(&port).map(|address| vec![address]).map_err(|_| self.refuse(allowed)).into()
     }
 
-    /// One address, which is not among the earlier ones.
+    /// Reads one address, which is not among the earlier ones.
     fn address(self, earlier: &[Address]) -> Result<Address, String> {
         let Some(text) = self.0.get_ref().as_str() else {
             return Err(format!("found {}, allowed: an address, as in \"127.0.0.1:7660\"", self.found()));
@@ -212,7 +202,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// A layout: the name of a preset, its text form, or a table.
+    /// Reads a layout: the name of a preset, its text form, or a table.
     pub(super) fn layout(self) -> Result<Layout, Refusal> {
         match self.0.get_ref() {
             DeValue::String(text) => Layout::resolve(text).map_err(|error| Refusal::from(error.to_string())),
@@ -230,7 +220,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Worker IDs: one, a range, a list of them; empty text stands for none given.
+    /// Reads worker IDs: one, a range, or a list of them; an empty text is none.
     pub(super) fn worker_ids(self) -> Result<Option<WorkerSet>, Refusal> {
         let text = match self.0.get_ref() {
             DeValue::String(text) if text.is_empty() => return Ok(None),
@@ -253,7 +243,7 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// The name of a source.
+    /// Reads the name of a source.
     pub(super) fn name(self) -> Result<String, Refusal> {
         let fits = |name: &&str| {
             // Digits alone are an index where a client names a source.

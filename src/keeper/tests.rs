@@ -1,8 +1,5 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-
 use super::*;
-use crate::ceiling::Grant;
+use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};
 use crate::source::{OnStepBack, Rules, SequenceStart};
 use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
@@ -12,70 +9,76 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const HOUR_US: i64 = 3_600 * SECOND_US;
 
-/// Remembers the ceilings that it was asked to raise, and fails when told to, or when another daemon has it.
-#[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<(Vec<Position>, bool, Revoked)>>, Arc<AtomicBool>);
+/// A keeper of one source whose first ceiling is granted, and its writers, which end a write when the test says so.
+struct World {
+    keeper: Keeper,
+    source: Arc<Source>,
+    wall: Arc<Wall>,
+    /// Every ceiling of the first source that was handed out.
+    handed_out: Vec<Position>,
+    /// Every mark: the source's index and its IDs' bound.
+    marked: Vec<(usize, u64)>,
+}
 
-/// Whose grant the next raise takes away.
-type Revoked = Option<Arc<Source>>;
-
-impl Disk {
-    fn raised(&self) -> Vec<Position> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+impl World {
+    fn new(writers: usize) -> World {
+        let (mut managed, wall, now) = managed(0);
+        let first = managed.first_ceiling(now);
+        managed.grant(first);
+        let source = Arc::clone(managed.source());
+        let keeper = Keeper::new(vec![managed], writers, Arc::clone(&wall), START);
+        World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
     }
 
-    /// Has the grant taken away while the next raise is under way.
-    fn restored_within(&self, source: &Arc<Source>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).2 = Some(Arc::clone(source));
+    fn look(&mut self, reading: Reading) -> Looked {
+        let looked = self.keeper.look(reading);
+        let of_first =
+            |write: &Write| write.ceilings.iter().find(|(index, _)| *index == 0).map(|&(_, ceiling)| ceiling);
+        self.handed_out.extend(looked.writes.iter().filter_map(of_first));
+        looked
     }
 
-    fn fail(&self, fails: bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = fails;
+    fn end(&mut self, write: &Write, result: Result<(), StoreError>, reading: Reading) -> Option<Written> {
+        let outcome = Outcome { writer: write.writer, number: write.number, result };
+        let now = self.wall.believe(reading);
+        self.keeper.written(outcome, now, |index, id_bound| self.marked.push((index, id_bound)))
+    }
+
+    /// Looks, and ends at once what is written; how often until there is nothing more to write.
+    fn settle(&mut self, reading: Reading) -> Looked {
+        loop {
+            let looked = self.look(reading);
+            if looked.writes.is_empty() {
+                return looked;
+            }
+            for write in &looked.writes {
+                self.end(write, Ok(()), reading).expect("it is under way");
+            }
+        }
+    }
+
+    fn granted(&self) -> Position {
+        self.source.grant().ceiling()
     }
 }
 
-impl CeilingStore for Disk {
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        _wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError> {
-        Ok(vec![None; newcomers.len()])
-    }
-
-    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        let ceilings = newcomers.iter().map(|newcomer| newcomer.ceiling).enumerate();
-        self.raise(&ceilings.collect::<Vec<_>>(), wall_minus_boot_us)
-    }
-
-    fn raise(&mut self, raises: &[(usize, Position)], _wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        let mut disk = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        disk.0.extend(raises.iter().map(|(_, ceiling)| ceiling));
-        if let Some(source) = disk.2.take() {
-            source.grant().revoke();
-        }
-        if disk.1 { Err(StoreError(String::from("told to fail"))) } else { Ok(()) }
-    }
-
-    fn trim(&mut self, _trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        match self.1.load(Ordering::Relaxed) {
-            true => Err(TakenOver(String::from("another daemon has it"))),
-            false => Ok(()),
-        }
-    }
+fn failed() -> Result<(), StoreError> {
+    Err(StoreError(String::from("the disk failed")))
 }
 
-/// What the clocks show `after_us` later, with the wall clock off by `step_us`.
+/// The only write of a look.
+fn only(looked: &Looked) -> Write {
+    assert_eq!(looked.writes.len(), 1, "{looked:?}");
+    looked.writes[0].clone()
+}
+
+/// The clocks `after_us` later, with the wall clock off by `step_us`.
 fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
 
 /// A source that starts `ahead_us` from the wall clock, before its first ceiling, and the wall clock.
-fn kept(ahead_us: i64) -> (Kept, Arc<Wall>, Now) {
+fn managed(ahead_us: i64) -> (ManagedSource, Arc<Wall>, Now) {
     let step_rule = StepRule { max_step: Duration::from_secs(60), step_hold: Duration::from_secs(60) };
     let wall = Arc::new(Wall::new(step_rule, START, Remembered::Nothing));
     let now = wall.believe(START);
@@ -91,175 +94,251 @@ fn kept(ahead_us: i64) -> (Kept, Arc<Wall>, Now) {
     };
     let rule = CeilingRule { horizon: Duration::from_secs(3), max_ahead, tick: Duration::from_millis(1) };
     let source = Source::new(String::from("test"), numbering, rules, Grant::new(Position(0)), start, now);
-    (Kept::new(Arc::new(source), rule, start, now), wall, now)
-}
-
-/// A keeper of one source whose first ceiling is granted.
-fn keeper() -> (Keeper, Disk, Arc<Source>, Arc<Wall>) {
-    let (mut kept, wall, now) = kept(0);
-    let first = kept.first_ceiling(now);
-    kept.grant(first);
-    let (source, disk) = (Arc::clone(kept.source()), Disk::default());
-    let keeper = Keeper::new(vec![kept], Box::new(disk.clone()), None, Arc::clone(&wall), START);
-    (keeper, disk, source, wall)
+    (ManagedSource::new(Arc::new(source), rule, start, now), wall, now)
 }
 
 #[test]
 fn the_first_ceiling_is_not_below_the_start() {
-    let (kept, _, now) = kept(HOUR_US);
-    let start = kept.source().cursor().expect("not sealed");
-    assert_eq!(kept.first_ceiling(now), start);
+    let (managed, _, now) = managed(HOUR_US);
+    let start = managed.source().cursor().expect("not sealed");
+    assert_eq!(managed.first_ceiling(now), start);
 }
 
 #[test]
-fn a_jump_takes_the_grants_away_until_the_ceilings_are_durable_anew() {
-    let (mut keeper, disk, source, wall) = keeper();
+fn a_ceiling_is_granted_when_its_write_has_ended_and_marked_before() {
+    let mut world = World::new(1);
+    let before = world.granted();
+    let at = later(SECOND_US, 0);
+    let write = only(&world.look(at));
+    assert_eq!((world.granted(), world.marked.len()), (before, 0), "it is not durable yet");
+    let look = world.look(later(9 * SECOND_US, 0));
+    assert!(look.writes.is_empty(), "one write at a time, however long it takes");
+    assert_eq!(look.under_way_since, Some(at.boot));
+    let written = world.end(&write, Ok(()), later(9 * SECOND_US, 0)).expect("it is under way");
+    assert_eq!((written.began, written.is_durable), (at.boot, true));
+    assert_eq!((world.granted(), world.marked.len()), (write.ceilings[0].1, 1));
+    assert!(world.end(&write, Ok(()), at).is_none(), "an outcome counts once");
+}
+
+#[test]
+fn an_outcome_of_an_older_write_is_not_taken_for_that_of_the_newer() {
+    let mut world = World::new(1);
+    let before = world.granted();
+    let given_up = only(&world.look(later(SECOND_US, 0)));
+    world.end(&given_up, failed(), later(SECOND_US, 0)).expect("it is under way");
+    let newer = only(&world.look(later(2 * SECOND_US, 0)));
+    assert!(world.end(&given_up, Ok(()), later(2 * SECOND_US, 0)).is_none());
+    assert_eq!(world.granted(), before);
+    world.end(&newer, Ok(()), later(2 * SECOND_US, 0)).expect("it is under way");
+    assert_eq!(world.granted(), newer.ceilings[0].1);
+}
+
+#[test]
+fn the_grant_rises_to_what_all_writers_have_durable() {
+    let mut world = World::new(2);
+    let before = world.granted();
+    let looked = world.look(later(SECOND_US, 0));
+    let [fast, slow] = &looked.writes[..] else { panic!("{looked:?}") };
+    world.end(fast, Ok(()), later(SECOND_US, 0));
+    assert_eq!(world.granted(), before);
+    // The fast one goes on meanwhile, about once a second, even while a claim waits for the slow one.
+    assert!(world.source.grant().want_more());
+    for _ in 0..10 {
+        assert!(world.look(later(SECOND_US + 1_000, 0)).writes.is_empty(), "it does not hold the grant down");
+    }
+    let ahead = only(&world.look(later(2 * SECOND_US, 0)));
+    assert_eq!(ahead.writer, fast.writer);
+    world.end(&ahead, Ok(()), later(2 * SECOND_US, 0));
+    assert_eq!(world.granted(), before);
+    world.end(slow, Ok(()), later(3 * SECOND_US, 0));
+    assert_eq!(world.granted(), slow.ceilings[0].1);
+}
+
+#[test]
+fn a_jump_takes_the_grants_away_until_ceilings_written_after_it_are_durable() {
+    let mut world = World::new(1);
+    let before = only(&world.look(later(SECOND_US, 0)));
     let jumped = later(SECOND_US, 5 * SECOND_US);
-    assert!(wall.believe(jumped).jumped);
-    disk.fail(true);
-    assert!(keeper.look(jumped).failure.is_some());
-    assert_eq!((source.grant().ceiling(), source.grant().generation()), (Position(0), 1));
-    disk.fail(false);
-    assert!(keeper.look(jumped).failure.is_none());
-    assert!(!wall.believe(jumped).jumped);
-    assert_eq!(Some(source.grant().ceiling()), disk.raised().last().copied());
-    assert_eq!(source.grant().generation(), 1);
+    assert!(world.wall.believe(jumped).jumped);
+    assert!(!world.look(jumped).is_renewed);
+    assert!(!world.wall.believe(jumped).jumped);
+    world.end(&before, Ok(()), jumped);
+    assert_eq!(world.granted(), Position(0), "it was handed out before the jump");
+    let after = only(&world.look(jumped));
+    world.end(&after, failed(), jumped);
+    assert_eq!((world.granted(), world.source.grant().generation()), (Position(0), 1));
+    assert!(world.look(jumped).writes.is_empty(), "not before the pause is over");
+    let retried = only(&world.look(later(2 * SECOND_US, 5 * SECOND_US)));
+    world.end(&retried, Ok(()), jumped);
+    assert_eq!((world.granted(), world.source.grant().generation()), (retried.ceilings[0].1, 1));
+    assert!(world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed);
+    assert!(!world.look(later(2 * SECOND_US, 5 * SECOND_US)).is_renewed, "once");
 }
 
 #[test]
 fn after_a_jump_no_ceiling_is_lower_than_one_that_was_durable() {
-    let (mut keeper, disk, source, _) = keeper();
-    let durable = source.grant().ceiling();
-    keeper.look(later(SECOND_US, -HOUR_US));
-    assert_eq!(disk.raised(), [durable]);
-    assert_eq!(source.grant().ceiling(), durable);
-}
-
-#[test]
-fn a_grant_taken_away_within_a_raise_waits_for_the_next_one() {
-    let (mut keeper, disk, source, _) = keeper();
-    disk.restored_within(&source);
-    keeper.look(later(SECOND_US, 0));
-    assert_eq!(source.grant().ceiling(), Position(0), "what was durable before counts no more");
-    keeper.look(later(SECOND_US + 1_000, 0));
-    assert_eq!(Some(source.grant().ceiling()), disk.raised().last().copied());
-    assert_eq!(disk.raised().len(), 2);
+    let mut world = World::new(1);
+    let durable = world.granted();
+    world.settle(later(SECOND_US, -HOUR_US));
+    assert_eq!(world.handed_out, [durable]);
+    assert_eq!(world.granted(), durable);
 }
 
 #[test]
 fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
-    let (mut keeper, disk, source, wall) = keeper();
+    let mut world = World::new(1);
     for second in 1..=2_000 {
-        keeper.look(later(second * SECOND_US, 0));
+        world.settle(later(second * SECOND_US, 0));
     }
-    let raised = disk.raised().len();
+    let raised = world.handed_out.len();
     assert!((500..=600).contains(&raised), "{raised} times in 2,000 s");
-    // The next to ask says that it met the ceiling.
-    assert!(source.grant().want_more());
+    // The next request notes that it met the ceiling.
+    assert!(world.source.grant().want_more());
     let now = later(2_001 * SECOND_US, 0);
-    keeper.look(now);
-    let window = source.window(wall.believe(now));
-    assert!(source.left(&window) > 0);
+    world.settle(now);
+    let window = world.source.window(world.wall.believe(now));
+    assert!(world.source.left(&window) > 0);
 }
 
 #[test]
-fn a_source_joins_under_a_ceiling_that_is_durable_or_not_at_all() {
-    let (mut keeper, disk, _, wall) = keeper();
-    let now = wall.believe(later(SECOND_US, 0));
-    let (refused, _, _) = kept(0);
-    let source = Arc::clone(refused.source());
-    disk.fail(true);
-    assert!(keeper.add(vec![refused], now).is_err());
-    assert_eq!(source.grant().ceiling(), Position(0), "what is not durable serves nobody");
-    assert_eq!(Arc::strong_count(&source), 1, "it is not kept");
-    disk.fail(false);
-
-    let (joins, _, _) = kept(SECOND_US);
+fn a_source_joins_when_all_writers_have_its_first_ceiling() {
+    let mut world = World::new(2);
+    let at = later(0, 0);
+    world.settle(at);
+    let now = world.wall.believe(at);
+    let (joins, _, _) = managed(SECOND_US);
     let source = Arc::clone(joins.source());
-    assert_eq!(keeper.add(vec![joins], now), Ok(()));
-    assert_eq!(Some(source.grant().ceiling()), disk.raised().last().copied());
-    assert!(source.left(&source.window(now)) > 0);
+    world.keeper.join(vec![joins], now).expect("nothing is lost");
+    let looked = world.look(at);
+    assert!(looked.writes.iter().all(|write| write.is_join && write.ceilings[0].0 == 1), "{looked:?}");
+    assert_eq!(world.end(&looked.writes[0], Ok(()), at).expect("under way").joined, 0);
+    assert_eq!(source.grant().ceiling(), Position(0), "the other has it not");
+    assert_eq!(world.end(&looked.writes[1], Ok(()), at).expect("under way").joined, 1);
+    let first = looked.writes[0].ceilings[0].1;
+    assert_eq!((source.grant().ceiling(), world.keeper.sources().count()), (first, 2));
     // From then on it is raised and sealed like the others.
-    let first = source.grant().ceiling();
-    keeper.look(later(2 * SECOND_US, 0));
+    world.settle(later(2 * SECOND_US, 0));
     assert!(source.grant().ceiling() > first);
-    keeper.seal_and_trim().expect("the disk works");
+    assert_eq!(world.keeper.seal().len(), 2);
     assert_eq!(source.cursor(), None);
 }
 
 #[test]
-fn no_source_joins_a_daemon_whose_state_was_taken_over() {
-    let (mut keeper, disk, _, wall) = keeper();
-    // Since the last look.
-    disk.1.store(true, Ordering::Relaxed);
-    let (joins, _, _) = kept(0);
-    let source = Arc::clone(joins.source());
-    assert!(keeper.add(vec![joins], wall.believe(START)).is_err());
-    assert_eq!((source.grant().ceiling(), disk.raised().len()), (Position(0), 0));
+fn a_source_whose_first_ceiling_is_not_durable_does_not_join() {
+    let mut world = World::new(1);
+    let at = later(0, 0);
+    world.settle(at);
+    let now = world.wall.believe(at);
+    let join = |world: &mut World| {
+        let (joins, _, _) = managed(0);
+        let source = Arc::clone(joins.source());
+        world.keeper.join(vec![joins], now).expect("it may");
+        (source, only(&world.look(at)))
+    };
+    let (refused, write) = join(&mut world);
+    world.end(&write, failed(), at);
+    assert_eq!(refused.grant().ceiling(), Position(0));
+    assert_eq!(Arc::strong_count(&refused), 1, "it is not kept");
+    assert!(world.look(at).failure.is_none(), "the others' ceilings rise");
+
+    let (late, write) = join(&mut world);
+    world.keeper.give_up_joining();
+    let (early, _, _) = managed(0);
+    assert!(world.keeper.join(vec![early], now).is_err(), "the writer may still be at the one before");
+    assert_eq!(world.end(&write, Ok(()), at).expect("under way").joined, 0);
+    assert_eq!(late.grant().ceiling(), Position(0));
+    let (source, write) = join(&mut world);
+    assert_eq!(world.end(&write, Ok(()), at).expect("under way").joined, 1);
+    assert!(source.grant().ceiling() > Position(0));
 }
 
 #[test]
-fn another_horizon_raises_the_ceiling_and_never_lowers_it() {
-    let (mut keeper, _, source, _) = keeper();
-    keeper.look(later(SECOND_US, 0));
-    let before = source.grant().ceiling();
-    keeper.set_horizons([Duration::from_secs(1)]);
-    keeper.look(later(2 * SECOND_US, 0));
-    assert_eq!(source.grant().ceiling(), before);
-    keeper.set_horizons([Duration::from_secs(9)]);
-    keeper.look(later(3 * SECOND_US, 0));
-    let numbering = source.numbering();
-    let reach = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
-    assert!(reach.0 >= START.wall.0 + 12 * SECOND_US, "{reach:?}");
+fn a_jump_while_a_source_joins_takes_its_grant_away_too() {
+    let mut world = World::new(1);
+    let at = later(0, 0);
+    world.settle(at);
+    let (joins, _, _) = managed(0);
+    let source = Arc::clone(joins.source());
+    world.keeper.join(vec![joins], world.wall.believe(at)).expect("nothing is lost");
+    let write = only(&world.look(at));
+    let jumped = later(0, 5 * SECOND_US);
+    world.look(jumped);
+    assert_eq!(world.end(&write, Ok(()), jumped).expect("under way").joined, 1);
+    assert_eq!(source.grant().ceiling(), Position(0));
+    world.settle(jumped);
+    assert!(source.grant().ceiling() > Position(0));
+}
+
+#[test]
+fn nothing_is_written_or_granted_after_a_loss() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.keeper.lose(TakenOver(String::from("another daemon has it")));
+    world.end(&write, Ok(()), later(SECOND_US, 0));
+    assert_eq!((world.granted(), world.marked.len()), (Position(0), 0));
+    let looked = world.look(later(9 * SECOND_US, 0));
+    assert!(looked.writes.is_empty() && looked.taken_over.is_some());
+    assert_eq!(looked.next_in, PERIOD);
+    let (joins, _, now) = managed(0);
+    assert!(world.keeper.join(vec![joins], now).is_err());
 }
 
 #[test]
 fn a_look_that_nobody_needs_does_not_raise() {
-    let (mut keeper, disk, source, _) = keeper();
-    keeper.look(later(SECOND_US, 0));
-    let raised = disk.raised().len();
+    let mut world = World::new(1);
+    world.settle(later(SECOND_US, 0));
+    let raised = world.handed_out.len();
     // Probes, for instance, have it look.
     for probe in 1..1_000 {
-        let looked = keeper.look(later(SECOND_US + probe * 1_000, 0));
-        assert_eq!(
-            looked.next_in,
-            Duration::from_millis(1_000 - probe.unsigned_abs()),
-            "the next raise waits for no probe"
-        );
+        let looked = world.settle(later(SECOND_US + probe * 1_000, 0));
+        let left = Duration::from_millis(1_000 - probe.unsigned_abs());
+        assert_eq!(looked.next_in, left, "the next raise waits for no probe");
     }
-    assert_eq!(disk.raised().len(), raised);
-    assert!(source.grant().want_more());
-    keeper.look(later(SECOND_US + 999_500, 0));
-    assert_eq!(disk.raised().len(), raised + 1, "a claim has met the ceiling");
-    keeper.look(later(3 * SECOND_US, 0));
-    assert_eq!(disk.raised().len(), raised + 2, "as without probes");
+    assert_eq!(world.handed_out.len(), raised);
+    assert!(world.source.grant().want_more());
+    world.settle(later(SECOND_US + 999_500, 0));
+    assert_eq!(world.handed_out.len(), raised + 1, "a claim has met the ceiling");
+    world.settle(later(3 * SECOND_US, 0));
+    assert_eq!(world.handed_out.len(), raised + 2, "as without probes");
 }
 
 #[test]
-fn ceilings_rise_together_whoever_needed_it_first() {
-    let (mut keeper, disk, source, wall) = keeper();
-    let (joins, _, _) = kept(0);
-    keeper.add(vec![joins], wall.believe(later(0, 0))).expect("the disk works");
-    keeper.look(later(SECOND_US, 0));
-    let raised = disk.raised().len();
-    assert!(source.grant().want_more());
-    let looked = keeper.look(later(SECOND_US + 400_000, 0));
-    assert_eq!(disk.raised().len(), raised + 2, "the other goes with it");
-    assert_eq!(looked.next_in, Duration::from_secs(1), "and both are next due at one time");
+fn ceilings_rise_together_whichever_needs_it_first() {
+    let mut world = World::new(1);
+    let (joins, _, now) = managed(0);
+    world.keeper.join(vec![joins], now).expect("nothing is lost");
+    world.settle(later(SECOND_US, 0));
+    assert!(world.source.grant().want_more());
+    let at = later(SECOND_US + 400_000, 0);
+    let write = only(&world.look(at));
+    assert_eq!(write.ceilings.len(), 2, "the other goes with it");
+    world.end(&write, Ok(()), at);
+    assert_eq!(world.look(at).next_in, PERIOD, "and both are next due at one time");
 }
 
 #[test]
-fn a_look_between_two_tries_says_what_still_fails() {
-    let (mut keeper, disk, ..) = keeper();
-    disk.fail(true);
-    let tried = keeper.look(later(SECOND_US, 0));
-    assert!(tried.failure.is_some() && tried.tried);
-    let probe = keeper.look(later(SECOND_US + 500_000, 0));
-    assert!(
-        probe.failure.is_some() && !probe.tried,
-        "a probe asks nothing of the disk, and heals it as little"
-    );
-    disk.fail(false);
-    let retried = keeper.look(later(2 * SECOND_US, 0));
-    assert!(retried.failure.is_none() && retried.raised);
+fn a_failure_stands_until_the_next_try() {
+    let mut world = World::new(1);
+    let write = only(&world.look(later(SECOND_US, 0)));
+    world.end(&write, failed(), later(SECOND_US, 0));
+    let probe = world.look(later(SECOND_US + 500_000, 0));
+    assert!(probe.failure.is_some() && probe.writes.is_empty(), "a probe neither writes nor heals");
+    let retried = world.settle(later(2 * SECOND_US, 0));
+    assert!(retried.failure.is_none());
+    assert_eq!(world.handed_out.len(), 2);
+}
+
+/// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.
+#[test]
+fn a_ceiling_that_cannot_be_kept_ahead_is_raised_when_a_claim_meets_it_and_once_a_second() {
+    let mut world = World::new(1);
+    world.settle(later(SECOND_US, 0));
+    let before = world.handed_out.len();
+    for ms in 1_000..11_000 {
+        let reading = later(ms * 1_000, -30 * SECOND_US);
+        world.source.window(world.wall.believe(reading));
+        world.settle(reading);
+    }
+    let raised = world.handed_out.len() - before;
+    assert!((1..=20).contains(&raised), "{raised} times in 10 s");
 }

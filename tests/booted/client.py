@@ -77,7 +77,7 @@ async def connect(address):
 
 
 async def hold(address, until):
-    """One connection that asks again and again, opened anew when the daemon has ended it."""
+    """One connection that asks again and again, opened again when the daemon has ended it."""
     tag = 0
     while time.monotonic() < until:
         streams = await connect(address)

@@ -125,7 +125,7 @@ fn the_alerts_are_rules_and_go_off_when_they_should() {
     tool("prometheus", Command::new("promtool").args(["test", "rules", tests]), "");
 }
 
-/// What looks like a metric of the daemon in a text.
+/// Returns the words of a text that look like a metric of the daemon.
 fn metrics_named(text: &str) -> BTreeSet<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text.split(|c| !is_part(c)).filter(|word| {
@@ -209,12 +209,12 @@ fn the_page_draws_itself_in_a_browser() {
     ] {
         assert!(page.contains(part), "{part:?} is not in\n{page}\n{log}");
     }
-    // What the page's own policy forbids, and what its script fails at, is said there.
-    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
-    assert!(complaints.is_empty(), "{complaints:?}");
+    // The browser reports there what the page's policy forbids, and where its script fails.
+    let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Whether a program is installed; said if not, and with `CI` set a failure.
+/// Returns whether a program is installed. Prints if not, and fails if `CI` is set.
 fn is_there(program: &str) -> bool {
     let found = std::env::var_os("PATH")
         .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).exists()));

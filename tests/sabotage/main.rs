@@ -1,8 +1,8 @@
 //! Sabotage: small changes to the shipped sources, each of which breaks a promise, and the test that notices it.
 //!
 //! Without arguments (as `cargo test` calls it) nothing is built: each patch must still apply, the test that it names must
-//! exist, and the table in docs/guarantees.md must be the one printed here. `tests/sabotage/run` does the rest: it
-//! applies each patch alone to a copy of the sources, builds it, runs the named test and demands red.
+//! exist, and tests/sabotage/README.md must list them. `tests/sabotage/run` does the rest: it applies each patch alone
+//! to a copy of the sources, builds it, runs the named test and demands red.
 
 mod patch;
 mod workshop;
@@ -14,20 +14,16 @@ use std::time::Instant;
 use patch::Patch;
 use workshop::{Outcome, Workshop};
 
-/// Where the table stands, between these two lines.
-const TABLE_PAGE: &str = "docs/guarantees.md";
-const TABLE_BEGIN: &str = "<!-- The output of tests/sabotage/run --table: begin -->\n";
-const TABLE_END: &str = "<!-- end -->";
+/// The page that ends with the table of all patches.
+const TABLE_PAGE: &str = "tests/sabotage/README.md";
+const TABLE_BEGIN: &str = "<!-- Written by tests/sabotage/run --table -->\n";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = read_patches().and_then(|patches| match arguments.split_first() {
         Some((command, names)) if command == "run" => run(&chosen(patches, names)?),
-        Some((command, _)) if command == "table" => {
-            print!("{}", table(&patches));
-            Ok(())
-        }
-        // Whatever else cargo passes on to every test.
+        Some((command, _)) if command == "table" => write_table(&patches),
+        // Options that cargo passes to every test.
         _ => check(&patches),
     });
     match done {
@@ -63,7 +59,7 @@ fn chosen(mut patches: Vec<Patch>, names: &[String]) -> Result<Vec<Patch>, Strin
     Ok(patches)
 }
 
-/// What can be said without building anything.
+/// Checks all that needs no build.
 fn check(patches: &[Patch]) -> Result<(), String> {
     for patch in patches {
         patch.apply(root())?;
@@ -71,16 +67,26 @@ fn check(patches: &[Patch]) -> Result<(), String> {
             return Err(format!("{}: there is no test {}", patch.name, patch.caught_by));
         }
     }
-    let page =
-        std::fs::read_to_string(root().join(TABLE_PAGE)).map_err(|error| format!("{TABLE_PAGE}: {error}"))?;
-    let found = page.split_once(TABLE_BEGIN).and_then(|(_, rest)| Some(rest.split_once(TABLE_END)?.0));
-    if found != Some(table(patches).as_str()) {
-        return Err(format!(
-            "the table in {TABLE_PAGE} is not the output of tests/sabotage/run --table; put it there"
-        ));
+    let (_, found) = read_page()?;
+    if found != table(patches) {
+        return Err(format!("the table in {TABLE_PAGE} is out of date; run tests/sabotage/run --table"));
     }
     println!("{} patches apply, and {TABLE_PAGE} lists them", patches.len());
     Ok(())
+}
+
+/// Reads the page: all before the table, and the table.
+fn read_page() -> Result<(String, String), String> {
+    let page =
+        std::fs::read_to_string(root().join(TABLE_PAGE)).map_err(|error| format!("{TABLE_PAGE}: {error}"))?;
+    let at = page.find(TABLE_BEGIN).ok_or_else(|| format!("{TABLE_PAGE} has no line {TABLE_BEGIN}"))?;
+    let (before, table) = page.split_at(at + TABLE_BEGIN.len());
+    Ok((before.to_owned(), table.to_owned()))
+}
+
+fn write_table(patches: &[Patch]) -> Result<(), String> {
+    let page = read_page()?.0 + &table(patches);
+    std::fs::write(root().join(TABLE_PAGE), page).map_err(|error| format!("{TABLE_PAGE}: {error}"))
 }
 
 /// The table, as Markdown.

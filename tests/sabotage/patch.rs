@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Patch {
     /// The file's name without `.patch`.
     pub(crate) name: String,
-    /// What is changed, in words.
+    /// The change, in words.
     pub(crate) change: String,
     /// The number of the promise, and how it is broken.
     pub(crate) breaks: String,
@@ -30,10 +30,10 @@ struct Edit {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TestName(String);
 
-/// What begins the name of a unit test of the client.
+/// The beginning of the name of a unit test of the client.
 const CLIENT: &str = "snowbank_client::";
 
-/// How a test is built.
+/// The build of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Suite<'a> {
     /// A unit test of that package.
@@ -121,7 +121,7 @@ fn read_diff(diff: &str) -> Result<Vec<Edit>, String> {
 }
 
 impl TestName {
-    /// How it is built.
+    /// The build that it needs.
     pub(crate) fn suite(&self) -> Suite<'_> {
         match self.0.strip_prefix("tests/").and_then(|rest| rest.split_once(".rs::")) {
             Some((file, _)) => Suite::Integration(file),
@@ -137,7 +137,7 @@ impl TestName {
         in_crate.split_once(".rs::").map_or(in_crate, |(_, name)| name)
     }
 
-    /// Whether the sources have such a test, as far as a look at its file tells.
+    /// Returns whether the sources have such a test, as far as its file shows.
     pub(crate) fn exists(&self, root: &Path) -> bool {
         let (sources, in_crate) = match self.0.strip_prefix(CLIENT) {
             Some(in_crate) => ("clients/rust/src", in_crate),

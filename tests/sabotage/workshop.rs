@@ -14,7 +14,7 @@ use crate::patch::{Patch, Suite, TestName};
 const TEST_LIMIT: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(20);
 
-/// What is not copied: what is made from the sources, and their history.
+/// The folders that are not copied: build output and history.
 const NOT_COPIED: [&str; 3] = ["target", ".git", "proptest-regressions"];
 
 /// A copy of the sources with a target directory of its own, so that dependencies are built once.
@@ -24,7 +24,7 @@ pub(crate) struct Workshop {
     target: PathBuf,
 }
 
-/// What became of a test.
+/// The outcome of a test.
 pub(crate) enum Outcome {
     /// It failed, with this first panic.
     Red(String),
@@ -160,7 +160,7 @@ impl Workshop {
     }
 }
 
-/// Makes `to` a copy of `from`, and leaves alone what is the same already: its age says what has to be built anew.
+/// Makes `to` a copy of `from`, and leaves equal files alone, because cargo builds by their age.
 fn mirror(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {

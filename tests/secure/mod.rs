@@ -1,4 +1,4 @@
-//! What tests of TLS share: certificates of every kind, made when they run, and the wire over TLS.
+//! Shared by the tests of TLS: certificates of every kind, made when they run, and the wire over TLS.
 
 #![allow(dead_code, reason = "each test file is a crate of its own and uses a part of this")]
 
@@ -13,7 +13,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::support::wire::Transport;
 use crate::support::{DEADLINE, Wire};
@@ -94,20 +94,12 @@ impl Authority {
         pair
     }
 
-    /// What a client has that believes this authority.
+    /// Returns the TLS settings of a client that trusts this authority.
     pub(crate) fn client(&self, own: Option<&Pair>) -> Arc<ClientConfig> {
-        self.client_of(own, rustls::ALL_VERSIONS)
-    }
-
-    pub(crate) fn client_of(
-        &self,
-        own: Option<&Pair>,
-        versions: &[&'static SupportedProtocolVersion],
-    ) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&self.file).expect("PEM")).expect("an authority");
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(versions)
+            .with_safe_default_protocol_versions()
             .expect("versions that ring has")
             .with_root_certificates(roots);
         Arc::new(match own {

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::wire::Wire;
 use super::{DEADLINE, poll};
 
-/// Where a daemon said that it listens.
+/// The addresses on which a daemon listens, by its own lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Tcp(SocketAddr),
@@ -150,7 +150,7 @@ impl Setup {
         Setup { command, ..self }
     }
 
-    /// How many `listening on` lines to wait for.
+    /// The number of `listening on` lines to wait for.
     pub(crate) fn listeners(mut self, count: usize) -> Setup {
         self.listeners = count;
         self
@@ -192,7 +192,7 @@ impl Setup {
     }
 }
 
-/// What a daemon that ended by itself has left.
+/// The output and exit code of a daemon that ended by itself.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -255,7 +255,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// What it has said on standard error so far.
+    /// Returns its standard error so far.
     pub(crate) fn said(&self) -> String {
         self.stderr.so_far()
     }
@@ -293,7 +293,7 @@ impl Daemon {
         line.trim().trim_end_matches("kB").trim().parse().expect("a number")
     }
 
-    /// How often its threads have gone to sleep so far.
+    /// Returns the number of times its threads have gone to sleep so far.
     pub(crate) fn voluntary_switches(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("/proc is there");
         let of_task = |status: String| -> u64 {
@@ -307,7 +307,7 @@ impl Daemon {
             .sum()
     }
 
-    /// How many files it has open, sockets among them.
+    /// Returns the number of files that it has open, sockets among them.
     pub(crate) fn open_files(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("/proc is there").count()
     }

@@ -102,7 +102,7 @@ impl FakeClock {
     }
 }
 
-/// What the library leaves behind of a process that could not clean up.
+/// The files that the library leaves behind of a process that could not clean up.
 pub(crate) fn sweep(process: u32) {
     for name in [format!("faketime_shm_{process}"), format!("sem.faketime_sem_{process}")] {
         let _ = std::fs::remove_file(Path::new("/dev/shm").join(name));

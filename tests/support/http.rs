@@ -61,7 +61,7 @@ pub(crate) fn get(daemon: &Daemon, path: &str) -> Answer {
     ask(daemon.addresses.last().expect("an admin listener"), "GET", path, "")
 }
 
-/// Understands an answer whose length was said.
+/// Parses an answer that has a length.
 pub(crate) fn parse(bytes: &[u8]) -> Answer {
     let text = std::str::from_utf8(bytes).expect("UTF-8");
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text:?}"));
@@ -75,7 +75,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Answer {
     Answer { code, headers: headers.collect(), body: body.to_owned() }
 }
 
-/// What a scrape holds: each sample by its name and labels, as they stand in the text.
+/// Returns the samples of a scrape: each sample by its name and labels, as they stand in the text.
 pub(crate) fn scrape(daemon: &Daemon) -> Vec<(String, f64)> {
     let answer = get(daemon, "/metrics");
     assert_eq!(answer.code, 200, "{answer:?}");

@@ -1,4 +1,4 @@
-//! What the tests know of IDs: the arithmetic of a few layouts, distinctness, and what is uniform.
+//! The tests' own arithmetic of IDs: that of a few layouts, distinctness, and what is uniform.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,7 +18,7 @@ pub(crate) fn twitter_worker(id: u64) -> u64 {
     id >> 12 & 0x3FF
 }
 
-/// How many IDs one worker can have had between the first and the last of Twitter's layout, both counted.
+/// Returns the number of IDs that one worker can make between the first and the last of Twitter's layout, both counted.
 pub(crate) fn twitter_ids_between(first: u64, last: u64) -> u64 {
     ((last >> 22) - (first >> 22)) * TWITTER_IDS_PER_MS + (last & 0xFFF) + 1 - (first & 0xFFF)
 }

@@ -8,17 +8,17 @@ use tempfile::TempDir;
 
 use super::{DEADLINE, Setup};
 
-/// What one message of the daemon says: its assignments, in order.
+/// One message of the daemon: its assignments, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Message(Vec<String>);
 
 impl Message {
-    /// Whether it holds this assignment, `READY=1`.
+    /// Returns whether it has this assignment, `READY=1`.
     pub(crate) fn says(&self, assignment: &str) -> bool {
         self.0.iter().any(|found| found == assignment)
     }
 
-    /// What it assigns to a name.
+    /// Returns the value that it assigns to a name.
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         self.0.iter().find_map(|found| found.strip_prefix(name)?.strip_prefix('='))
     }
@@ -88,7 +88,7 @@ impl Manager {
     }
 }
 
-/// Whether a program is there; `false` where it is not, which has been said then, and the test is to return. With `CI` set
+/// Returns whether a program is there. Prints if not; then the test must return. With `CI` set
 /// a missing program is a failure instead.
 pub(crate) fn has_program(name: &str, package: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the black-box tests share: the real daemon as a child process, a client of its own for the wire, and the
+//! Shared by the black-box tests: the real daemon as a child process, a client of its own for the wire, and the
 //! arithmetic of the layouts that they ask about. Nothing here uses the library: a mistake made on both sides of the
 //! wire would pass.
 //!
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 pub(crate) use daemon::{Address, Daemon, Setup};
 pub(crate) use wire::{Ask, Reply, Wire};
 
-/// How long anything may take that the tests wait for. Long enough for a machine that does much else meanwhile.
+/// The longest that the tests wait for anything: enough for a machine that does much else meanwhile.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
 
 /// A source that always has IDs, and one of 16 a second.

@@ -1,4 +1,4 @@
-//! What a daemon has stored, changed by another hand.
+//! A daemon's stored records, changed by a test.
 
 use std::fs;
 use std::path::Path;

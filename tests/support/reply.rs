@@ -93,7 +93,7 @@ impl Reply {
         }
     }
 
-    /// How many IDs; `None` if the reply is something else.
+    /// Returns the number of IDs; `None` if the reply is something else.
     pub(crate) fn id_count(&self) -> Option<u64> {
         match self {
             Reply::Runs(_, runs) => Some(runs.iter().map(|run| u64::from(run.count)).sum()),

@@ -98,7 +98,7 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// What else a connection can go over.
+/// The other streams that a connection can use.
 pub(crate) trait Transport: Read + Write + std::fmt::Debug + Send {
     fn tcp(&self) -> &TcpStream;
 
@@ -215,7 +215,7 @@ impl Wire {
         Ok(size)
     }
 
-    /// Whether a reply has come already, without waiting for one.
+    /// Returns whether a reply has come already, without waiting for one.
     pub(crate) fn has_reply(&mut self) -> bool {
         // The shortest wait that the system knows.
         self.set_read_timeout(Duration::from_millis(1)).expect("a timeout can be set");

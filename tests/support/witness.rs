@@ -11,7 +11,7 @@ use super::ids::assert_distinct;
 use super::wire::{Ask, Reply, Run, Wire};
 use super::{Daemon, Random, poll};
 
-/// What came for a request.
+/// The answer to a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Came {
     Ids(Vec<Run>),
@@ -45,7 +45,7 @@ impl Sample {
     }
 }
 
-/// How one connection asks.
+/// The pattern by which one connection asks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
     /// Sizes of requests, drawn at random.

@@ -1,4 +1,4 @@
-//! What is in a Debian that boots with systemd: the package as it was installed there, its service as shipped, and beside it a
+//! The contents of a Debian that boots with systemd: the package as it was installed there, its service as shipped, and beside it a
 //! client, a disk whose syncs take long, and units that show on the console what the service's sandbox looks like.
 
 use std::fs;
@@ -65,7 +65,7 @@ done
 fact "dmesg_restrict: $(cat /proc/sys/kernel/dmesg_restrict)"
 "#;
 
-/// What it has to say: the same sandbox for both, and the log for one of them.
+/// The lines that it must log: the same sandbox for both, and the log for one of them.
 const EXPECTED: &[&str] = &[
     "snowbank: active, user snowbank",
     "snowbank: drop-ins: /run/systemd/generator/snowbank.service.d/10-kernel-log.conf",

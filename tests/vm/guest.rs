@@ -1,4 +1,4 @@
-//! What is in the machine: the daemon, a client, a shell that starts them, and a disk whose syncs take long.
+//! The contents of the machine: the daemon, a client, a shell that starts them, and a disk whose syncs take long.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::support::daemon::Address;
 use crate::support::failing_disk;
 use crate::support::wire::{Ask, Reply as Came, Wire};
 
-/// How long each sync takes in the guest.
+/// The time that each sync takes in the guest.
 pub(crate) const SYNC_US: i64 = 200_000;
 
 const INIT: &str = r#"#!/bin/busybox sh
@@ -75,7 +75,7 @@ pub(crate) fn install(root: &Path, from: &Path, to: &str) -> Result<(), String> 
     fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).map_err(|error| fault(&to, error))
 }
 
-/// Where it can be had: what is for debuggers is most of a program's size.
+/// Strips a program if `strip` is available: symbols are most of its size.
 pub(crate) fn strip(program: &Path) {
     let _ = Command::new("strip").arg(program).status();
 }
@@ -141,15 +141,15 @@ pub(crate) struct Reply {
     pub(crate) last: u64,
 }
 
-/// What a console shows.
+/// The events that a console shows.
 #[derive(Debug, Default)]
 pub(crate) struct Said {
     pub(crate) replies: Vec<Reply>,
-    /// What it says of itself.
+    /// Its own lines.
     pub(crate) facts: Vec<String>,
     /// When the daemon said that the machine was restored.
     pub(crate) noticed_us: Option<i64>,
-    /// When it said that the ceilings were made durable anew.
+    /// The time of its line that the ceilings are durable again.
     pub(crate) renewed_us: Option<i64>,
 }
 
@@ -183,7 +183,7 @@ impl Said {
             if line.contains("restored from a snapshot: what was claimed ahead is dropped") {
                 said.noticed_us = at();
             }
-            if line.contains("the ceilings were made durable anew") {
+            if line.contains("the ceilings were made durable") {
                 said.renewed_us = at();
             }
         }

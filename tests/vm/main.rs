@@ -25,7 +25,7 @@ use qemu::{Machine, Vm};
 const FIRST: &str = "11111111-1111-1111-1111-111111111111";
 const SECOND: &str = "22222222-2222-2222-2222-222222222222";
 const THIRD: &str = "33333333-3333-3333-3333-333333333333";
-/// How long each copy is watched once IDs flow in it. It may take some times as long, for the machine is emulated.
+/// The time for which each copy is watched once IDs flow in it. It may take longer, because the machine is emulated.
 const WATCHED: Duration = Duration::from_secs(4);
 
 fn main() -> ExitCode {
@@ -106,7 +106,7 @@ fn check(holds: bool, reason: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(reason.to_owned()) }
 }
 
-/// The machine is what it is to be.
+/// The machine is as expected.
 fn check_facts(said: &Said, machine: &Machine) -> Result<(), String> {
     for fact in &said.facts {
         println!("the original: {fact}");
@@ -168,7 +168,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     check(renewed_us - noticed_us >= silence_us, &format!("{name}: renewed without two syncs"))?;
     let late = said.replies.iter().filter(|reply| reply.asked_us < noticed_us);
     println!(
-        "{name}: noticed; {} IDs asked for before that; then none for {} ms, until the ceiling was durable anew; {} IDs in \
+        "{name}: noticed; {} IDs asked for before that; then none for {} ms, until the ceiling was durable again; {} IDs in \
          all, none twice in its life",
         ids(&late.copied().collect::<Vec<_>>()).count(),
         waited_us / 1_000,
@@ -177,7 +177,7 @@ fn check_notice(said: &Said, name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What no local means can tell: both go on from one state.
+/// No local means can tell the copies apart: both go on from one state.
 fn report_overlap(second: &Said, third: &Said) {
     let of_second: HashSet<u64> = ids(&second.replies).collect();
     let in_both = |replies: &[Reply]| ids(replies).filter(|id| of_second.contains(id)).count();

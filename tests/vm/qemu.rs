@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a machine is made of.
+/// The parts of a machine.
 #[derive(Debug)]
 pub(crate) struct Machine {
     pub(crate) kernel: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Machine {
     pub(crate) memory_mib: u32,
     /// The kernel's.
     pub(crate) arguments: &'static str,
-    /// What it has to say of itself once it is up.
+    /// The line that it must print once it is up.
     pub(crate) facts: &'static [&'static str],
 }
 
@@ -64,7 +64,7 @@ impl Vm {
         Ok(vm)
     }
 
-    /// What the machine has written to its console so far.
+    /// Returns the console's text so far.
     pub(crate) fn console(&self) -> Result<String, String> {
         let bytes =
             std::fs::read(&self.console).map_err(|error| format!("{}: {error}", self.console.display()))?;

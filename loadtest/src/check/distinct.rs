@@ -1,7 +1,7 @@
 //! No ID twice over a whole run, in bounded memory.
 //!
 //! Places are kept as disjoint spans, neighbours merged. A source that hands out everything needs one span; one that is
-//! half idle needs a few for each tick. What is older than any reply to come may be forgotten
+//! half idle needs a few for each tick. Positions older than any reply to come may be forgotten
 //! ([`Distinct::forget_below`]), because an ID from there would be outside its promised window; so the memory follows the
 //! window, not the run.
 
@@ -12,7 +12,7 @@ use crate::promise::Span;
 /// The most spans that are kept: some 100 MiB. Only a source without time whose IDs are scattered reaches it.
 pub(crate) const MAX_SPANS: usize = 4_000_000;
 
-/// The places handed out so far.
+/// The positions handed out so far.
 #[derive(Debug, Default)]
 pub(crate) struct Distinct {
     /// From start to end; invariant: no two overlap or touch.
@@ -21,24 +21,24 @@ pub(crate) struct Distinct {
 
 /// The reason why a position cannot be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// The place is taken.
-    Twice { place: u64 },
-    /// There are [`MAX_SPANS`] spans: whether a place is taken cannot be told any more.
+pub(crate) enum NotAdded {
+    /// The position is taken.
+    Twice { position: u64 },
+    /// There are [`MAX_SPANS`] spans: duplicates can no longer be found.
     Full,
 }
 
 impl Distinct {
-    /// Adds places in any order; leaves `spans` empty.
+    /// Adds positions in any order; leaves `spans` empty.
     ///
     /// # Errors
-    /// [`Refused`] if one of them is there already or twice among them; what was added before it stays.
-    pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), Refused> {
+    /// [`NotAdded`] if one of them is there already or twice among them; those added before it stay.
+    pub(crate) fn add(&mut self, spans: &mut Vec<Span>) -> Result<(), NotAdded> {
         spans.sort_unstable();
         let mut merged: Option<Span> = None;
         for span in spans.drain(..) {
             match &mut merged {
-                Some(last) if span.start < last.end => return Err(Refused::Twice { place: span.start }),
+                Some(last) if span.start < last.end => return Err(NotAdded::Twice { position: span.start }),
                 Some(last) if span.start == last.end => last.end = span.end,
                 _ => {
                     merged.replace(span).map_or(Ok(()), |done| self.insert(done))?;
@@ -48,11 +48,11 @@ impl Distinct {
         merged.map_or(Ok(()), |done| self.insert(done))
     }
 
-    fn insert(&mut self, span: Span) -> Result<(), Refused> {
+    fn insert(&mut self, span: Span) -> Result<(), NotAdded> {
         let Span { mut start, mut end } = span;
         if let Some((&before, &before_end)) = self.spans.range(..=start).next_back() {
             if before_end > start {
-                return Err(Refused::Twice { place: start });
+                return Err(NotAdded::Twice { position: start });
             }
             if before_end == start {
                 start = before;
@@ -60,7 +60,7 @@ impl Distinct {
         }
         if let Some((&after, &after_end)) = self.spans.range(span.start..).next() {
             if after < end {
-                return Err(Refused::Twice { place: after });
+                return Err(NotAdded::Twice { position: after });
             }
             if after == end {
                 self.spans.remove(&after);
@@ -68,16 +68,16 @@ impl Distinct {
             }
         }
         if self.spans.len() >= MAX_SPANS {
-            return Err(Refused::Full);
+            return Err(NotAdded::Full);
         }
         self.spans.insert(start, end);
         Ok(())
     }
 
-    /// Forgets the spans that end at or before `place`.
-    pub(crate) fn forget_below(&mut self, place: u64) {
+    /// Forgets the spans that end at or before `position`.
+    pub(crate) fn forget_below(&mut self, position: u64) {
         while let Some(first) = self.spans.first_entry()
-            && *first.get() <= place
+            && *first.get() <= position
         {
             first.remove();
         }
@@ -133,13 +133,13 @@ mod tests {
             let mut model = BTreeSet::new();
             for chunk in chunks {
                 let mut spans: Vec<Span> = chunk.iter().map(|&(start, count)| span(start, start + count)).collect();
-                let places: Vec<u64> = spans.iter().flat_map(|span| span.start..span.end).collect();
-                let repeated = places.iter().filter(|&&place| !model.insert(place)).count();
+                let positions: Vec<u64> = spans.iter().flat_map(|span| span.start..span.end).collect();
+                let repeated = positions.iter().filter(|&&position| !model.insert(position)).count();
                 let fresh = repeated == 0;
                 let added = distinct.add(&mut spans);
                 prop_assert_eq!(added.is_ok(), fresh);
-                if let Err(Refused::Twice { place }) = added {
-                    prop_assert!(model.contains(&place));
+                if let Err(NotAdded::Twice { position }) = added {
+                    prop_assert!(model.contains(&position));
                 }
                 if !fresh {
                     break;

@@ -1,4 +1,4 @@
-//! Every ID held to what its source promises. Pure: instants come in with the reply.
+//! Checks every ID against the promise of its source. Pure: instants come in with the reply.
 //!
 //! - [`reply`]: one connection's replies: count, order, layout, worker and time.
 //! - [`distinct`]: no ID twice over all connections, in bounded memory.

@@ -44,7 +44,7 @@ impl ConnectionCheck {
         self.last
     }
 
-    /// Adds a run of the current reply and appends its places to `spans`, also where it is out of order: so that an ID
+    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out of order: so that an ID
     /// that came twice is found as well.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl ConnectionCheck {
         if self.found > u64::from(asked.count) {
             return Err(Violation::Count { asked: asked.count, found: self.found });
         }
-        let placed = promise.place(run, |span| append(spans, span));
+        let placed = promise.positions(run, |span| append(spans, span));
         placed.map_err(|misplaced| match promise.foreign_worker(misplaced.id) {
             Some(worker) => Violation::Worker { id: misplaced.id, worker },
             None => Violation::Layout { id: misplaced.id, previous: self.last },

@@ -45,8 +45,8 @@ pub(super) struct Load {
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
-    /// Generator threads, each with its part of the connections and the schedule; what is overdue on one that gets no core,
-    /// another sends [default: 2, or 1 where connections or cores allow no more]
+    /// Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests
+    /// of one that gets no core [default: 2, or 1 with one connection]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones
@@ -55,7 +55,7 @@ pub(super) struct Load {
     /// At the full rate before the measurement; its IDs are checked and not timed
     #[arg(long, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
     pub(super) warm_up: Time,
-    /// What random draws begin with; the same number gives the same schedule
+    /// Seed of random draws; the same number gives the same schedule
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     pub(super) seed: u64,
     /// A file with the token that the daemon asks for; newlines at its end are ignored
@@ -121,7 +121,7 @@ impl Load {
 }
 
 impl Latencies {
-    /// Those given; without any, what an open loop is held to.
+    /// Returns those given; without any, the default of an open loop.
     pub(super) fn of_open_loop(&self) -> Vec<Latency> {
         let mut latencies = self.given();
         if latencies.is_empty() {

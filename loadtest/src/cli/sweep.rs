@@ -26,22 +26,22 @@ use crate::verdict::Objectives;
 pub(super) struct Arguments {
     #[command(flatten)]
     load: Load,
-    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of what the source has]
+    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source's rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     start: Option<Rate>,
-    /// The highest rate to try [default: what the source can hand out in a second]
+    /// The highest rate to try [default: the source's highest rate]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     limit: Option<Rate>,
-    /// What each step multiplies the rate by, until one misses
+    /// Each step multiplies the rate by this, until one misses
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
     factor: f64,
-    /// How close the knee has to be to the next rate that misses: 5% is about what two runs differ by on a quiet machine
+    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     resolution: Share,
-    /// How many runs in a row have to miss for a rate to be missed: one may have been the machine's noise
+    /// Runs in a row that must miss before a rate counts as missed: one may be the machine's noise
     #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
-    /// How long each step is measured, after its warm-up; the confirmation takes twice as long
+    /// Length of each step, after its warm-up; the confirmation takes twice as long
     #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
     length: Time,
     #[command(flatten)]

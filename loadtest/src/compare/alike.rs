@@ -65,7 +65,8 @@ pub(crate) fn warnings(a: &[Run], b: &[Run]) -> Result<Vec<String>, String> {
     }
     if a.len() + b.len() > 2 && !alternate(a, b) {
         warnings.push(
-            "all runs of one side came first: what changed on the machine since counts as B's".to_owned(),
+            "all runs of one side came first: a change of the machine since then counts as a difference"
+                .to_owned(),
         );
     }
     Ok(warnings)

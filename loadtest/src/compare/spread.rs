@@ -1,5 +1,5 @@
-//! How far apart two figures are, and how far apart they would be anyway. All of it on logarithms: latencies are compared
-//! by ratio, and their spread is about the same share of them whether they are small or large.
+//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared by ratio, and their spread
+//! is about the same share of small and large ones.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -17,16 +17,16 @@ const INLIERS: f64 = 0.8;
 /// That share of a normal distribution lies within this number of standard deviations.
 const INLIERS_REACH: f64 = 1.281_55;
 
-/// How far a whole run is off though its seconds agree with each other, as a logarithm's standard deviation: 6 %. Seconds
-/// cannot show it: it comes from where threads were placed, and which connection was served first. Less of it would call
-/// equal runs different; more would hide differences that one run each can show.
+/// The deviation of whole runs whose seconds agree, as a logarithm's standard deviation: 6 %. Seconds cannot show it: it
+/// comes from the placement of threads, and from the order of connections. A lower value would call equal runs different; a
+/// higher one would hide differences that one run each can show.
 const RUN_DEVIATION: f64 = 0.06;
 
 /// The same where more threads wanted to run than there were cores. With seven times as many, equal runs at the same time
 /// came up to 1.65 times apart in their p90, every second of them.
 const BUSY_RUN_DEVIATION: f64 = 0.12;
 
-/// A ratio, and what it may be as far as the spread lets it be known.
+/// A ratio and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Interval {
     /// The estimate.
@@ -78,7 +78,7 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
 ///
 /// Medians, so that a few seconds in which the machine did something else do not make a difference; the spread is that of
 /// four seconds in five, and of whole runs besides. It is not divided by the root of their number: see
-/// [the module](super). `busy` says that more threads wanted to run than there were cores.
+/// [the module](super). `busy` is true if more threads wanted to run than there were cores.
 ///
 /// # Errors
 /// The reason why there is no interval.

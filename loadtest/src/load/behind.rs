@@ -1,9 +1,9 @@
 //! Estimates how far the target may be behind because requests left late.
 //!
-//! A server that works through its requests in turn is done with each at most as much later than it would be on schedule as
-//! the latest of those sent before it, or it itself, was late. That holds as long as the server is never idle; so it is over
-//! when nothing is in flight. And nobody is kept waiting by earlier requests for longer than the whole queue takes, which
-//! the next answer tells. What is left bounds the generator's part from above, and so the target's from below.
+//! A server that answers requests in turn finishes each one late by at most the largest slip up to it. That holds while
+//! the server is never idle, so the estimate returns to 0 when nothing is in flight. And no request waits for earlier ones
+//! longer than the whole queue takes, which the next answer shows. The rest is an upper bound of the generator's part, and
+//! so a lower bound of the target's.
 
 /// Lateness that requests still to be sent may suffer from, in nanoseconds.
 #[derive(Debug, Default)]
@@ -17,14 +17,14 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// A request leaves that late; tells how much longer than its own lateness explains it may take.
+    /// Records a request that leaves this late. Returns the further delay that earlier requests may cause.
     pub(super) fn sent(&mut self, slip_ns: u64) -> u64 {
         self.in_flight += 1;
         self.fresh_ns = self.fresh_ns.max(slip_ns);
         self.old_ns.max(self.fresh_ns) - slip_ns
     }
 
-    /// A request that was sent is not waited for any more.
+    /// Records that a request is no longer awaited.
     pub(super) fn left(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
         if self.in_flight == 0 {
@@ -32,10 +32,10 @@ impl Behind {
         }
     }
 
-    /// A request was answered.
+    /// Records an answer.
     pub(super) fn answered(&mut self, sent_ns: u64, now_ns: u64) {
         if sent_ns >= self.mark_ns {
-            // Whatever was sent before it kept it no longer than this, and so none of those after it.
+            // Earlier requests delayed it by at most this, and so those after it.
             self.old_ns = self.old_ns.min(now_ns.saturating_sub(sent_ns)).max(self.fresh_ns);
             (self.fresh_ns, self.mark_ns) = (0, now_ns);
         }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     /// Requests every 100 us to a server that takes `work_us` for each and stands still at the instants given, from a
-    /// generator that does, too; the most that the target is said to have taken at least.
+    /// generator that does, too; returns the target's longest time.
     fn most_blamed_us(work_us: u64, server_stalls: &[(u64, u64)], generator_stalls: &[(u64, u64)]) -> u64 {
         let after = |at, stalls: &[(u64, u64)]| {
             stalls.iter().find(|(from, to)| (*from..*to).contains(&at)).map_or(at, |&(_, to)| to)

@@ -1,4 +1,4 @@
-//! One connection of the load: what it has in flight, and the bytes either way.
+//! One connection of the load: its requests in flight, and its bytes.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,15 +12,13 @@ use super::{Now, Wire};
 /// A request that was not answered yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct InFlight {
-    /// When the schedule says that it leaves.
     pub(super) intended_ns: u64,
-    /// When it left.
     pub(super) sent_ns: u64,
-    /// How much longer it may take because requests before it left late, and it did not as much.
+    /// The further delay that earlier, late requests may cause.
     pub(super) behind_ns: u64,
     pub(super) asked: Asked,
     pub(super) tag: u16,
-    /// Due on a connection that was stalled on purpose: checked, and not held against an objective.
+    /// Due on a connection that was stalled on purpose: its IDs are checked, its time is not judged.
     pub(super) excused: bool,
 }
 
@@ -67,7 +65,7 @@ impl Connection {
         }
     }
 
-    /// Drops what no socket will take any more.
+    /// Drops the bytes that no socket will take any more.
     pub(super) fn forget_unsent(&mut self) {
         self.out.clear();
         self.partial.clear();
@@ -96,7 +94,7 @@ impl Connection {
         self.unsent += 1;
     }
 
-    /// Stamps what is prepared as sent now and hands it to the socket.
+    /// Stamps the prepared requests as sent now and hands them to the socket.
     pub(super) fn flush(
         &mut self,
         now: Now,

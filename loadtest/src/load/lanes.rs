@@ -1,17 +1,17 @@
-//! The schedules of an open loop's threads, side by side: whoever is held up is stood in for.
+//! The schedules of an open loop's threads: a thread sends the overdue requests of the others.
 //!
-//! A thread that waits for a core lets its requests leave late, and then a run tells of the generator instead of the target.
-//! So a thread that is awake also looks at the others' schedules, and sends on connections of its own what is overdue
-//! there. What holds up a single core (a kernel thread, another program, a host that has other guests) then makes requests
-//! late by little more than [`GRACE_NS`].
+//! A thread that waits for a core lets its requests leave late, and then a run measures the generator instead of the target.
+//! So each thread also looks at the others' schedules, and sends overdue requests on its own connections. Something that
+//! takes a single core (a kernel thread, another program, a host that has other guests) then makes requests late by little
+//! more than [`GRACE_NS`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::schedule::Schedule;
 
-/// How long after its time a request is any thread's business. A thread that is not held up wakes in a fifth of that; and as
-/// long again is the least that a run with a held up thread can show as its p99.9.
+/// A request overdue by this may be sent by any thread. A thread that is not held up wakes in a fifth of it; and a run with
+/// a thread that is held up cannot show a p99.9 below it.
 const GRACE_NS: u64 = 100_000;
 
 /// One schedule for each thread of an open loop.
@@ -35,8 +35,8 @@ impl Lanes {
         Self(schedules.map(lane).collect())
     }
 
-    /// Takes a request meant for before `end_ns` that is due on the thread's own schedule, or overdue on another's; tells
-    /// for when it was meant.
+    /// Takes a request before `end_ns` that is due on the thread's own schedule, or overdue on another's. Returns the
+    /// instant at which it was due.
     pub(super) fn take(&self, thread: usize, now_ns: u64, end_ns: u64) -> Option<u64> {
         let last_ns = end_ns.checked_sub(1)?;
         let own = self.0[thread].take(now_ns.min(last_ns));
@@ -46,13 +46,13 @@ impl Lanes {
         })
     }
 
-    /// When the thread has to look again.
+    /// Returns the instant at which the thread has to look again.
     pub(super) fn next_ns(&self, thread: usize) -> u64 {
         let mine_ns = self.0[thread].due_ns.load(Ordering::Relaxed);
         self.first_due_ns().saturating_add(GRACE_NS).min(mine_ns)
     }
 
-    /// When the earliest request is due that nobody has taken.
+    /// Returns the due time of the earliest request that no thread has taken.
     pub(super) fn first_due_ns(&self) -> u64 {
         self.0.iter().map(|lane| lane.due_ns.load(Ordering::Relaxed)).min().unwrap_or(u64::MAX)
     }

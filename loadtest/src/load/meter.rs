@@ -11,7 +11,7 @@ use super::connection::InFlight;
 use super::processor::Use;
 use super::{Message, Now};
 
-/// A measurement of which it can be told what share of it a thread wanted a core for.
+/// The shortest measurement whose share of waiting means something.
 const MIN_SHARED_S: f64 = 0.1;
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
@@ -28,7 +28,7 @@ pub(super) struct Meter {
     last_answer_ns: Option<u64>,
     /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
-    /// Since when the thread has been busy, or should have been: what it reads now may have been there since.
+    /// The instant since which the thread has been busy, or should have been: answers may have been there since.
     busy_since_ns: u64,
     /// The delay of the target that is not its fault.
     behind: Behind,
@@ -59,13 +59,13 @@ impl Meter {
         (self.warm_ns..self.end_ns).contains(&intended_ns) && !in_outage
     }
 
-    /// When the announced outage began, if it has begun and is not over.
+    /// Returns the begin of the announced outage while it lasts.
     pub(super) fn outage_since(&self, now: Now) -> Option<u64> {
         let (from_ns, until_ns) = self.outage?;
         (until_ns.is_none() && now.ns >= from_ns).then_some(from_ns)
     }
 
-    /// The announced outage is over: what was due before now does not count.
+    /// Ends the announced outage: requests due before now do not count.
     pub(super) fn recovered(&mut self, now: Now) {
         if let Some((from_ns, until_ns)) = &mut self.outage {
             *until_ns = Some(now.ns);
@@ -156,8 +156,8 @@ impl Meter {
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
-    /// How much later than without our own delays an answer may have come that is read now: it may have lain there while
-    /// the thread was busy or did not run, and its request may have had to wait behind others that left late.
+    /// Returns the generator's part of an answer's delay: it may have been unread while the thread was busy or did not run,
+    /// and its request may have waited behind others that left late.
     fn own_delay_ns(&self, request: &InFlight, now: Now) -> u64 {
         now.ns.saturating_sub(self.busy_since_ns) + request.behind_ns
     }
@@ -195,7 +195,7 @@ impl Meter {
 
     fn hand_over(&mut self, to: &SyncSender<Message>) {
         let second = Box::new(std::mem::take(&mut self.second));
-        // Whoever stopped listening has stopped the run.
+        // A collector that is gone has stopped the run.
         let _ = to.send(Message::Second { thread: self.thread, number: self.second_number, second });
     }
 
@@ -208,7 +208,7 @@ impl Meter {
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
             let elapsed_s = (now.ns.saturating_sub(began_ns) as f64 / 1e9).max(1e-9);
             self.counts.busiest_thread = used.ran.as_secs_f64() / elapsed_s;
-            // A wait of a tick is most of a shorter run, and says nothing of it.
+            // A wait of one kernel tick is most of a shorter run.
             if elapsed_s >= MIN_SHARED_S {
                 self.counts.hungriest_thread = (used.ran + used.waited).as_secs_f64() / elapsed_s;
             }

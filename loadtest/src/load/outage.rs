@@ -34,7 +34,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Forgets a connection that has ended, and what was in flight on it.
+    /// Drops a connection that has ended, and the requests in flight on it.
     pub(super) fn let_go(&mut self, index: usize) {
         let connection = &mut self.connections[index];
         for request in connection.in_flight.drain(..) {
@@ -52,7 +52,7 @@ impl Worker<'_> {
         code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_since(now).is_some()
     }
 
-    /// Tries to open what is down.
+    /// Tries to open connections that are down.
     ///
     /// # Errors
     /// [`Fault::NotRecovered`] when that has taken too long.
@@ -80,7 +80,7 @@ impl Worker<'_> {
         opened.is_ok_and(|stream| self.replace(index, stream))
     }
 
-    /// Puts an open connection in the place of one that has ended; tells whether that could be done.
+    /// Puts an open connection in the place of one that has ended. Returns false if that failed.
     pub(super) fn replace(&mut self, index: usize, stream: Stream) -> bool {
         let data = epoll::EventData::new_u64(index as u64);
         let watched = stream.set_nonblocking().is_ok()

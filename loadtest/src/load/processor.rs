@@ -1,4 +1,4 @@
-//! The thread's own share of the machine: its priority, and what it used and waited for.
+//! The processor time that a thread used and waited for.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,16 +12,16 @@ pub(super) struct Use {
     pub(super) ran: Duration,
     /// It could have run, and something else did, or a quota was used up.
     pub(super) waited: Duration,
-    /// Its control group's quota was used up, as far as the kernel tells.
+    /// Its control group's quota was used up, if the kernel shows it.
     pub(super) throttled: Duration,
 }
 
 impl Use {
-    /// The calling thread's. Waiting is 0 where the kernel does not tell it.
+    /// Returns that of the calling thread. Waiting is 0 where the kernel does not show it.
     pub(super) fn now() -> Self {
         let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
-        let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let waited_ns = told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(0);
+        let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let waited_ns = waited_ns(&schedstat).unwrap_or_default();
         Self { ran, waited: Duration::from_nanos(waited_ns), throttled: throttled().unwrap_or_default() }
     }
 
@@ -32,6 +32,11 @@ impl Use {
             throttled: self.throttled.saturating_sub(earlier.throttled),
         }
     }
+}
+
+/// Returns the time for which a thread waited for a core: the second number of its schedstat.
+fn waited_ns(schedstat: &str) -> Option<u64> {
+    schedstat.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Measures how long its thread has waited for a core, from one call to the next.
@@ -48,12 +53,12 @@ impl RunDelay {
         delay
     }
 
-    /// 0 where the kernel does not tell it.
+    /// Returns 0 where the kernel does not show it.
     pub(super) fn since_last_ns(&mut self) -> u64 {
         let mut text = [0; 96];
         let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
-        let told = std::str::from_utf8(&text[..size]).unwrap_or_default();
-        let now_ns = told.split_whitespace().nth(1).and_then(|ns| ns.parse().ok()).unwrap_or(self.seen_ns);
+        let schedstat = std::str::from_utf8(&text[..size]).unwrap_or_default();
+        let now_ns = waited_ns(schedstat).unwrap_or(self.seen_ns);
         let before_ns = std::mem::replace(&mut self.seen_ns, now_ns);
         now_ns.saturating_sub(before_ns)
     }
@@ -77,7 +82,7 @@ fn throttled() -> Option<Duration> {
     throttled_in(&statistics?)
 }
 
-/// Version 1 says nanoseconds, version 2 microseconds.
+/// Version 1 has nanoseconds, version 2 microseconds.
 fn throttled_in(statistics: &str) -> Option<Duration> {
     statistics.lines().find_map(|line| match line.split_once(' ')? {
         ("throttled_time", ns) => ns.parse().ok().map(Duration::from_nanos),

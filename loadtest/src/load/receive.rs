@@ -14,7 +14,7 @@ use crate::check::reply::Received;
 use crate::measure::Fault;
 
 impl Worker<'_> {
-    /// Reads once and takes what is whole.
+    /// Reads once and takes the whole replies.
     pub(super) fn receive(&mut self, index: usize, input: &mut [u8]) -> Result<(), Fault> {
         let Some(size) = self.connections[index].read(input)? else {
             return Ok(());
@@ -36,7 +36,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Takes the whole replies and tells how many bytes they were.
+    /// Takes the whole replies and returns their size.
     fn replies(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         match self.shared.wire {
             Wire::Native => self.frames(index, bytes, now),
@@ -45,7 +45,7 @@ impl Worker<'_> {
     }
 
     fn lines(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
-        let unreadable = |what: &str| Fault::Unreadable(what.to_owned());
+        let unreadable = |reason: &str| Fault::Unreadable(reason.to_owned());
         let mut taken = 0;
         while let Some((line, consumed)) = wire::parse_line(&bytes[taken..]) {
             taken += consumed;
@@ -73,7 +73,7 @@ impl Worker<'_> {
         Ok(taken)
     }
 
-    /// Takes the whole frames and tells how many bytes they were.
+    /// Takes the whole frames and returns their size.
     fn frames(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
         let mut taken = 0;
         loop {
@@ -153,7 +153,7 @@ impl Worker<'_> {
     }
 }
 
-/// A frame that answers nothing: the connection limit has tag 0 and closes; all else is nonsense.
+/// Returns the fault of a frame that answers no request: a refused connection has tag 0 and closes.
 fn unasked(frame: Reply<'_>, tag: u16, unanswered: usize) -> Fault {
     match frame {
         Reply::Error(error) => {

@@ -5,8 +5,8 @@
 //!                    └── the target closes it ──▶ it is opened again, and CatchingUp goes on with that one
 //! ```
 //!
-//! Requests go on leaving on the connection until its socket takes no more. What is due on it before it has caught up
-//! does not count against objectives; its IDs are checked all the same.
+//! Requests leave on the connection until its socket is full. Requests due on it before it has caught up do not count
+//! against objectives; their IDs are still checked.
 
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
@@ -18,18 +18,16 @@ use super::{MAX_IN_FLIGHT, Now, RECOVERY_TIMEOUT};
 use crate::measure::{Fault, StallFigures};
 use crate::target::Stream;
 
-/// Between two tries to open a connection anew.
+/// The pause between two tries to open a connection again.
 const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 
 /// The index of the thread's connection that hangs.
 pub(super) const STALLED: usize = 0;
 
-/// A stall that is brought about on purpose, from the begin of the run.
+/// A stall on purpose, in times from the begin of the run: the connection is not read between the two.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Stall {
-    /// When the connection is not read any more.
     pub(crate) from: Duration,
-    /// When it is read again.
     pub(crate) until: Duration,
 }
 
@@ -174,14 +172,14 @@ impl Worker<'_> {
                 self.replace(STALLED, stream);
             }
             Some(Err(TryRecvError::Empty)) => {}
-            // Not begun, or it failed; until the time for it is over it is tried again.
+            // Not begun, or it failed: try again until the time limit.
             None | Some(Err(TryRecvError::Disconnected)) => {
                 let (to, from) = sync_channel(1);
                 let access = self.task.access.clone();
                 stalling.reopening = Some(from);
                 std::thread::spawn(move || match access.open(RECOVERY_TIMEOUT) {
                     Ok(stream) => drop(to.send(stream)),
-                    // No busier than a client that is tried again by hand.
+                    // Do not flood the target with tries.
                     Err(_) => std::thread::sleep(REOPEN_PAUSE),
                 });
             }

@@ -22,7 +22,7 @@ use crate::target::Stream;
 /// Several replies of the largest frame at once.
 const INPUT_SIZE: usize = 256 * 1024;
 
-/// The longest sleep: how soon a stop is seen, and how well a pause of the thread itself is told from idleness.
+/// The longest sleep: a stop is seen within it, and a longer one is a pause of the thread itself.
 const MAX_SLEEP_NS: u64 = 50_000_000;
 
 /// From here on, a sleep is worth a system call to learn when it really ended.
@@ -61,7 +61,7 @@ pub(super) struct Worker<'a> {
 
 /// Runs one thread of the load to its end and reports it.
 pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
-    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is measured all the same.
+    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let thread = task.share.thread;
     match Worker::new(task, streams, shared, to) {
@@ -133,7 +133,7 @@ impl<'a> Worker<'a> {
         let _ = self.to.send(Message::Done { thread, counts, fault });
     }
 
-    /// Ends when all is sent and answered, or when told to stop.
+    /// Ends when all is sent and answered, or when the stop flag is set.
     fn turns(&mut self) -> Result<(), Fault> {
         let mut input = vec![0; INPUT_SIZE];
         let mut events = Vec::with_capacity(256);
@@ -174,7 +174,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Prepares what is due; tells whether more is to come.
+    /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
         match self.task.pace {
             Pace::Open => self.prepare_due(now),
@@ -184,7 +184,7 @@ impl<'a> Worker<'a> {
 
     fn prepare_due(&mut self, now: Now) -> Result<bool, Fault> {
         for _ in 0..MAX_SENDS_PER_TURN {
-            // Without requests nobody would see the end of an outage.
+            // Without requests the end of an outage would go unseen.
             let end_ns = if self.meter.outage_since(now).is_none() { self.end_ns } else { u64::MAX };
             let Some(due_ns) = self.shared.lanes.take(self.task.share.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
@@ -238,7 +238,7 @@ impl<'a> Worker<'a> {
         true
     }
 
-    /// Sends what is prepared; tells whether the sockets took all.
+    /// Sends the prepared requests. Returns true if the sockets took all.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
         let strict = self.shared.promise.strict;
@@ -276,8 +276,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// How long the thread waited for a core after it had been woken by an answer. In a short sleep that is told well enough
-    /// by when the next request was due.
+    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next request is
+    /// close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;

@@ -1,4 +1,4 @@
-//! The layout of the planned daemons: what their replies look like, and how much of its space they use.
+//! The layout of the planned daemons: the form of their replies, and the used share of its space.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ pub(crate) struct Space {
     pub(crate) worker_ids_used: u64,
     /// Worker IDs that there are.
     pub(crate) worker_ids: u64,
-    /// The share of the IDs of the daemons that carry the load which nobody asks for.
+    /// The unused share of the IDs of the daemons that carry the load.
     pub(crate) unused_share: f64,
     /// The date after which there are no IDs.
     pub(crate) ends: String,
@@ -29,7 +29,7 @@ pub(crate) struct Space {
 
 /// The form of the planned IDs and replies.
 pub(super) struct Form {
-    /// None for counters, and for a source that did not tell.
+    /// None for counters, and for a source without a layout in its INFO.
     pub(super) numbering: Option<Numbering>,
     pub(super) worker_ids_each: u64,
     pub(super) largest_request: u32,
@@ -74,7 +74,7 @@ impl Form {
         Ok(form)
     }
 
-    /// Where IDs go over the wire one by one, the cost of a request follows their number, and no other batch size.
+    /// Refuses another batch size where each ID goes over the wire: the cost of a request then follows its size.
     fn refuse_other_replies(
         &self,
         sweep: &Swept,

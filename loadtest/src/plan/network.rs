@@ -1,4 +1,4 @@
-//! Bytes on the wire of a request and its reply, from docs/protocol.md and what Ethernet, IP and TCP add.
+//! Bytes on the wire of a request and its reply, from docs/protocol.md and the headers of Ethernet, IP and TCP.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ const PACKET_OVERHEAD_BYTES: f64 = 38.0 + 40.0 + 32.0;
 /// The bytes of a stream in a packet, with the usual 1,500 bytes to a frame.
 const SEGMENT_BYTES: f64 = 1_500.0 - 40.0 - 32.0;
 
-/// A request and its reply on the wire, each in packets of its own: what a lone request costs. Several requests in flight
+/// A request and its reply on the wire, each in packets of its own: the cost of a lone request. Several requests in flight
 /// on a connection share packets and cost less.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Wire {

@@ -49,16 +49,16 @@ fn of_the_sweep(plan: &Plan, sweep: &Swept) -> Vec<String> {
     } else {
         warnings.push(
             "The daemon's machine is not known to the sweep, nor its processor time: it holds for a daemon on a machine \
-             like the one that was swept, and says nothing of cores."
+             like the one that was swept, and does not measure cores."
                 .to_owned(),
         );
     }
     if sweep.at_least {
-        let what = match sweep.limit {
+        let reason = match sweep.limit {
             Some(Limit::Generator) => "the generator was the bottleneck above it",
             _ => "the sweep went no further",
         };
-        warnings.push(format!("The knee is at least what is used here: {what}. A daemon may do more."));
+        warnings.push(format!("The knee is at least the figure used here: {reason}. A daemon may do more."));
     }
     warnings
 }
@@ -119,7 +119,7 @@ fn of_the_fleet(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
     }
     if plan.ids_per_s_each > ceiling / 2.0 {
         warnings.push(format!(
-            "While a daemon's ID clock rides ahead (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
+            "While a daemon's ID clock catches up (after a kill, or a clock that stepped back) it has half its ceiling, {}, \
              which is less than its share of {}: some requests are refused then. A head-room of 50% or more avoids that.",
             ids_per_s(ceiling / 2.0),
             ids_per_s(plan.ids_per_s_each)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{QUANTILES, Report};
 use crate::measure::{Counts, SecondFigures, micros};
 use crate::origin::Origin;
-use crate::run::{ClientStall, Drive, Length};
+use crate::run::{ClientStall, Drive, Length, Outage};
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
@@ -156,9 +156,24 @@ pub(crate) struct ClientStallFigures {
     pub(crate) lost: u64,
 }
 
+impl OutageFigures {
+    fn of(outage: Outage, counts: &Counts) -> Self {
+        Self {
+            ending: format!("{:?}", outage.ending).to_lowercase(),
+            at_s: outage.at.as_secs_f64(),
+            length_us: us(counts.outage),
+            longest_gap_us: us(counts.longest_gap),
+            lost: counts.lost,
+        }
+    }
+}
+
+fn us(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
 impl ClientStallFigures {
     fn of(stall: ClientStall, counts: &Counts) -> Self {
-        let us = |time: Duration| time.as_secs_f64() * 1e6;
         let closed_after = counts.stall.and_then(|figures| figures.closed_after);
         let ended = match counts.stall {
             None => "not over",
@@ -187,7 +202,7 @@ pub(crate) struct ObjectiveFigures {
     pub(crate) latencies: Vec<LatencyFigures>,
 }
 
-/// An objective of response time, and what was found.
+/// An objective of response time, and the value of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LatencyFigures {
     /// `p50` to `p99.99`, or `max`.
@@ -246,7 +261,7 @@ impl ObjectiveFigures {
             let found_ns = response.value_at_quantile(latency.quantile);
             LatencyFigures {
                 quantile: latency.name(),
-                limit_us: latency.limit.as_secs_f64() * 1e6,
+                limit_us: us(latency.limit),
                 found_us: micros(found_ns),
                 met: u128::from(found_ns) <= latency.limit.as_nanos(),
             }
@@ -303,27 +318,17 @@ impl Run {
             answered: counts.answered,
             unanswered: counts.unanswered,
             checked_ids: counts.checked_ids,
-            refused: counts
-                .refused
-                .iter()
-                .map(|(&code, refusals)| (code_name(code), refusals.count))
-                .collect(),
-            outage: scenario.outage.map(|outage| OutageFigures {
-                ending: format!("{:?}", outage.ending).to_lowercase(),
-                at_s: outage.at.as_secs_f64(),
-                length_us: counts.outage.as_secs_f64() * 1e6,
-                longest_gap_us: counts.longest_gap.as_secs_f64() * 1e6,
-                lost: counts.lost,
-            }),
+            refused: counts.refused.iter().map(|(&code, it)| (code_name(code), it.count)).collect(),
+            outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
             client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
             target_time: depth.is_none().then(|| Times::of(&counts.target)),
             schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
-            longest_pause_us: counts.longest_pause.as_secs_f64() * 1e6,
+            longest_pause_us: us(counts.longest_pause),
             generator_cpu_share: share(counts.cpu),
             busiest_thread_share: counts.busiest_thread,
-            generator_waited_us: counts.waited.as_secs_f64() * 1e6,
+            generator_waited_us: us(counts.waited),
             generator_throttled_share: counts.throttled_share,
             daemon_cpu_share: collected.target_cpu.map(share),
             clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
@@ -338,9 +343,9 @@ impl Run {
         self.elapsed_s - outage_s.unwrap_or_default().max(0.0)
     }
 
-    /// The seconds that the measurement lasted to their end; what trickles in after the last is left out.
+    /// Returns the whole seconds of the measurement, without late answers after the last.
     pub(crate) fn whole_seconds(&self) -> Vec<&SecondFigures> {
-        // What is measured ends with the last receipt, a moment before or after the last second does.
+        // The measurement ends with the last receipt, a moment before or after the last second does.
         let lasted = |second: &&SecondFigures| second.second as f64 + 1.0 <= self.elapsed_s + 0.05;
         self.seconds.iter().filter(lasted).collect()
     }

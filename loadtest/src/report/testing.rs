@@ -1,4 +1,4 @@
-//! A run made up for tests of what is done with its figures.
+//! An invented run for tests of reports and comparisons.
 
 use crate::measure::SecondFigures;
 use crate::origin::{Machine, Origin};

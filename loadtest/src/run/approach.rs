@@ -7,8 +7,8 @@ use crate::load::Wire;
 use crate::promise::Promise;
 use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
 
-/// How long all connections together may take: tens of thousands on one machine take some seconds, and a target that takes
-/// each of them only after a retry must not hold the run up for hours.
+/// The time limit of all connections together: tens of thousands on one machine take some seconds, and a target that takes
+/// each of them only after a retry must not delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A timeout of 0 is refused by the system.
@@ -45,7 +45,7 @@ pub(super) struct Greeted {
 fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
     if scenario.resp {
         target::ask_resp(&access.endpoint, "PING", "+PONG")?;
-        // One that nobody else counts with.
+        // No other client uses this key.
         let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
         let version = Some("RESP, INCRBY".to_owned());
         return Ok(Greeted {
@@ -90,6 +90,6 @@ fn is_our_limit(error: &std::io::Error) -> bool {
 fn allow_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed, connecting says so when the limit is reached.
+    // If that is not allowed, connecting fails when the limit is reached.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

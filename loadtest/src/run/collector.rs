@@ -10,13 +10,13 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
 use super::{Progress, Scenario};
 use crate::check::Violation;
-use crate::check::distinct::{Distinct, Refused};
+use crate::check::distinct::{Distinct, NotAdded};
 use crate::daemon::Daemon;
 use crate::load::{Message, Shared};
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
 
-/// Often enough to look alive, and too seldom to disturb the run.
+/// Often enough to look alive, and too rarely to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The results of all load threads.
@@ -175,22 +175,22 @@ impl<'a> Collector<'a> {
         }
         match self.distinct.add(&mut spans) {
             Ok(()) => {}
-            Err(Refused::Twice { place }) => {
-                let duplicate = Violation::Duplicate { id: self.shared.promise.id_at(place) };
+            Err(NotAdded::Twice { position }) => {
+                let duplicate = Violation::Duplicate { id: self.shared.promise.id_at(position) };
                 // The connection on which it came may have noticed, too.
                 if !self.collected.faults.contains(&Fault::Violation(duplicate)) {
                     self.collected.faults.insert(0, Fault::Violation(duplicate));
                 }
                 self.stop();
             }
-            Err(Refused::Full) => {
+            Err(NotAdded::Full) => {
                 self.collected.too_scattered = true;
                 self.stop();
             }
         }
         let oldest_us = self.low_us.iter().copied().min().flatten();
-        if let Some(place) = oldest_us.and_then(|low_us| self.shared.promise.first_place_at(low_us)) {
-            self.distinct.forget_below(place);
+        if let Some(position) = oldest_us.and_then(|low_us| self.shared.promise.first_position_at(low_us)) {
+            self.distinct.forget_below(position);
         }
     }
 

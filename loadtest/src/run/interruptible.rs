@@ -1,4 +1,4 @@
-//! Waiting for what blocks, and giving it up when the user does.
+//! Waits for blocking work until the user interrupts it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,8 +9,8 @@ use super::CannotRun;
 /// The longest time until an interrupt is seen.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What `work` comes to, or [`CannotRun::Interrupted`] as soon as `interrupt` is set: the work then goes on, unheard, until
-/// the process ends.
+/// Returns the result of `work`, or [`CannotRun::Interrupted`] as soon as `interrupt` is set. The work then goes on until the
+/// process ends, and its result is dropped.
 pub(super) fn unless<T: Send + 'static>(
     interrupt: &AtomicBool,
     work: impl FnOnce() -> Result<T, CannotRun> + Send + 'static,
@@ -29,7 +29,7 @@ pub(super) fn unless<T: Send + 'static>(
     }
     match thread.join() {
         Err(panic) => std::panic::resume_unwind(panic),
-        Ok(()) => unreachable!("the work is told before its thread ends"),
+        Ok(()) => unreachable!("the thread sends its result before it ends"),
     }
 }
 

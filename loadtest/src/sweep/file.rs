@@ -1,4 +1,4 @@
-//! All figures of a sweep, for programs: `kind` tells it from a run's file. Rates are IDs per second; times are in
+//! All figures of a sweep, for programs: `kind` distinguishes it from a run's file. Rates are IDs per second; times are in
 //! microseconds unless a name says otherwise.
 
 use serde::{Deserialize, Serialize};

@@ -14,7 +14,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    /// With the version that the target told.
+    /// Returns them with the version in the target's INFO.
     pub(crate) fn with(daemon: Option<String>) -> Self {
         let loadtest = env!("CARGO_PKG_VERSION").to_owned();
         Self { loadtest, daemon, debug_build: cfg!(debug_assertions) }

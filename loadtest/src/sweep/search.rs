@@ -1,14 +1,14 @@
 //! Chooses the next rate. Pure: one answer in, one rate out.
 //!
 //! ```text
-//!  climb: × factor until a rate misses ─▶ bisect: halve what lies between, in proportion ─▶ confirm: the same rate again
+//!  climb: × factor until a rate misses ─▶ bisect: halve the distance, in proportion ─▶ confirm: the same rate again
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
-//! What holds at a rate is not taken to hold above it, and the climb ends at the first rate that misses, even if a higher
+//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a higher
 //! one would hold: an operator needs every rate up to the knee. One run that misses may be the machine's noise, so a miss
-//! counts when `tries` runs in a row miss; a knee counts when a run of its own confirms it at the first try. A run that says
-//! nothing, because the generator was the bottleneck, is tried as often.
+//! counts when `tries` runs in a row miss. A knee counts when a run of its own confirms it at the first try. A run without a
+//! verdict, because the generator was the bottleneck, is tried as often.
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,7 @@ impl Limit {
 pub(crate) enum Answer {
     /// The objective holds.
     Holds,
-    /// It does not, or cannot be told.
+    /// It does not, or there is no verdict.
     Misses(Limit),
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Search {
     missed: Option<(f64, Limit)>,
     /// The number of times that the rate still has to hold.
     holds_needed: u32,
-    /// By what share the next step down goes.
+    /// The share by which the next step goes down.
     descent: f64,
     over: Option<Finding>,
 }
@@ -165,7 +165,7 @@ impl Search {
                 self.narrow();
             }
             (Answer::Holds, Phase::Confirm) => self.confirm(),
-            (Answer::Misses(limit), _) if self.is_to_be_repeated(limit) => self.misses += 1,
+            (Answer::Misses(limit), _) if self.is_worth_repeating(limit) => self.misses += 1,
             (Answer::Misses(limit), Phase::Climb | Phase::Bisect) => {
                 self.missed = Some((self.rate, limit));
                 self.narrow();
@@ -177,9 +177,9 @@ impl Search {
         }
     }
 
-    /// What the layout does not have it will not have the next time. A confirmation is to hold at the first try, but a run that
-    /// says nothing is no try.
-    fn is_to_be_repeated(&self, limit: Limit) -> bool {
+    /// Returns true if another run may answer differently. A layout has no more IDs the next time. A confirmation must hold
+    /// at the first try, but a run without a verdict is no try.
+    fn is_worth_repeating(&self, limit: Limit) -> bool {
         let may_differ = match (limit, self.phase) {
             (Limit::Layout, _) => false,
             (Limit::Generator, _) | (_, Phase::Climb | Phase::Bisect) => true,

@@ -1,4 +1,4 @@
-//! The table of a sweep: a row for each step as soon as it is over, and at the end what they say.
+//! The table of a sweep: a row for each step as soon as it is over, and at the end the result.
 //!
 //! All but the last line fits into 80 columns.
 
@@ -32,7 +32,7 @@ pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "objective   response time {}, open loop", objective(sweep))?;
     let connections = counted(scenario.connections as u64, "connection");
     let threads = counted(scenario.threads as u64, "thread");
-    writeln!(out, "load        {} IDs per request, {connections}, {threads}", scenario.batch)?;
+    writeln!(out, "load        IDs per request {}, {connections}, {threads}", scenario.batch)?;
     let to =
         if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() };
     let (each, warm_up) = (Time(settings.step_length), Time(scenario.warm_up));
@@ -85,7 +85,7 @@ fn verdict(step: &Step) -> &'static str {
     }
 }
 
-/// Writes what comes after the steps.
+/// Writes the lines after the steps.
 ///
 /// # Errors
 /// The writer's.
@@ -94,7 +94,7 @@ pub(crate) fn end(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     if let Some(step) = sweep.at_knee() {
         knee(sweep, step, out)?;
     }
-    // Without a knee the last line says it.
+    // Without a knee the last line has the reason.
     if let Some((missed, _)) = sweep.finding.missed.filter(|_| sweep.finding.knee.is_some()) {
         let reasons = sweep.at_miss().map(|step| step.run.reasons.join("; ")).unwrap_or_default();
         labelled("missed", &format!("{} IDs/s: {reasons}", rate(missed)), out)?;
@@ -156,7 +156,7 @@ fn limit_words(limit: Limit, sweep: &Sweep) -> String {
         (Limit::Layout, None) => "the layout: the source has no more IDs for this time".to_owned(),
         (Limit::Latency, Some(ceiling)) => {
             let share = sweep.finding.missed.map_or(0.0, |(rate, _)| rate / ceiling as f64 * 100.0);
-            format!("latency, at {share:.0} % of what the layout allows")
+            format!("latency, at {share:.0} % of the layout's limit")
         }
         (Limit::Latency, None) => "latency".to_owned(),
         (Limit::Target, _) => "the target: it failed under the load, see above".to_owned(),

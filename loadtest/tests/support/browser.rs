@@ -7,25 +7,24 @@ use std::time::{Duration, Instant};
 /// Ends a browser that hangs; one that works is done in a second or two.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How a page is looked at.
+/// A browser window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View {
     /// In CSS pixels.
     pub(crate) width: u32,
-    /// What the person's system prefers.
     pub(crate) dark: bool,
 }
 
-/// What a browser made of a page.
+/// A page as the browser loaded it.
 #[derive(Debug)]
 pub(crate) struct Seen {
     /// The document after it was loaded.
     pub(crate) dom: String,
-    /// What its console says.
+    /// The lines of its console.
     pub(crate) console: Vec<String>,
 }
 
-/// Whether there is one. Without it the tests that need it are skipped; where CI is set they fail.
+/// Returns whether there is a browser. Without one the tests that need it are skipped; where CI is set they fail.
 pub(crate) fn has_browser() -> bool {
     let found =
         Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -14,7 +14,7 @@ pub(crate) struct Running {
     directory: TempDir,
 }
 
-/// What a load test left.
+/// The results of a load test.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,

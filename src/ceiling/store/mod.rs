@@ -16,8 +16,6 @@ mod moved;
 mod plan;
 mod record;
 
-use std::time::Duration;
-
 pub use directory::{StateDir, StateLock, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
@@ -28,7 +26,7 @@ pub(super) use self::file::{FileId, file_id, give_to_owner_of};
 use self::file::StateFile;
 use super::identity::{Owner, Place};
 use super::{CeilingStore, Newcomer, StoreError, TakenOver};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Numbering, Position};
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
 pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {
@@ -97,23 +95,14 @@ impl DiskStore {
 }
 
 impl CeilingStore for DiskStore {
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError> {
-        // How far a running source may be ahead was decided when it started.
-        let max_ahead = Duration::ZERO;
-        let running = self.sources.iter().map(|source| Claimant {
-            name: &source.record.name,
-            numbering: &source.numbering,
-            max_ahead,
-        });
-        let running: Vec<_> = running.collect();
-        Ok(plan_beside(&running, &self.retired, newcomers, wall)?.starts)
-    }
-
-    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    fn add(
+        &mut self,
+        first_index: usize,
+        newcomers: &[Newcomer<'_>],
+        wall_minus_boot_us: i64,
+    ) -> Result<(), StoreError> {
+        let given_up = self.sources.drain(first_index.min(self.sources.len())..);
+        self.retired.extend(given_up.map(|source| source.record));
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.place);

@@ -354,7 +354,7 @@ fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
     let (first, second) = (numbering("twitter", "1"), numbering("twitter", "2"));
     let mut store = open(directory.path(), &first, Position(100));
     store.raise(&[(0, Position(500))], 1).unwrap();
-    store.add(&[newcomer("new", &second, 700)], 2).unwrap();
+    store.add(1, &[newcomer("new", &second, 700)], 2).unwrap();
     let stored = |name: &str| {
         let records = read(directory.path()).unwrap();
         records.iter().find(|record| record.name == name).map(|record| record.ceiling.0)
@@ -368,6 +368,11 @@ fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
     store.raise(&[(1, Position(900))], 4).unwrap();
     store.trim(&[(0, Position(550))]).unwrap();
     assert_eq!((stored("orders"), stored("new")), (Some(550), Some(900)));
+    // One that was given up makes room for the next, and stays stored.
+    store.add(1, &[newcomer("other", &numbering("twitter", "3"), 300)], 5).unwrap();
+    store.raise(&[(1, Position(400))], 6).unwrap();
+    let all = (stored("orders"), stored("new"), stored("other"));
+    assert_eq!(all, (Some(550), Some(900), Some(400)));
 }
 
 #[test]
@@ -380,7 +385,7 @@ fn a_newcomer_that_cannot_be_stored_leaves_all_as_it_was() {
     let in_the_way = directory.path().join("ceilings.new");
     fs::create_dir(&in_the_way).unwrap();
     let long = "n".repeat(64 * 1024);
-    let refused = store.add(&[newcomer(&long, &second, 700)], 2).unwrap_err();
+    let refused = store.add(1, &[newcomer(&long, &second, 700)], 2).unwrap_err();
     assert!(refused.to_string().contains("ceilings.new"), "{refused}");
     // The file that is there is used on: it needs no other.
     store.raise(&[(0, Position(600))], 3).unwrap();
@@ -388,7 +393,7 @@ fn a_newcomer_that_cannot_be_stored_leaves_all_as_it_was() {
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored.len(), stored[0].ceiling), (1, Position(600)));
     fs::remove_dir(&in_the_way).unwrap();
-    store.add(&[newcomer(&long, &second, 700)], 4).unwrap();
+    store.add(1, &[newcomer(&long, &second, 700)], 4).unwrap();
     assert_eq!(read(directory.path()).unwrap().len(), 2);
 }
 
@@ -399,25 +404,26 @@ fn a_newcomer_starts_above_what_is_stored_of_it() {
     let here = Place::here();
     let retired = vec![record("back", "twitter", "2", 5_000), record("gone", "discord", "3", 4_000)];
     let home = StateDir::lock(directory.path()).unwrap();
-    let mut store =
-        DiskStore::new(home, [("orders", &running, Position(100))], retired, &Owner::new(), &here);
+    let orders = [("orders", &running, Position(100))];
+    let mut store = DiskStore::new(home, orders, retired.clone(), &Owner::new(), &here);
     store.raise(&[(0, Position(500))], 1).unwrap();
-    let starts = |store: &DiskStore, name: &str, numbering: &Numbering| {
-        store.starts(&[claimant(name, numbering)], WALL).map(|starts| starts[0])
+    let starts = |name: &str, numbering: &Numbering| {
+        let running = [claimant("orders", &running)];
+        plan_beside(&running, &retired, &[claimant(name, numbering)], WALL).map(|plan| plan.starts[0])
     };
     let second = numbering("twitter", "2");
-    assert_eq!(starts(&store, "back", &second), Ok(Some(at(&second, 5_000))), "its name");
-    assert_eq!(starts(&store, "renamed", &second), Ok(Some(at(&second, 5_000))), "its worker ID");
+    assert_eq!(starts("back", &second), Ok(Some(at(&second, 5_000))), "its name");
+    assert_eq!(starts("renamed", &second), Ok(Some(at(&second, 5_000))), "its worker ID");
     let wider = numbering("twitter", "2,7");
-    assert!(starts(&store, "wider", &wider).unwrap() >= Some(at(&wider, 5_000)), "one of its worker IDs");
+    assert!(starts("wider", &wider).unwrap() >= Some(at(&wider, 5_000)), "one of its worker IDs");
     // What nothing matches may be one that is gone, but not one that runs.
     let other = numbering("twitter", "9");
-    assert!(starts(&store, "new", &other).unwrap().is_some());
+    assert!(starts("new", &other).unwrap().is_some());
     let discord = numbering("discord", "3");
-    assert_eq!(starts(&store, "moved", &discord), Ok(Some(at(&discord, 4_000))));
+    assert_eq!(starts("moved", &discord), Ok(Some(at(&discord, 4_000))));
 
     // It has taken the stored one's place, and is not lower after a failure either.
-    store.add(&[newcomer("back", &second, at(&second, 6_000).0)], 2).unwrap();
+    store.add(1, &[newcomer("back", &second, at(&second, 6_000).0)], 2).unwrap();
     store.file.fail();
     store.raise(&[(0, Position(600))], 3).unwrap();
     let stored = read(directory.path()).unwrap();

@@ -1,9 +1,8 @@
-//! What a reload may change, held against the tables: every row has its say.
+//! The changes that a reload may make, for every row of the tables.
 
 use super::*;
-use crate::config::daemon::DAEMON;
-use crate::config::setting::{Change, Section};
-use crate::config::source::SOURCE;
+use crate::config::daemon::rows;
+use crate::config::setting::{Change, Row, Section};
 
 /// Another value than the default for each setting, by its key with its section.
 const OTHERS: &[(&str, &str)] = &[
@@ -15,14 +14,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("unix_mode", r#""0600""#),
     ("limits.max_connections", "7"),
     ("limits.max_count", "7"),
-    ("limits.default_wait", r#""70ms""#),
     ("limits.max_wait", r#""7s""#),
-    ("limits.frame_timeout", r#""7s""#),
+    ("limits.stall_timeout", r#""7s""#),
     ("limits.idle_timeout", r#""1h""#),
-    ("limits.write_timeout", r#""7s""#),
-    ("limits.max_reply_queue", r#""1MiB""#),
     ("limits.drain_timeout", r#""7s""#),
-    ("clock.max_step", r#""7s""#),
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),
     ("admin.listen", "9660"),
@@ -31,8 +26,6 @@ const OTHERS: &[(&str, &str)] = &[
     ("tls.certificate", r#""/daemon.crt""#),
     ("tls.key", r#""credential:daemon.key""#),
     ("tls.client_ca", r#""/clients.crt""#),
-    ("tls.min_version", r#""1.2""#),
-    ("tls.handshake_timeout", r#""7s""#),
     ("name", r#""other""#),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
@@ -40,47 +33,44 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_ahead", r#""70s""#),
     ("on_step_back", r#""wait""#),
     ("sequence_start", r#""zero""#),
-    ("horizon", r#""7s""#),
-    ("first_start_guard", r#""7ms""#),
 ];
 
-fn other(section: Section, key: &str) -> &'static str {
-    let key = format!("{}{key}", section.prefix());
-    let row = OTHERS.iter().find(|(of, _)| *of == key);
-    row.unwrap_or_else(|| panic!("{key} is new: say another value of it, and whether a reload takes it")).1
+fn other(row: &Row) -> &'static str {
+    let key = row.full_key(None);
+    let other = OTHERS.iter().find(|(of, _)| *of == key);
+    other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// What a setting of that section does not go without: a certificate and its key.
+/// Settings that one of this section needs beside it: a certificate and its key.
 fn beside(section: Section, key: &str) -> String {
-    let pair = ["certificate", "key"].into_iter().filter(|other| section == Section::Tls && *other != key);
+    let pair = ["certificate", "key"].into_iter();
+    let pair = pair.filter(|other| section == Section::Table("tls") && *other != key);
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
 }
 
-/// A file that sets one setting alone, but for what it does not go without, and the full key by which it is spoken of.
-fn file_with(section: Section, key: &str, value: &str) -> (String, String) {
-    let table = Section::TABLES.iter().find(|(_, of)| *of == section);
-    match (table, section) {
-        (Some((table, _)), _) => {
-            let beside = if value == r#""""# { String::new() } else { beside(section, key) };
+/// A file that sets one setting, and those that it needs beside it, and its full key in messages.
+fn file_with(row: &Row, value: &str) -> (String, String) {
+    let key = row.key;
+    match row.section {
+        Section::Table(table) => {
+            let beside = if value == r#""""# { String::new() } else { beside(row.section, key) };
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
-        (None, Section::SourceAlone) => {
-            (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}"))
-        }
-        (None, Section::Source) => (format!("{key} = {value}\n"), format!("sources[0].{key}")),
-        (None, _) => (format!("{key} = {value}\n"), key.to_owned()),
+        Section::SourceAlone => (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::Source => (format!("{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
 }
 
-/// Holds one row of a table against what `diff` does, both ways.
-fn check_row(section: Section, key: &str, change: Change) {
-    let running = match section {
-        Section::Tls => settings(&format!("[tls]\n{}", beside(section, ""))),
+/// Compares one row with the result of `diff`, both ways.
+fn check_row(row: &Row) {
+    let running = match row.section {
+        Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
         _ => settings(""),
     };
-    let (file, full) = file_with(section, key, other(section, key));
+    let (file, full) = file_with(row, other(row));
     let wanted = settings(&file);
-    match (change, diff(&running, &wanted)) {
+    match (row.change, diff(&running, &wanted)) {
         (Change::Reload, Ok(changed)) => {
             assert_eq!(changed.len(), 1, "{changed:?}");
             assert_eq!(changed[0].key, full);
@@ -95,40 +85,25 @@ fn check_row(section: Section, key: &str, change: Change) {
         }
         (change, found) => panic!("{full} is {change:?}, and the answer is {found:?}"),
     }
-    // Back to the default: no line says it any more.
+    // Back to the default: no line gives it any more.
     let back = diff(&wanted, &running);
-    assert_eq!(back.is_ok(), change == Change::Reload, "{back:?}");
+    assert_eq!(back.is_ok(), row.change == Change::Reload, "{back:?}");
 }
 
 #[test]
 fn each_setting_is_taken_at_a_reload_or_refused_with_its_reason() {
-    for setting in DAEMON {
-        check_row(setting.section, setting.key, setting.change);
-    }
-    for setting in SOURCE {
-        check_row(setting.section, setting.key, setting.change);
-    }
-    assert_eq!(OTHERS.len(), DAEMON.len() + SOURCE.len());
+    rows().for_each(check_row);
+    assert_eq!(OTHERS.len(), rows().count());
 }
 
 #[test]
 fn what_is_shown_reads_back_as_the_same() {
-    let check = |section, key, show: &dyn Fn(&Settings) -> String| {
-        let settings_of = |value: &str| {
-            let (file, _) = file_with(section, key, value);
-            // A source in an entry has a name there.
-            settings(&file)
-        };
-        for before in [settings(""), settings_of(other(section, key))] {
-            let shown = show(&before);
-            assert_eq!(show(&settings_of(&shown)), shown, "{key}");
+    for row in rows() {
+        let settings_of = |value: &str| settings(&file_with(row, value).0);
+        for before in [settings(""), settings_of(other(row))] {
+            let shown = (row.show)(&before, 0);
+            assert_eq!((row.show)(&settings_of(&shown), 0), shown, "{}", row.key);
         }
-    };
-    for setting in DAEMON {
-        check(setting.section, setting.key, &|settings| (setting.show)(settings));
-    }
-    for setting in SOURCE {
-        check(setting.section, setting.key, &|settings| (setting.show)(&settings.sources[0]));
     }
 }
 

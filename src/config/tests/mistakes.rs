@@ -1,4 +1,4 @@
-//! What is refused, where, and in which words.
+//! Mistakes: their places and their texts.
 
 use proptest::prelude::*;
 
@@ -28,7 +28,7 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "state_dir = true",
             "1: state_dir: found true, allowed: a path in quotes, without control characters",
         ),
-        ("lock_dir = \"\"", "1: lock_dir: found \"\", allowed: a directory, for locks are never skipped"),
+        ("lock_dir = \"\"", "1: lock_dir: found \"\", allowed: a directory, because locks are never skipped"),
         (
             "[admin]\nlisten = 96600",
             "2: admin.listen: found 96600, allowed: a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"",
@@ -69,15 +69,6 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "2: limits.max_count: found 4294967296, allowed: a number from 1 to 4,294,967,295",
         ),
         (
-            "[limits]\nmax_reply_queue = \"64KiB\"",
-            "2: limits.max_reply_queue: found \"64KiB\", allowed: a size from \"128KiB\" to \"1GiB\" (B, KiB, MiB, \
-             GiB), or bytes",
-        ),
-        (
-            "[limits]\ndefault_wait = \"11s\"",
-            "2: limits.default_wait: found \"11s\", allowed: at most max_wait, \"10s\"",
-        ),
-        (
             "worker_ids = 1024",
             "1: worker_ids: worker ID 1024 does not fit the layout: it has worker IDs 0 to 1023",
         ),
@@ -86,23 +77,7 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "1: worker_ids: found a table, allowed: a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or \
              [0, 8]",
         ),
-        (
-            "horizon = \"1ms\"",
-            "1: horizon: found \"1ms\", allowed: at least two ticks of the layout, \"2ms\"",
-        ),
-        (
-            "horizon = \"10s\"",
-            "1: horizon: found \"10s\", allowed: at most \"9s 998ms\", two ticks of the layout less than max_ahead, \"10s\"",
-        ),
-        (
-            "layout = \"time:31,sequence:10;tick=60s\"\nmax_ahead = \"5m\"\nhorizon = \"4m\"",
-            "3: horizon: found \"4m\", allowed: at most \"3m\", two ticks of the layout less than max_ahead, \"5m\"",
-        ),
         ("burst_window = \"11s\"", "1: burst_window: found \"11s\", allowed: at most max_ahead, \"10s\""),
-        (
-            "first_start_guard = \"11s\"",
-            "1: first_start_guard: found \"11s\", allowed: at most max_ahead, \"10s\"",
-        ),
         (
             "max_ahead = \"3ms\"",
             "1: max_ahead: found \"3ms\", allowed: at least four ticks of the layout, \"4ms\"",
@@ -127,7 +102,7 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
             "2: sources[0].name: found \"A\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
         ),
         (
-            "\n[[sources]]\nhorizon = \"2s\"",
+            "\n[[sources]]\nmax_ahead = \"2s\"",
             "2: sources[0].name: missing; each of [[sources]] has a name of its own, as in name = \"orders\"",
         ),
         ("limits = 3", "1: limits: found a value, allowed: a section, [limits] on a line of its own"),
@@ -155,8 +130,8 @@ fn an_unknown_key_is_told_what_was_probably_meant() {
             "3: sources[0].order: not known here; it belongs at the top of the file, above the first [section]",
         ),
         (
-            "[clock]\nhorizon = \"2s\"",
-            "2: clock.horizon: not known here; it belongs at the top of the file, above the first [section], or in \
+            "[clock]\nmax_ahead = \"2s\"",
+            "2: clock.max_ahead: not known here; it belongs at the top of the file, above the first [section], or in \
              [[sources]]",
         ),
         ("[auth]\n\"a\\nb\" = 1", "2: auth.\"a\\nb\": not known, allowed here: token_file"),
@@ -185,9 +160,9 @@ fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
     let lines = mistakes(
         r#"listen = ["0.0.0.0:7660", "nowhere", "elsewhere"]
         shards = "many"
-        horizon = "11s"
+        burst_window = "11s"
         [limits]
-        default_wait = "9s"
+        max_count = 0
         max_wait = "3s"
         [[sources]]
         name = "orders"
@@ -212,8 +187,8 @@ fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
             "1 listen",
             "1 listen",
             "2 shards",
-            "3 horizon",
-            "5 limits.default_wait",
+            "3 burst_window",
+            "5 limits.max_count",
             "11 sources[1].name",
             "12 sources[1].worker_ids",
             "15 sources[2].layout"
@@ -223,11 +198,10 @@ fn every_mistake_is_found_at_once_in_the_order_of_the_file() {
 
 #[test]
 fn a_setting_that_was_refused_is_not_compared_with_others() {
-    assert_eq!(mistakes("[limits]\ndefault_wait = \"20s\"\nmax_wait = \"much\"").len(), 1);
-    assert_eq!(mistakes("horizon = \"20s\"\nmax_ahead = \"much\"").len(), 1);
+    assert_eq!(mistakes("burst_window = \"20s\"\nmax_ahead = \"much\"").len(), 1);
     assert_eq!(mistakes("worker_ids = 2000\nlayout = \"nothing\"").len(), 1);
     assert_eq!(mistakes("listen = \"0.0.0.0:1\"\nworker_ids = \"one\"").len(), 1);
-    assert_eq!(mistakes("horizon = \"20s\"\nmax_ahead = 30s").len(), 1);
+    assert_eq!(mistakes("burst_window = \"20s\"\nmax_ahead = 30s").len(), 1);
 }
 
 #[test]
@@ -274,8 +248,8 @@ fn worker_0_by_default_stays_on_this_machine() {
             mistake(&text),
             format!(
                 "1: listen: {address} can be reached from other machines, and sources[0] (\"default\") has no worker_ids; \
-                 give it worker_ids (--worker-id) that no other machine uses, or listen on loopback addresses and \
-                 Unix sockets alone"
+                 give it worker_ids (--worker-id) that no other machine uses, or listen only on loopback addresses \
+                 and Unix sockets"
             )
         );
         settings(&format!("{text}\nworker_ids = 0"));
@@ -305,10 +279,7 @@ fn relative_sockets_count_with_the_directory_of_the_file() {
 
 /// Pieces of configurations, put together in any order.
 fn any_document() -> impl Strategy<Value = String> {
-    let keys = daemon::DAEMON
-        .iter()
-        .map(|setting| setting.key)
-        .chain(source::SOURCE.iter().map(|setting| setting.key));
+    let keys = daemon::rows().map(|row| row.key);
     let keys: Vec<&str> = keys.chain(["nmae", "\"\\n\"", "limits.max_wait", "sources", "limits"]).collect();
     let value = prop_oneof![
         Just("\"1s\"".to_owned()),
@@ -335,7 +306,7 @@ proptest! {
         match load_text(&text, &Overrides::default()) {
             Ok(settings) => {
                 prop_assert!(!settings.listen.is_empty() && !settings.sources.is_empty());
-                prop_assert!(settings.sources.iter().all(|source| source.horizon < source.max_ahead));
+                prop_assert!(settings.sources.iter().all(|source| source.horizon() < source.max_ahead));
             }
             Err(mistakes) => {
                 prop_assert!(mistakes.len() > 0);

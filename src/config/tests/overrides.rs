@@ -1,10 +1,19 @@
 //! Options, variables, and the files that a configuration leads to.
 
+use std::time::Duration;
+
 use super::*;
+use crate::shard::Order;
 use snowbank_client::layout::Layout;
 
-fn given(text: &str, origin: &'static str) -> Option<Override> {
-    Some(Override { texts: vec![text.to_owned()], origin })
+/// Overrides by their keys, texts and origins.
+fn given(rows: &[(&str, &[&str], &str)]) -> Overrides {
+    let of = |&(key, texts, origin): &(&str, &[&str], &str)| Override {
+        key: key.to_owned(),
+        texts: texts.iter().map(|text| (*text).to_owned()).collect(),
+        origin: origin.to_owned(),
+    };
+    Overrides(rows.iter().map(of).collect())
 }
 
 #[test]
@@ -12,44 +21,47 @@ fn overrides_take_the_place_of_the_file() {
     let text = "listen = [\"0.0.0.0:1\", \"0.0.0.0:2\"]\nlayout = \"js53\"\nworker_ids = 3\nshards = 2\n\
                 order = \"strict\"\nstate_dir = \"a\"\nlock_dir = \"b\"\nadmin.listen = \"unix:c\"\n\
                 log.format = \"json\"\nlog.level = \"debug\"\n";
-    let overrides = Overrides {
-        listen: Some(Override { texts: vec!["[::1]:9".into(), "unix:x".into()], origin: "--listen" }),
-        layout: given("discord", "--layout"),
-        worker_ids: given("1-2", "--worker-id"),
-        shards: given("9", "SNOWBANK_SHARDS"),
-        order: given("relaxed", "--order"),
-        state_dir: given("c", "--state-dir"),
-        lock_dir: given("d", "--lock-dir"),
-        admin: given("9660", "SNOWBANK_ADMIN"),
-        log_format: given("text", "--log-format"),
-        log_level: given("warn", "SNOWBANK_LOG"),
-    };
+    let overrides = given(&[
+        ("listen", &["[::1]:9", "unix:x"], "--listen"),
+        ("layout", &["discord"], "--layout"),
+        ("worker_ids", &["1-2"], "--worker-id"),
+        ("shards", &["9"], "SNOWBANK_SHARDS"),
+        ("order", &["relaxed"], "--order"),
+        ("state_dir", &["c"], "--state-dir"),
+        ("lock_dir", &["d"], "--lock-dir"),
+        ("admin.listen", &["9660"], "SNOWBANK_ADMIN_LISTEN"),
+        ("limits.max_connections", &["77"], "SNOWBANK_LIMITS_MAX_CONNECTIONS"),
+        ("limits.idle_timeout", &["1m"], "SNOWBANK_LIMITS_IDLE_TIMEOUT"),
+        ("log.format", &["text"], "--log-format"),
+        ("log.level", &["warn"], "SNOWBANK_LOG_LEVEL"),
+    ]);
     let one_source = format!("{text}[[sources]]\nname = \"default\"\nlayout = \"game\"");
     for text in [text, &one_source] {
         let settings = load_text(text, &overrides).unwrap();
         // Relative paths of options are taken from the working directory.
         assert_eq!(settings.listen, ["[::1]:9", "unix:x"].map(|text| text.parse::<Address>().unwrap()));
         assert_eq!(settings.sources[0].layout, Layout::resolve("discord").unwrap());
-        assert_eq!(settings.sources[0].worker_ids.to_string(), "1-2");
+        assert_eq!(settings.sources[0].worker_ids.set.to_string(), "1-2");
         assert_eq!((settings.shards.get(), settings.order), (9, Order::Relaxed));
         assert_eq!(settings.state_dir, StateDirChoice::At("c".into()));
         assert_eq!(settings.lock_dir, Path::new("d"));
-        assert_eq!(settings.admin, ["127.0.0.1:9660".parse().unwrap()]);
+        assert_eq!(settings.admin.listen, ["127.0.0.1:9660".parse().unwrap()]);
+        assert_eq!(settings.limits.max_connections, 77);
+        assert_eq!(settings.limits.idle_timeout, Some(Duration::from_secs(60)));
         assert_eq!(settings.log, LogSettings { format: LogFormat::Text, level: LogLevel::Warn });
         assert_eq!(settings.log, overrides.log());
-        assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS")));
+        assert_eq!(settings.origins.of("shards"), Some(&Origin::Override("SNOWBANK_SHARDS".into())));
     }
     assert!(load(None, &overrides, CORES, NOW).is_ok());
 }
 
 #[test]
 fn mistakes_of_overrides_go_by_their_names_after_the_file() {
-    let overrides = Overrides {
-        worker_ids: given("1024", "--worker-id"),
-        shards: given("0", "SNOWBANK_SHARDS"),
-        listen: given("10.0.0.1", "--listen"),
-        ..Overrides::default()
-    };
+    let overrides = given(&[
+        ("worker_ids", &["1024"], "--worker-id"),
+        ("shards", &["0"], "SNOWBANK_SHARDS"),
+        ("listen", &["10.0.0.1"], "--listen"),
+    ]);
     let mistakes = load_text("order = 1", &overrides).unwrap_err();
     assert_eq!(
         mistakes.to_string().lines().collect::<Vec<_>>(),
@@ -69,13 +81,13 @@ fn mistakes_of_overrides_go_by_their_names_after_the_file() {
 
 #[test]
 fn an_option_for_one_source_is_refused_where_there_are_several() {
-    let overrides = Overrides { layout: given("twitter", "--layout"), ..Overrides::default() };
+    let overrides = given(&[("layout", &["twitter"], "--layout")]);
     let mistakes =
         load_text("[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\nworker_ids = 1", &overrides)
             .unwrap_err();
     assert_eq!(
         mistakes.to_string(),
-        "--layout: found 2 [[sources]] in the file, allowed: one, for it would not be clear which is meant; set \
+        "--layout: found 2 [[sources]] in the file, allowed: one, because it is not clear which is meant; set \
          layout in each of them instead"
     );
 }

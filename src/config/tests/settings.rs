@@ -1,10 +1,11 @@
-//! What is read, the defaults, and the reference that says them.
+//! Reading settings, their defaults, and the reference that lists them.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use super::*;
+use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
-use crate::tls::MinVersion;
 use snowbank_client::layout::{Layout, WorkerSet};
 
 /// The reference with its settings, which are commented out, made to count.
@@ -24,38 +25,32 @@ fn nothing_given_is_a_daemon_for_this_machine() {
     let settings = load(None, &Overrides::default(), CORES, NOW).unwrap();
     let expected = Settings {
         listen: vec!["127.0.0.1:7660".parse().unwrap()],
-        shards: CORES,
+        shards: Shards::of(Some(CORES)),
         order: Order::Relaxed,
         limits: Limits {
             max_connections: 10_000,
             max_count: 1_000_000.try_into().unwrap(),
-            default_wait: None,
             max_wait: seconds(10),
-            frame_timeout: seconds(10),
             idle_timeout: None,
-            write_timeout: seconds(10),
-            max_reply_queue_bytes: 262_144,
+            stall_timeout: seconds(10),
             drain_timeout: seconds(5),
         },
-        clock: ClockSettings { max_step: seconds(60), step_hold: seconds(60) },
+        clock: ClockSettings { step_hold: seconds(60) },
         sources: vec![SourceSettings {
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
-            worker_ids: WorkerSet::single(0),
-            worker_ids_given: false,
+            worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false },
             burst_window: Duration::from_millis(10),
             max_ahead: seconds(10),
             on_step_back: OnStepBack::Ride,
             sequence_start: SequenceStart::Spread,
-            horizon: seconds(3),
-            first_start_guard: None,
         }],
         state_dir: StateDirChoice::Default,
         lock_dir: "/run/lock/snowbank".into(),
-        token_file: None,
+        auth: AuthSettings { token_file: None },
         tls: TlsSettings::default(),
-        unix_mode: 0o660,
-        admin: Vec::new(),
+        unix_mode: FileMode(0o660),
+        admin: AdminSettings { listen: Vec::new() },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
@@ -68,16 +63,31 @@ fn docs_snowbank_toml_is_the_reference() {
 }
 
 #[test]
-fn the_packaged_configuration_is_the_reference_with_an_admin_listener() {
-    let reference = reference();
-    let (before, admin) = reference.split_once("[admin]").unwrap();
-    let packaged = format!("{before}[admin]{}", admin.replacen("#listen = \"\"", "listen = 9660", 1));
-    expect_file("packaging/snowbank.toml", &packaged);
-    let admin = settings(&packaged).admin;
-    assert_eq!(admin.iter().map(ToString::to_string).collect::<Vec<_>>(), ["127.0.0.1:9660"]);
+fn the_packaged_configuration_has_an_admin_listener_and_nothing_else() {
+    let packaged =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/snowbank.toml"));
+    let expected: Vec<Address> = vec!["127.0.0.1:9660".parse().unwrap()];
+    let settings = settings(&packaged.unwrap());
+    assert_eq!(settings.admin.listen, expected);
+    let admin = AdminSettings::default();
+    let defaults = load(None, &Overrides::default(), CORES, NOW).unwrap();
+    assert_eq!(without_origins(Settings { admin, ..settings }), defaults);
 }
 
-/// Compares a file of the repository with what the code says it is; writes it first if told so.
+#[test]
+fn every_setting_has_a_variable_and_every_option_a_setting() {
+    let variables: Vec<_> = daemon::rows().map(|row| row.variable()).collect();
+    for expected in
+        ["SNOWBANK_LISTEN", "SNOWBANK_WORKER_IDS", "SNOWBANK_LIMITS_MAX_CONNECTIONS", "SNOWBANK_ADMIN_LISTEN"]
+    {
+        assert!(variables.iter().any(|variable| variable == expected), "{expected}: {variables:?}");
+    }
+    let distinct: std::collections::BTreeSet<_> = variables.iter().collect();
+    assert_eq!(distinct.len(), variables.len());
+    assert_eq!(unknown_variables(variables), [] as [&str; 0]);
+}
+
+/// Compares a file of the repository with what the code says it is; writes it first if `SNOWBANK_WRITE_REFERENCE` is set.
 fn expect_file(name: &str, expected: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     if std::env::var_os("SNOWBANK_WRITE_REFERENCE").is_some() {
@@ -86,7 +96,7 @@ fn expect_file(name: &str, expected: &str) {
     assert_eq!(
         std::fs::read_to_string(&path).unwrap_or_default(),
         expected,
-        "write it anew: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml packaged"
+        "write it again: SNOWBANK_WRITE_REFERENCE=1 cargo test --lib snowbank_toml"
     );
 }
 
@@ -97,12 +107,10 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
     let uncommented = uncommented_reference();
     let stated = settings(&uncommented);
     // Every setting of the tables is given there, and the loader knows of no other.
-    let keys = daemon::DAEMON.iter().map(|setting| setting.full_key(None)).chain(source::SOURCE.iter().map(
-        |setting| match setting.section {
-            setting::Section::SourceAlone => setting.full_key(Some(0)),
-            _ => setting.full_key(None),
-        },
-    ));
+    let keys = daemon::rows().map(|row| match row.section {
+        setting::Section::SourceAlone => row.full_key(Some(0)),
+        _ => row.full_key(None),
+    });
     for key in keys {
         assert!(stated.origins.of(&key).is_some(), "{key}");
     }
@@ -131,25 +139,17 @@ fn every_setting_reaches_its_field() {
         max_ahead = "1m"
         on_step_back = "wait"
         sequence_start = "zero"
-        horizon = "30s"
-        first_start_guard = "1s"
         limits.max_connections = 20
         limits.max_count = 0xffff_ffff
-        limits.default_wait = "1s"
         limits.max_wait = "2s"
-        limits.frame_timeout = "3s"
         limits.idle_timeout = "4s"
-        limits.write_timeout = "5s"
-        limits.max_reply_queue = 200000
+        limits.stall_timeout = "5s"
         limits.drain_timeout = 0
-        clock.max_step = "6s"
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
         tls.certificate = "tls/daemon.crt"
         tls.key = "credential:daemon.key"
         tls.client_ca = "/run/clients.crt"
-        tls.min_version = "1.2"
-        tls.handshake_timeout = "8s"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
@@ -161,48 +161,42 @@ fn every_setting_reaches_its_field() {
         listen: ["127.0.0.1:1", "tls:[::1]:2", "unix:/etc/run/snowbank.sock", "[::1]:0", "[::1]:0"]
             .map(|text| text.parse().unwrap())
             .into(),
-        shards: 7.try_into().unwrap(),
+        shards: Shards::of(7.try_into().ok()),
         order: Order::Strict,
         limits: Limits {
             max_connections: 20,
             max_count: u32::MAX.try_into().unwrap(),
-            default_wait: Some(seconds(1)),
             max_wait: seconds(2),
-            frame_timeout: seconds(3),
             idle_timeout: Some(seconds(4)),
-            write_timeout: seconds(5),
-            max_reply_queue_bytes: 200_000,
+            stall_timeout: seconds(5),
             drain_timeout: Duration::ZERO,
         },
-        clock: ClockSettings { max_step: seconds(6), step_hold: seconds(7) },
+        clock: ClockSettings { step_hold: seconds(7) },
         sources: vec![SourceSettings {
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
-            worker_ids: "0,7-8".parse().unwrap(),
-            worker_ids_given: true,
+            worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true },
             burst_window: Duration::from_millis(20),
             max_ahead: seconds(60),
             on_step_back: OnStepBack::Wait,
             sequence_start: SequenceStart::Zero,
-            horizon: seconds(30),
-            first_start_guard: Some(seconds(1)),
         }],
         state_dir: StateDirChoice::At("/etc/state".into()),
         lock_dir: "/locks".into(),
-        token_file: Some(path("/run/tokens")),
+        auth: AuthSettings { token_file: Some(path("/run/tokens")) },
         tls: TlsSettings {
             certificate: Some(path("/etc/tls/daemon.crt")),
             key: Some(FileRef::Credential("daemon.key".into())),
             client_ca: Some(path("/run/clients.crt")),
-            min_version: MinVersion::Tls12,
-            handshake_timeout: seconds(8),
         },
-        unix_mode: 0o600,
-        admin: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
+        unix_mode: FileMode(0o600),
+        admin: AdminSettings {
+            listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
+        },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),
     };
-    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:19");
+    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:16");
     assert_eq!(without_origins(settings), expected);
 }
 
@@ -211,12 +205,12 @@ fn a_port_alone_is_an_admin_listener_for_this_machine() {
     let here: Address = "127.0.0.1:9660".parse().unwrap();
     for text in ["9660", "\"9660\"", "\"127.0.0.1:9660\"", "[\"127.0.0.1:9660\"]"] {
         assert_eq!(
-            settings(&format!("[admin]\nlisten = {text}")).admin,
+            settings(&format!("[admin]\nlisten = {text}")).admin.listen,
             std::slice::from_ref(&here),
             "{text}"
         );
     }
-    assert_eq!(settings("[admin]\nlisten = \"\"").admin, []);
+    assert_eq!(settings("[admin]\nlisten = \"\"").admin.listen, []);
 }
 
 #[test]
@@ -224,7 +218,7 @@ fn each_source_starts_from_the_top_of_the_file() {
     let settings = settings(
         r#"
         layout = "clearing"
-        horizon = "4s"
+        max_ahead = "4s"
 
         [[sources]]
         name = "trades"
@@ -234,14 +228,14 @@ fn each_source_starts_from_the_top_of_the_file() {
         name = "batches"
         layout = "clearing-batch"
         worker_ids = "81"
-        horizon = "5s"
+        max_ahead = "5s"
         "#,
     );
     let [trades, batches] = &settings.sources[..] else { panic!("{settings:?}") };
     assert_eq!((&*trades.name, &*batches.name), ("trades", "batches"));
     assert_eq!(trades.layout, Layout::resolve("clearing").unwrap());
     assert_eq!(batches.layout, Layout::resolve("clearing-batch").unwrap());
-    assert_eq!((trades.horizon, batches.horizon), (Duration::from_secs(4), Duration::from_secs(5)));
+    assert_eq!((trades.max_ahead, batches.max_ahead), (Duration::from_secs(4), Duration::from_secs(5)));
 }
 
 #[test]
@@ -264,23 +258,22 @@ fn a_layout_may_be_a_table() {
 }
 
 #[test]
-fn coarse_ticks_raise_the_defaults() {
+fn the_horizon_follows_the_tick_and_max_ahead() {
     let source = &settings("layout = \"time:30,worker:10,sequence:12;tick=60s\"").sources[0];
     assert_eq!(source.max_ahead, Duration::from_secs(240));
-    assert_eq!(source.horizon, Duration::from_secs(120));
-    // And a low max_ahead lowers them.
+    assert_eq!(source.horizon(), Duration::from_secs(120));
+    // And a low max_ahead lowers it.
     let source = &settings("max_ahead = \"5ms\"").sources[0];
-    assert_eq!(source.horizon, Duration::from_millis(3));
+    assert_eq!(source.horizon(), Duration::from_millis(3));
     assert_eq!(source.burst_window, Duration::from_millis(5));
+    assert_eq!(settings("max_ahead = \"1h\"").sources[0].horizon(), Duration::from_secs(3));
 }
 
 #[test]
-fn default_wait_follows_the_tick() {
+fn the_default_wait_follows_the_tick() {
     let mut limits = Limits::default();
     let wait = |limits: &Limits, tick_ms| limits.default_wait_for(Duration::from_millis(tick_ms)).as_millis();
     assert_eq!([1, 500, 501, 60_000].map(|tick_ms| wait(&limits, tick_ms)), [1_000, 1_000, 1_002, 10_000]);
-    limits.default_wait = Some(Duration::from_millis(7));
-    assert_eq!(wait(&limits, 60_000), 7);
     limits.max_wait = Duration::ZERO;
     assert_eq!(wait(&limits, 1), 0);
 }
@@ -303,8 +296,8 @@ fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
         [
             "the layout of source \"default\" ends 2027-09-07, in 235 days: plan for another (a later epoch, or more \
              time)",
-            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): whoever \
-             reaches it can draw IDs",
+            "10.0.0.1:7660 can be reached from other machines and asks for no token (auth.token_file): everyone \
+             who reaches it can draw IDs",
         ]
     );
 }

@@ -1,94 +1,334 @@
-//! The keeper's thread: looks when the keeper wants to, or at once when a request meets a ceiling, and tells the operator what
-//! changed. It may block on storage; no request does.
+//! The keeper's thread drives the [`Keeper`]: it looks about once a second, when a request meets a ceiling and when the
+//! storage thread has done a job, and logs what changed. It never waits for storage.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::thread;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
+use std::{io, thread};
 
 use tokio::time::Instant;
 
-use super::lookout;
-use super::start_sources::{self, Joined, Joining};
-use crate::clock::{self, Observed};
-use crate::keeper::{Keeper, Looked};
+use super::start_sources::{self, Durable, Joined, Joining, Planned};
+use super::storage_thread::{Done, Storage};
+use crate::ceiling::store::{Record, id_bound};
+use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
+use crate::clock::{self, BootMicros, Observed, Reading, Wall};
+use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Write};
+use crate::server::health::metrics::Metrics;
 use crate::server::health::rate_limited_log;
 use crate::server::shared::common::Common;
+use crate::server::shared::start_error::StartError;
+use crate::source::Source;
 
-/// What a reload has the keeper do, all of it or nothing.
+/// The storage thread alone.
+const WRITERS: usize = 1;
+
+/// How long a reload waits until storage has the first ceilings of sources that join. Storage that takes longer would keep
+/// an operator who reloads waiting without a word.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A reload's request to add sources: all of them join or none.
 pub(crate) struct JoinRequest {
     pub(crate) joining: Vec<Joining>,
-    /// Whether ceilings outlast the process.
-    pub(crate) is_kept: bool,
-    /// How far ahead ceilings are kept from now on, by source, the joining ones last.
-    pub(crate) horizons: Vec<Duration>,
     pub(crate) reply: mpsc::Sender<Result<Joined, String>>,
 }
 
-impl JoinRequest {
-    fn run(self, keeper: &mut Keeper) {
-        let JoinRequest { joining, is_kept, horizons, reply } = self;
-        let joined = start_sources::join(keeper, joining, is_kept);
-        if joined.is_ok() {
-            keeper.set_horizons(horizons);
-        }
-        // Fails when the daemon stops: what joined is sealed and trimmed with the others.
-        let _ = reply.send(joined);
-    }
+/// A request whose sources' first ceilings are being written.
+#[derive(Debug)]
+struct PendingJoin {
+    joined: Joined,
+    reply: mpsc::Sender<Result<Joined, String>>,
+    /// When it is given up.
+    deadline: BootMicros,
 }
 
-/// Runs until told to stop, then gives back what the end of the daemon needs.
-pub(crate) fn run(
-    mut keeper: Keeper,
-    common: &Common,
-    stopping: &AtomicBool,
-    join_requests: &mpsc::Receiver<JoinRequest>,
-) -> Keeper {
-    let Common { wake_ups, heartbeat, metrics, .. } = common;
-    let mut said = Said::default();
-    while !stopping.load(Ordering::Acquire) {
-        let round = heartbeat.round();
-        let reading = clock::os::read();
-        metrics.keeper().begin(reading);
-        let looked = keeper.look(reading);
-        metrics.keeper().end(&looked, clock::os::boot());
-        heartbeat.keeper_looked(round);
-        said.tell(&looked);
-        if let Some(reason) = &looked.taken_over {
-            lookout::tell(keeper.ownership(), reason);
-        }
-        if looked.some_wait {
-            wake_ups.wake_all_shards();
-        }
-        if let Ok(request) = join_requests.try_recv() {
-            request.run(&mut keeper);
-            continue;
-        }
-        // From one look to the next, whatever a slow disk took of it: what is raised less often than each period has to
-        // reach further.
-        thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
-    }
-    keeper
-}
-
-/// What was last said of the clock and of storage: said again only when it changes.
+/// The machine's locks of the worker IDs, by source. They are not on the state's disk: looking at them waits for nothing.
 #[derive(Debug, Default)]
-struct Said {
+struct WorkerIds {
+    locks: Vec<WorkerLocks>,
+    /// By source, why the machine does not remember what was granted last.
+    unmarked: Vec<Option<String>>,
+}
+
+impl WorkerIds {
+    fn extend(&mut self, locks: Vec<WorkerLocks>) {
+        self.locks.extend(locks);
+        self.unmarked.resize(self.locks.len(), None);
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.locks.truncate(count);
+        self.unmarked.truncate(count);
+    }
+
+    /// Looks whether another process could have a worker ID.
+    fn still_ours(&self) -> Result<(), TakenOver> {
+        self.locks.iter().try_for_each(WorkerLocks::still_ours)
+    }
+
+    /// Has the machine remember that the IDs of a source are granted up to this bound.
+    fn mark(&self, index: usize, id_bound: u64) -> io::Result<()> {
+        self.locks[index].mark_granted(id_bound)
+    }
+
+    /// Marks, and notes a failure: it stops nothing, because the state has the bound as well.
+    fn note_granted(&mut self, index: usize, id_bound: u64) {
+        self.unmarked[index] = self.mark(index, id_bound).err().map(|error| error.to_string());
+    }
+
+    fn unmarked(&self) -> Option<&str> {
+        self.unmarked.iter().find_map(Option::as_deref)
+    }
+}
+
+/// The ceilings of a daemon: who decides on them, who writes them, and the locks of the worker IDs they are for.
+#[derive(Debug)]
+pub(crate) struct Ceilings {
+    keeper: Keeper,
+    worker_ids: WorkerIds,
+    /// `None`: nothing is kept, and every write is durable at once.
+    storage: Option<Storage>,
+    /// The stored records beside those of the sources that run: they bind sources that join.
+    retired: Vec<Record>,
+    pending: Option<PendingJoin>,
+    /// When the storage thread last had a job.
+    stored_at: BootMicros,
+}
+
+impl Ceilings {
+    /// Grants first ceilings that are durable, and starts the storage thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(crate) fn grant(
+        durable: Durable,
+        wall: &Arc<Wall>,
+        started: Reading,
+    ) -> Result<Ceilings, StartError> {
+        let Durable { mut sources, locks, first_ceilings, stored } = durable;
+        let mut worker_ids = WorkerIds::default();
+        worker_ids.extend(locks);
+        for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
+            worker_ids.note_granted(index, id_bound(managed.source().numbering(), ceiling));
+            managed.grant(ceiling);
+        }
+        let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
+        let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
+        let keeper = Keeper::new(sources, WRITERS, Arc::clone(wall), started);
+        Ok(Ceilings { keeper, worker_ids, storage, retired, pending: None, stored_at: started.boot })
+    }
+
+    /// Returns the ceilings with the result of the next step of a start. If it failed, they are trimmed: no ID was handed
+    /// out, and the next start goes on above them only if that fails too.
+    pub(crate) fn or_trim<T, E>(self, step: Result<T, E>) -> Result<(T, Ceilings), E> {
+        match step {
+            Ok(done) => Ok((done, self)),
+            Err(error) => {
+                let _ = self.seal_and_trim();
+                Err(error)
+            }
+        }
+    }
+
+    /// The sources, by their index.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &Arc<Source>> {
+        self.keeper.sources()
+    }
+
+    /// Runs until told to stop, then seals and trims.
+    ///
+    /// # Errors
+    /// As [`seal_and_trim`](Ceilings::seal_and_trim).
+    pub(crate) fn run(
+        mut self,
+        common: &Common,
+        stopping: &AtomicBool,
+        join_requests: &mpsc::Receiver<JoinRequest>,
+    ) -> Result<(), StoreError> {
+        let Common { wake_ups, heartbeat, metrics, .. } = common;
+        self.storage.iter().for_each(Storage::wake_this_thread);
+        let mut logged = Logged::default();
+        while !stopping.load(Ordering::Acquire) {
+            let round = heartbeat.round();
+            let reading = clock::os::read();
+            let looked = self.look(reading, metrics);
+            heartbeat.keeper_looked(round);
+            logged.log(&looked, self.worker_ids.unmarked());
+            if looked.some_wait {
+                wake_ups.wake_all_shards();
+            }
+            if let Ok(request) = join_requests.try_recv() {
+                self.begin_join(request, reading);
+                continue;
+            }
+            // From one look to the next: ceilings that are raised less often than each period have to reach further.
+            thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
+        }
+        self.seal_and_trim()
+    }
+
+    /// Takes what storage has done, looks, and has storage write what the keeper wants.
+    fn look(&mut self, reading: Reading, metrics: &Metrics) -> Looked {
+        if self.keeper.lost().is_none()
+            && let Err(taken_over) = self.worker_ids.still_ours()
+        {
+            self.keeper.lose(taken_over);
+        }
+        let done = self.storage.as_mut().map(Storage::done).unwrap_or_default();
+        for done in done {
+            match done {
+                Done::Written(outcome) => self.take_outcome(outcome, reading, metrics),
+                Done::Lost(taken_over) => self.keeper.lose(taken_over),
+                Done::Ours | Done::Trimmed(_) => {}
+            }
+        }
+        self.end_join_that_cannot(reading);
+        let mut looked = self.keeper.look(reading);
+        metrics.keeper().look(reading, &looked);
+        for write in std::mem::take(&mut looked.writes) {
+            self.write(write, reading, metrics);
+        }
+        if let Some(storage) = &mut self.storage
+            && storage.is_idle()
+            && looked.is_in_use
+            && reading.boot.since(self.stored_at) >= PERIOD
+        {
+            self.stored_at = reading.boot;
+            storage.look();
+        }
+        looked
+    }
+
+    fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
+        self.stored_at = reading.boot;
+        match &mut self.storage {
+            Some(storage) => storage.write(write, self.keeper.joining().cloned().collect()),
+            None => {
+                let Write { writer, number, .. } = write;
+                self.take_outcome(Outcome { writer, number, result: Ok(()) }, reading, metrics);
+            }
+        }
+    }
+
+    fn take_outcome(&mut self, outcome: Outcome, reading: Reading, metrics: &Metrics) {
+        let now = self.keeper.believe(reading);
+        let failure = outcome.result.as_ref().err().cloned();
+        let worker_ids = &mut self.worker_ids;
+        let mark = |index, id_bound| worker_ids.note_granted(index, id_bound);
+        let Some(written) = self.keeper.written(outcome, now, mark) else { return };
+        metrics.keeper().written(&written, reading.boot);
+        match failure {
+            Some(error) if written.is_join => self
+                .refuse_join(format!("cannot make the first ceilings of the new sources durable: {error}")),
+            _ if written.joined > 0 => self.finish_join(),
+            _ => {}
+        }
+    }
+
+    /// Starts sources beside those that run, by the rules of a start, from what is known of the state: this waits for no
+    /// storage. The reply comes when their first ceilings are durable, or cannot be by the deadline.
+    fn begin_join(&mut self, request: JoinRequest, reading: Reading) {
+        let JoinRequest { joining, reply } = request;
+        let now = self.keeper.believe(reading);
+        let is_stored = self.storage.is_some();
+        let running: Vec<_> = self.keeper.sources().cloned().collect();
+        let planned = start_sources::plan_joining(&running, &self.retired, joining, is_stored, now);
+        let begun = planned.and_then(|Planned { sources, locks, joined }| {
+            self.keeper.join(sources, now).map_err(|_| {
+                String::from("storage has not answered an earlier reload yet; reload again later")
+            })?;
+            Ok((locks, joined))
+        });
+        match begun {
+            Ok((locks, joined)) => {
+                self.worker_ids.extend(locks);
+                let deadline = reading.boot.after(JOIN_TIMEOUT);
+                self.pending = Some(PendingJoin { joined, reply, deadline });
+            }
+            Err(reason) => _ = reply.send(Err(reason)),
+        }
+    }
+
+    /// Gives a join up that took too long, or that can never end because the locks are lost.
+    fn end_join_that_cannot(&mut self, reading: Reading) {
+        let Some(pending) = &self.pending else { return };
+        let reason = match self.keeper.lost() {
+            Some(taken_over) => taken_over.to_string(),
+            None if reading.boot >= pending.deadline => format!(
+                "storage did not make the first ceilings of the new sources durable within {JOIN_TIMEOUT:?}; reload again \
+                 when it answers"
+            ),
+            None => return,
+        };
+        self.keeper.give_up_joining();
+        self.refuse_join(reason);
+    }
+
+    /// The keeper has given the joining sources up: their worker IDs are free at once.
+    fn refuse_join(&mut self, reason: String) {
+        self.worker_ids.truncate(self.keeper.sources().count());
+        if let Some(pending) = self.pending.take() {
+            let _ = pending.reply.send(Err(reason));
+        }
+    }
+
+    fn finish_join(&mut self) {
+        let Some(PendingJoin { joined, reply, .. }) = self.pending.take() else { return };
+        // In the state their records have taken the place of these.
+        self.retired.retain(|record| !joined.sources.iter().any(|source| is_record_of(record, source)));
+        let _ = reply.send(Ok(joined));
+    }
+
+    /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
+    ///
+    /// # Errors
+    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
+    pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
+        let trims = self.keeper.seal();
+        // Perhaps since the last look.
+        let is_lost = self.keeper.lost().is_some() || self.worker_ids.still_ours().is_err();
+        // The machine first: it must never remember more than the state says. Nothing above the cursor was handed out.
+        let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
+            self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
+        });
+        let trims = Some(trims).filter(|_| !is_lost && marked.is_ok());
+        let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trims));
+        marked.map_err(|error| StoreError(format!("cannot mark the worker IDs' locks: {error}")))?;
+        trimmed
+    }
+}
+
+/// Returns whether a running source's record takes the place of this one in the state: both have the same key.
+fn is_record_of(record: &Record, source: &Source) -> bool {
+    let numbering = source.numbering();
+    record.name == source.name()
+        && record.layout == *numbering.layout()
+        && record.worker_ids == *numbering.workers()
+}
+
+/// The last logged state of clock and storage: logged again only when it changes.
+#[derive(Debug, Default)]
+struct Logged {
+    is_lost: bool,
     clock_is_odd: rate_limited_log::LoggedState<bool>,
     storage_fails: rate_limited_log::LoggedState<bool>,
     marks_fail: rate_limited_log::LoggedState<bool>,
 }
 
-impl Said {
-    fn tell(&mut self, looked: &Looked) {
-        self.tell_of_clock(looked.clock);
+impl Logged {
+    fn log(&mut self, looked: &Looked, unmarked: Option<&str>) {
+        self.log_clock(looked.clock);
+        if let Some(reason) = looked.taken_over.as_ref().filter(|_| !self.is_lost) {
+            self.is_lost = true;
+            tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
+        }
         if looked.is_renewed {
             tracing::info!(
-                "the ceilings were made durable anew after a jump of the clocks or a restored snapshot"
+                "the ceilings were made durable again after a jump of the clocks or a restored snapshot"
             );
         }
-        if self.marks_fail.should_log(looked.unmarked.is_some(), Instant::now()) {
-            match &looked.unmarked {
+        if self.marks_fail.should_log(unmarked.is_some(), Instant::now()) {
+            match unmarked {
                 Some(error) => tracing::warn!(
                     %error,
                     "cannot mark in lock_dir how far IDs were granted; an older copy of the state might not be refused"
@@ -106,7 +346,7 @@ impl Said {
         }
     }
 
-    fn tell_of_clock(&mut self, observed: Observed) {
+    fn log_clock(&mut self, observed: Observed) {
         if let Observed::Believed(by) = observed {
             // A step lasts for step_hold before that, so this cannot repeat quickly unless it was set to.
             tracing::warn!(?by, "the step of the wall clock has lasted and is followed");

@@ -1,22 +1,21 @@
-//! What the keeper's thread last saw, kept for whoever asks on another.
+//! The last observations of the keeper's thread, for other threads.
 
 use std::time::Duration;
 
-use crate::ceiling::TakenOver;
 use crate::clock::{BootMicros, Observed, Reading};
-use crate::keeper::Looked;
+use crate::keeper::{Looked, PERIOD, Written};
 
 /// From one look of the keeper to the next, wall − boot changes by far less than this where the wall clock is only slewed.
 const STEP_US: i64 = 100_000;
 
-/// Which way the wall clock stepped.
+/// A direction in which the wall clock stepped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Back,
     Forward,
 }
 
-/// What the keeper's thread last saw, and what it has counted.
+/// The last observations of the keeper's thread, and its counts.
 #[derive(Debug)]
 pub(crate) struct LastSeen {
     pub(crate) clock: Observed,
@@ -31,8 +30,10 @@ pub(crate) struct LastSeen {
     pub(crate) failing: Option<String>,
     /// Why the worker IDs or the state may be another's.
     pub(crate) lost: Option<String>,
-    /// Since when the keeper looks, which takes long only where storage does; `None`: it sleeps.
-    pub(crate) looking_since: Option<BootMicros>,
+    /// Since when a write is under way.
+    pub(crate) write_under_way_since: Option<BootMicros>,
+    /// When a step was last looked for, and wall − boot then.
+    compared_at: BootMicros,
     offset_us: i64,
     /// Which way it stepped just before: a clock that stands steps back with each look, and that is one step.
     stepped: Option<Direction>,
@@ -50,19 +51,33 @@ impl LastSeen {
             failures: 0,
             failing: None,
             lost: None,
-            looking_since: None,
+            write_under_way_since: None,
+            compared_at: started.boot,
             offset_us: started.offset_us(),
             stepped: None,
         }
     }
 
-    /// A look begins with this reading.
-    pub(crate) fn begin(&mut self, reading: Reading) {
-        self.looking_since = Some(reading.boot);
+    /// Takes a look of the keeper.
+    pub(crate) fn look(&mut self, reading: Reading, looked: &Looked) {
+        self.count_steps(reading);
+        self.clock = looked.clock;
+        self.lost = looked.taken_over.as_ref().map(ToString::to_string);
+        // `None` also where nobody asks: a failure of long ago must not keep the next request from trying.
+        self.failing = looked.failure.as_ref().map(ToString::to_string);
+        self.write_under_way_since = looked.under_way_since;
+    }
+
+    fn count_steps(&mut self, reading: Reading) {
         let change_us = reading.offset_us().saturating_sub(self.offset_us);
-        self.offset_us = reading.offset_us();
+        let is_step = change_us.abs() >= STEP_US;
+        if !is_step && reading.boot.since(self.compared_at) < PERIOD / 2 {
+            // A look right after another, for a write that ended: of a clock that stands it sees nothing.
+            return;
+        }
+        (self.compared_at, self.offset_us) = (reading.boot, reading.offset_us());
         let direction = if change_us > 0 { Direction::Forward } else { Direction::Back };
-        let stepped = (change_us.abs() >= STEP_US).then_some(direction);
+        let stepped = is_step.then_some(direction);
         if stepped != self.stepped {
             self.steps_back += u64::from(stepped == Some(Direction::Back));
             self.steps_forward += u64::from(stepped == Some(Direction::Forward));
@@ -70,30 +85,18 @@ impl LastSeen {
         self.stepped = stepped;
     }
 
-    /// The worker IDs or the state may be another's.
-    pub(crate) fn lose(&mut self, reason: &TakenOver) {
-        self.lost = Some(reason.to_string());
-    }
-
-    /// The look is over.
-    pub(crate) fn end(&mut self, looked: &Looked, now: BootMicros) {
-        let since = self.looking_since.take().unwrap_or(now);
-        self.clock = looked.clock;
-        self.lost = looked.taken_over.as_ref().map(ToString::to_string);
-        match &looked.failure {
-            Some(error) => {
-                self.failures += u64::from(looked.tried);
-                self.failing = Some(error.to_string());
-            }
-            None if looked.raised => {
+    /// Takes the end of a write.
+    pub(crate) fn written(&mut self, written: &Written, now: BootMicros) {
+        self.write_under_way_since = None;
+        match written {
+            // Its failure is the reload's.
+            Written { is_join: true, .. } => {}
+            Written { is_durable: false, .. } => self.failures += 1,
+            Written { began, .. } => {
                 self.raises += 1;
                 self.raised_at = Some(now);
-                self.raising += now.since(since);
-                self.failing = None;
+                self.raising += now.since(*began);
             }
-            // Nothing was to rise, for nobody asks: the next request tries anew, and is not to be kept from it by a
-            // failure of long ago.
-            None => self.failing = None,
         }
     }
 }
@@ -108,26 +111,35 @@ mod tests {
         Reading { wall: UnixMicros(wall_ms * 1_000), boot: BootMicros(boot_ms * 1_000) }
     }
 
-    fn looked(raised: bool, failure: Option<&str>) -> Looked {
+    fn looked(failure: Option<&str>) -> Looked {
         Looked {
             clock: Observed::Steady,
             failure: failure.map(|text| StoreError(text.to_owned())),
-            tried: true,
-            unmarked: None,
             taken_over: None,
-            some_wait: false,
-            raised,
             is_renewed: false,
+            some_wait: false,
+            is_in_use: true,
+            writes: Vec::new(),
+            under_way_since: None,
             next_in: Duration::from_secs(1),
         }
     }
 
+    fn written(began_ms: i64, is_durable: bool) -> Written {
+        Written { began: BootMicros(began_ms * 1_000), is_durable, is_join: false, joined: 0 }
+    }
+
     fn steps(walls_ms: &[i64]) -> (u64, u64) {
-        let mut view = LastSeen::new(reading(walls_ms[0], 0));
+        let mut seen = LastSeen::new(reading(walls_ms[0], 0));
+        let mut stood_ms = 0;
         for (second, &wall_ms) in walls_ms.iter().enumerate() {
-            view.begin(reading(wall_ms, second as i64 * 1_000));
+            seen.look(reading(wall_ms, second as i64 * 1_000), &looked(None));
+            // A write has ended, and the clock goes on or stands.
+            let runs = second == 0 || wall_ms != stood_ms;
+            seen.look(reading(wall_ms + i64::from(runs) * 5, second as i64 * 1_000 + 5), &looked(None));
+            stood_ms = wall_ms;
         }
-        (view.steps_back, view.steps_forward)
+        (seen.steps_back, seen.steps_forward)
     }
 
     #[test]
@@ -140,18 +152,22 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_stands_until_a_raise_is_durable_or_nobody_wants_one() {
-        let mut view = LastSeen::new(reading(0, 0));
-        view.begin(reading(0, 0));
-        view.end(&looked(true, None), BootMicros(2_000));
-        assert_eq!((view.raises, view.raising, view.looking_since), (1, Duration::from_millis(2), None));
-        view.end(&looked(false, Some("disk full")), BootMicros(3_000));
-        view.end(&looked(false, Some("disk full")), BootMicros(4_000));
-        assert_eq!((view.failures, view.failing.as_deref()), (2, Some("disk full")));
-        view.end(&looked(true, None), BootMicros(5_000));
-        assert_eq!((&view.failing, view.raised_at), (&None, Some(BootMicros(5_000))));
-        view.end(&looked(false, Some("disk full")), BootMicros(6_000));
-        view.end(&looked(false, None), BootMicros(7_000));
-        assert_eq!((view.failing, view.raised_at), (None, Some(BootMicros(5_000))), "a ceiling that rests");
+    fn raises_and_failures_are_counted_and_a_failure_stands_until_it_is_over() {
+        let mut seen = LastSeen::new(reading(0, 0));
+        let under_way = Looked { under_way_since: Some(BootMicros(0)), ..looked(None) };
+        seen.look(reading(0, 0), &under_way);
+        assert_eq!(seen.write_under_way_since, Some(BootMicros(0)));
+        seen.written(&written(0, true), BootMicros(2_000));
+        assert_eq!((seen.raises, seen.raising), (1, Duration::from_millis(2)));
+        assert_eq!(seen.write_under_way_since, None);
+        for began_ms in [3, 4] {
+            seen.written(&written(began_ms, false), BootMicros(5_000));
+            seen.look(reading(5, 5), &looked(Some("disk full")));
+        }
+        assert_eq!((seen.failures, seen.failing.as_deref()), (2, Some("disk full")));
+        seen.written(&Written { is_join: true, ..written(5, false) }, BootMicros(5_000));
+        assert_eq!(seen.failures, 2);
+        seen.look(reading(6, 6), &looked(None));
+        assert_eq!((seen.failing, seen.raised_at), (None, Some(BootMicros(2_000))));
     }
 }

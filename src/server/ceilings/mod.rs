@@ -1,11 +1,16 @@
 //! Ceilings of a running daemon: where sources start, and who raises how far they may claim.
 //!
+//! ```text
+//!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state directory
+//!                ◀──────grants rise──────────               ◀─outcomes─
+//! ```
+//!
 //! - `start_sources`: where sources start above what is stored.
-//! - `keeper_thread`: the thread that raises ceilings and watches the wall clock. `last_seen`: its last observations, for
-//!   other threads.
-//! - `lookout`: checks that worker IDs and state are still ours while the keeper waits for storage.
+//! - `keeper_thread`: drives the keeper, which decides what is written and when grants rise, and never waits.
+//! - `storage_thread`: writes, and looks whether the state is still ours.
+//! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
 pub(crate) mod keeper_thread;
 pub(crate) mod last_seen;
-pub(crate) mod lookout;
 pub(crate) mod start_sources;
+mod storage_thread;

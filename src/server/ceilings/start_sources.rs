@@ -1,16 +1,14 @@
-//! From what is stored to the first grants: where sources start, under ceilings that are durable.
+//! Where sources start above what is stored, and their first ceilings.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ceiling::store::{self, Claimant, DiskStore, PlanError, Record, StateDir, StateLock};
-use crate::ceiling::{
-    self, CeilingRule, CeilingStore, Grant, Marked, MemoryStore, Owner, Place, StoreError, WorkerLocks,
-};
-use crate::clock::{self, Now, Remembered, Wall};
+use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
+use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, Marked, Owner, Place, WorkerLocks};
+use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{self, Keeper, Kept};
+use crate::keeper::ManagedSource;
 use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick};
@@ -35,18 +33,30 @@ pub(crate) struct Found {
     notes: Vec<String>,
 }
 
-/// Sources under their first ceilings.
+/// The result of a start over what is stored.
 pub(crate) struct Granted {
-    pub(crate) kept: Vec<Kept>,
-    /// The first position of each, by its index.
-    pub(crate) starts: Vec<(usize, Position)>,
-    pub(crate) store: Box<dyn CeilingStore>,
-    /// The lock under which it does, if what it keeps outlasts the process.
-    pub(crate) state_lock: Option<StateLock>,
-    /// As whom it keeps them; `None`: they do not outlast the process.
+    pub(crate) durable: Durable,
+    /// The owner of what is stored; `None`: nothing outlasts the process.
     pub(crate) owner: Option<Owner>,
-    /// What the operator should know of it, once the daemon has started.
+    /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<String>,
+}
+
+/// Sources whose first ceilings are durable and may be granted.
+pub(crate) struct Durable {
+    pub(super) sources: Vec<ManagedSource>,
+    pub(super) locks: Vec<WorkerLocks>,
+    pub(super) first_ceilings: Vec<(usize, Position)>,
+    /// The store, and the records in it beside those of the sources; `None`: nothing is kept.
+    pub(super) stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
+}
+
+/// Where every source starts.
+struct Starts {
+    positions: Vec<Position>,
+    /// The records beside those of the sources.
+    retired: Vec<Record>,
+    notes: Vec<String>,
 }
 
 impl Found {
@@ -93,63 +103,66 @@ impl Found {
             .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
     }
 
-    /// Starts every source under its first ceiling, all of which are durable when this returns.
+    /// Makes the first ceiling of every source durable.
     pub(crate) fn grant(
         self,
-        sources: &[SourceSettings],
+        settings: &[SourceSettings],
         numberings: &[Numbering],
-        locks: Vec<WorkerLocks>,
+        mut locks: Vec<WorkerLocks>,
         now: Now,
         wall: &Wall,
     ) -> Result<Granted, StartError> {
+        let Starts { positions, retired, notes } = self.plan(settings, numberings, &locks, now)?;
+        let is_kept = self.directory.is_some();
+        let sources = settings.iter().zip(numberings).zip(&positions);
+        let sources: Vec<ManagedSource> = sources
+            .map(|((settings, numbering), &start)| manage(settings, numbering.clone(), start, is_kept, now))
+            .collect();
+        let first_ceilings: Vec<(usize, Position)> =
+            sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
+        let stored = match self.directory {
+            None => None,
+            Some(directory) => {
+                locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
+                let starts = settings.iter().zip(numberings).zip(&positions);
+                let starts =
+                    starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
+                let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
+                store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
+                    StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
+                })?;
+                Some((Box::new(store) as Box<dyn CeilingStore>, retired))
+            }
+        };
+        let durable = Durable { sources, locks, first_ceilings, stored };
+        Ok(Granted { durable, owner: is_kept.then_some(self.owner), notes })
+    }
+
+    /// Decides where every source starts.
+    fn plan(
+        &self,
+        settings: &[SourceSettings],
+        numberings: &[Numbering],
+        locks: &[WorkerLocks],
+        now: Now,
+    ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
-            sources.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let mut plan = store::plan(&self.records, &claimants, now.wall)?;
+            settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
+        let Plan { starts, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
-            let fresh = plan.starts.iter().zip(sources).filter(|(start, _)| start.is_none());
+            let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
             notes.extend(fresh.map(|(_, source)| not_covered(source)));
         }
-        let is_kept = self.directory.is_some();
         let first = |(claim, start): (usize, Option<Position>)| {
-            start.unwrap_or_else(|| first_start(&sources[claim], &numberings[claim], now))
+            start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
-        let mut starts: Vec<(usize, Position)> =
-            plan.starts.into_iter().enumerate().map(first).enumerate().collect();
-        for (claimant, ((_, start), locks)) in claimants.iter().zip(starts.iter_mut().zip(&locks)) {
+        let mut positions: Vec<Position> = starts.into_iter().enumerate().map(first).collect();
+        for ((claimant, start), locks) in claimants.iter().zip(&mut positions).zip(locks) {
             notes.extend(self.start_above_marks(claimant, start, locks, now)?);
         }
-        plan.retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
-        let state_lock = self.directory.as_ref().map(StateDir::state_lock).cloned();
-        let mut store: Box<dyn CeilingStore> = match self.directory {
-            None => Box::new(MemoryStore),
-            Some(directory) => {
-                let sources = claimants.iter().zip(&starts);
-                let sources =
-                    sources.map(|(claimant, (_, start))| (claimant.name, claimant.numbering, *start));
-                Box::new(DiskStore::new(directory, sources, plan.retired, &self.owner, &self.here))
-            }
-        };
-        let mut kept: Vec<Kept> = starts
-            .iter()
-            .map(|&(index, start)| keep(&sources[index], numberings[index].clone(), start, is_kept, now))
-            .collect();
-        let owner = is_kept.then_some(self.owner);
-        for (kept, mut locks) in kept.iter_mut().zip(locks) {
-            if let Some(owner) = &owner {
-                locks.mark_for(owner);
-            }
-            kept.hold(locks);
-        }
-        let ceilings: Vec<(usize, Position)> =
-            kept.iter().map(|kept| kept.first_ceiling(now)).enumerate().collect();
-        store.raise(&ceilings, wall.carried_us()).map_err(|error| {
-            StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
-        })?;
-        for (kept, (_, ceiling)) in kept.iter_mut().zip(ceilings) {
-            kept.grant(ceiling);
-        }
-        Ok(Granted { kept, starts, store, state_lock, owner, notes })
+        retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
+        Ok(Starts { positions, retired, notes })
     }
 
     /// Raises a start above what the machine remembers of its worker IDs. With it comes what the operator should know.
@@ -200,21 +213,6 @@ impl Found {
     }
 }
 
-/// Gives back what was granted to sources of which nothing was claimed.
-///
-/// # Errors
-/// What was granted may stand: the next start goes on above it.
-pub(crate) fn give_back(
-    kept: &[Kept],
-    starts: &[(usize, Position)],
-    store: &mut dyn CeilingStore,
-) -> Result<(), StoreError> {
-    for (kept, &(_, start)) in kept.iter().zip(starts) {
-        kept.mark(start).map_err(|error| keeper::unlowered(&error))?;
-    }
-    store.trim(starts)
-}
-
 fn moved_away(claimant: &Claimant<'_>) -> PlanError {
     let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
     let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
@@ -225,7 +223,7 @@ fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claiman
     Claimant { name: &source.name, numbering, max_ahead: source.max_ahead }
 }
 
-/// A source that is to join those of a running daemon. Dropped, it gives its worker IDs back.
+/// A source that joins those of a running daemon. Dropped, it gives its worker IDs back.
 #[derive(Debug)]
 pub(crate) struct Joining {
     pub(crate) settings: SourceSettings,
@@ -234,70 +232,86 @@ pub(crate) struct Joining {
 }
 
 /// Sources that have joined, under their first ceilings.
+#[derive(Debug, Default)]
 pub(crate) struct Joined {
     pub(crate) sources: Vec<Arc<Source>>,
-    /// What the operator should know of how they started.
+    /// Lines for the operator about how they started.
     pub(crate) notes: Vec<String>,
 }
 
-/// Starts sources beside those that run, by the rules of a start. Their first ceilings are durable when this returns; if
-/// that fails, nothing has changed.
-pub(crate) fn join(keeper: &mut Keeper, joining: Vec<Joining>, is_kept: bool) -> Result<Joined, String> {
-    let mut joined = Joined { sources: Vec::new(), notes: Vec::new() };
-    if joining.is_empty() {
-        return Ok(joined);
-    }
-    let now = keeper.believe(clock::os::read());
+/// Sources that may start once their first ceilings are durable.
+pub(super) struct Planned {
+    pub(super) sources: Vec<ManagedSource>,
+    pub(super) locks: Vec<WorkerLocks>,
+    /// The result of the reload then.
+    pub(super) joined: Joined,
+}
+
+/// Starts sources beside those that run, by the rules of a start. `retired` are the stored records beside the running
+/// sources' own. Only the locks of worker IDs are read.
+///
+/// # Errors
+/// Why one cannot start.
+pub(super) fn plan_joining(
+    running: &[Arc<Source>],
+    retired: &[Record],
+    joining: Vec<Joining>,
+    is_kept: bool,
+    now: Now,
+) -> Result<Planned, String> {
+    // How far a running source may be ahead was decided when it started.
+    let max_ahead = Duration::ZERO;
+    let running = running.iter();
+    let running: Vec<_> = running
+        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead })
+        .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
-    let starts = keeper.starts(&claimants, now).map_err(|error| error.to_string())?;
-    let mut all_kept = Vec::new();
-    for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(starts) {
+    let plan =
+        store::plan_beside(&running, retired, &claimants, now.wall).map_err(|error| error.to_string())?;
+    let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
+    for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(plan.starts) {
         if start.is_none() && is_kept {
-            joined.notes.push(not_covered(&settings));
+            planned.joined.notes.push(not_covered(&settings));
         }
-        let start = start.unwrap_or_else(|| first_start(&settings, &numbering, now));
+        let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
-        let start = match ceiling::compare(
-            &locks.marks().map_err(|error| error.to_string())?,
-            &numbering,
-            start,
-            &[],
-        ) {
+        let marks = locks.marks().map_err(|error| error.to_string())?;
+        let start = match ceiling::compare(&marks, &numbering, start, &[]) {
             Marked::Below => start,
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
             Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
-        let mut kept = keep(&settings, numbering, start, is_kept, now);
-        kept.hold(locks);
-        joined.sources.push(Arc::clone(kept.source()));
-        all_kept.push(kept);
+        let managed = manage(&settings, numbering, start, is_kept, now);
+        planned.joined.sources.push(Arc::clone(managed.source()));
+        planned.sources.push(managed);
+        planned.locks.push(locks);
     }
-    keeper
-        .add(all_kept, now)
-        .map_err(|error| format!("cannot make the first ceilings of the new sources durable: {error}"))?;
-    Ok(joined)
+    Ok(planned)
 }
 
 /// What a start without a stored ceiling cannot know.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
-        "source {:?}: no ceiling is stored yet, so it starts above now by first_start_guard; not covered is what its \
+        "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \
          worker IDs handed out elsewhere, or before with a clock that was ahead",
         source.name
     )
 }
 
-/// Where a source starts of which nothing is stored: nothing says what an earlier process has used, so above the
-/// current tick by the guard.
-fn first_start(source: &SourceSettings, numbering: &Numbering, now: Now) -> Position {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let guard = source.first_start_guard.unwrap_or(tick);
-    let next = numbering.tick_at(now.wall).0.saturating_add(1);
-    numbering.first_of(Tick(numbering.tick_at(now.after(guard).wall).0.max(next)))
+/// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the
+/// current one.
+fn first_start(numbering: &Numbering, now: Now) -> Position {
+    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
 }
 
 /// A source that may not claim anything yet.
-fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, is_kept: bool, now: Now) -> Kept {
+fn manage(
+    settings: &SourceSettings,
+    numbering: Numbering,
+    start: Position,
+    is_kept: bool,
+    now: Now,
+) -> ManagedSource {
     let rules = Rules {
         burst_window: settings.burst_window,
         max_ahead: settings.max_ahead,
@@ -305,12 +319,12 @@ fn keep(settings: &SourceSettings, numbering: Numbering, start: Position, is_kep
         sequence_start: settings.sequence_start,
     };
     let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let rule = CeilingRule { horizon: settings.horizon, max_ahead: settings.max_ahead, tick };
+    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
     let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
     // Where nothing is kept, the next start in this tick would ride from the same place.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
-    Kept::new(Arc::new(source), rule, start, now)
+    ManagedSource::new(Arc::new(source), rule, start, now)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Whether every thread makes progress: each is asked, and answers when its turn comes. No thread has a timer for it.
+//! The heartbeat: each thread is asked, and answers when its turn comes. No thread has a timer for it.
 //!
 //! ```text
 //!  feeder (main thread) ──asks──▶ shard-0, shard-1, …   each has a task that answers between its other tasks
@@ -7,21 +7,16 @@
 //!          └─▶ all have answered: the service manager's watchdog is fed
 //! ```
 //!
-//! A thread that is blocked, spins or is gone never answers, and the round never ends. The keeper excepted while it waits for
-//! storage: a slow disk is no fault of the daemon, which serves up to its ceilings and then refuses, and a start anew would
-//! wait for the same disk.
+//! A thread that is blocked, spins or is gone never answers, and the round never ends. The storage thread is not asked: a
+//! slow disk is no fault of the daemon, which serves up to its ceilings and then refuses, and a restart would wait for the
+//! same disk.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-use crate::ceiling::store::{Claimant, PlanError};
-use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
 use crate::server::shared::wake_ups::WakeUps;
-use snowbank_client::layout::{Position, UnixMicros};
 
 /// Asks all threads, and collects their answers.
 #[derive(Debug)]
@@ -31,9 +26,6 @@ pub(crate) struct Heartbeat {
     shards: Vec<Beat>,
     /// The last round that the keeper has answered.
     keeper_answered: AtomicU64,
-    keeper_waits_for_storage: AtomicBool,
-    /// Looks whether all is still ours while the keeper waits for storage.
-    lookout: OnceLock<Thread>,
     /// Rung by whoever answers.
     some_answer: Notify,
 }
@@ -51,8 +43,6 @@ impl Heartbeat {
             round: AtomicU64::new(0),
             shards: (0..shards).map(|_| Beat::default()).collect(),
             keeper_answered: AtomicU64::new(0),
-            keeper_waits_for_storage: AtomicBool::new(false),
-            lookout: OnceLock::new(),
             some_answer: Notify::new(),
         }
     }
@@ -75,8 +65,7 @@ impl Heartbeat {
 
     fn has_ended(&self, round: u64) -> bool {
         let has_answered = |answered: &AtomicU64| answered.load(Ordering::Acquire) >= round;
-        self.shards.iter().all(|beat| has_answered(&beat.answered))
-            && (has_answered(&self.keeper_answered) || self.keeper_waits_for_storage())
+        self.shards.iter().all(|beat| has_answered(&beat.answered)) && has_answered(&self.keeper_answered)
     }
 
     /// A shard's answers, for as long as its thread runs this between its other tasks.
@@ -101,72 +90,6 @@ impl Heartbeat {
     fn answer(&self, answered: &AtomicU64, round: u64) {
         answered.store(round, Ordering::Release);
         self.some_answer.notify_waiters();
-    }
-
-    /// Has this thread woken when the keeper goes to wait for storage.
-    pub(crate) fn set_lookout(&self, thread: &Thread) {
-        let _ = self.lookout.set(thread.clone());
-    }
-
-    pub(crate) fn keeper_waits_for_storage(&self) -> bool {
-        self.keeper_waits_for_storage.load(Ordering::Acquire)
-    }
-
-    /// As [`at_storage`](Heartbeat::at_storage), for what waits until something is durable.
-    fn at_sync<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.at_storage(|| {
-            if let Some(lookout) = self.lookout.get() {
-                lookout.unpark();
-            }
-            call()
-        })
-    }
-
-    /// Calls storage on the keeper's thread, which need not answer meanwhile.
-    fn at_storage<T>(&self, call: impl FnOnce() -> T) -> T {
-        self.keeper_waits_for_storage.store(true, Ordering::Release);
-        self.some_answer.notify_waiters();
-        let result = call();
-        self.keeper_waits_for_storage.store(false, Ordering::Release);
-        result
-    }
-}
-
-/// The keeper's store, which excuses the keeper's thread while it waits for it.
-pub(crate) struct Excused {
-    store: Box<dyn CeilingStore>,
-    heartbeat: Arc<Heartbeat>,
-}
-
-impl Excused {
-    pub(crate) fn new(store: Box<dyn CeilingStore>, heartbeat: Arc<Heartbeat>) -> Self {
-        Excused { store, heartbeat }
-    }
-}
-
-impl CeilingStore for Excused {
-    fn starts(
-        &self,
-        newcomers: &[Claimant<'_>],
-        wall: UnixMicros,
-    ) -> Result<Vec<Option<Position>>, PlanError> {
-        self.store.starts(newcomers, wall)
-    }
-
-    fn add(&mut self, newcomers: &[Newcomer<'_>], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.heartbeat.at_sync(|| self.store.add(newcomers, wall_minus_boot_us))
-    }
-
-    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.heartbeat.at_sync(|| self.store.raise(raises, wall_minus_boot_us))
-    }
-
-    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        self.heartbeat.at_sync(|| self.store.trim(trims))
-    }
-
-    fn still_ours(&self) -> Result<(), TakenOver> {
-        self.heartbeat.at_storage(|| self.store.still_ours())
     }
 }
 
@@ -207,15 +130,5 @@ mod tests {
         assert!(!ends(round.as_mut()));
         heartbeat.keeper_looked(heartbeat.round());
         assert!(ends(round.as_mut()));
-    }
-
-    #[test]
-    fn a_keeper_that_waits_for_storage_is_excused() {
-        let (heartbeat, wake_ups) = (Heartbeat::new(0), WakeUps::new(0));
-        let mut round = pin!(heartbeat.all_beat(&wake_ups));
-        assert!(!ends(round.as_mut()));
-        heartbeat.at_storage(|| assert!(ends(round.as_mut())));
-        let mut next = pin!(heartbeat.all_beat(&wake_ups));
-        assert!(!ends(next.as_mut()), "it has come back and looks no more");
     }
 }

@@ -1,4 +1,4 @@
-//! The daemon's status, gathered from counters, sources, the keeper's view and the acceptors. On the main thread or any
+//! The daemon's status, gathered from counters, sources, the keeper's last look and the acceptors. On the main thread or any
 //! other: it only reads, and nothing waits for it.
 
 use std::sync::Arc;
@@ -119,8 +119,8 @@ fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
 }
 
 fn clock_status(metrics: &Metrics) -> ClockStatus {
-    let view = metrics.keeper();
-    let (state, by) = match view.clock {
+    let seen = metrics.keeper();
+    let (state, by) = match seen.clock {
         Observed::Steady | Observed::Believed(_) => (ClockState::Steady, Duration::ZERO),
         Observed::Behind(by) => (ClockState::Behind, by),
         Observed::Held(by) => (ClockState::Held, by),
@@ -128,21 +128,21 @@ fn clock_status(metrics: &Metrics) -> ClockStatus {
     ClockStatus {
         state,
         by_s: by.as_secs_f64(),
-        steps_back: view.steps_back,
-        steps_forward: view.steps_forward,
+        steps_back: seen.steps_back,
+        steps_forward: seen.steps_forward,
     }
 }
 
 fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
-    let view = metrics.keeper();
+    let seen = metrics.keeper();
     CeilingsStatus {
-        raises: view.raises,
-        failures: view.failures,
-        raising_s: view.raising.as_secs_f64(),
-        last_raise_ago_s: view.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
-        under_way_s: view.looking_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
-        failing: view.failing.clone(),
-        lost: view.lost.clone(),
+        raises: seen.raises,
+        failures: seen.failures,
+        raising_s: seen.raising.as_secs_f64(),
+        last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
+        under_way_s: seen.write_under_way_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
+        failing: seen.failing.clone(),
+        lost: seen.lost.clone(),
     }
 }
 

@@ -19,8 +19,8 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         name: source.name.clone(),
         kind: Some(info::SourceKind::Snowflake),
         layout: Some(source.layout.to_string()),
-        worker_ids: Some(source.worker_ids.iter().collect()),
-        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.len() as u64)),
+        worker_ids: Some(source.worker_ids.set.iter().collect()),
+        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.set.len() as u64)),
     };
     let info = Info {
         protocol: protocol::VERSION,

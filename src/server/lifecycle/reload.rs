@@ -139,10 +139,9 @@ impl Reloader {
         let info_json = describe(&settings, &self.instance)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
-        let horizons: Vec<Duration> = settings.sources.iter().map(|source| source.horizon).collect();
         let before = Arc::clone(&self.live_config.borrow());
         let losses = before.losses();
-        let Joined { sources, notes } = self.ask_keeper(joining, horizons)?;
+        let Joined { sources, notes } = self.ask_keeper(joining)?;
 
         let shards = settings.shards.get();
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
@@ -207,14 +206,13 @@ impl Reloader {
         joining.map(join).collect()
     }
 
-    /// Sends the keeper a request and waits for its reply. Does nothing if no source joins and no horizon changes.
-    fn ask_keeper(&self, joining: Vec<Joining>, horizons: Vec<Duration>) -> Result<Joined, ReloadError> {
-        let running = self.settings.sources.iter().map(|source| source.horizon);
-        if joining.is_empty() && running.eq(horizons.iter().copied()) {
-            return Ok(Joined { sources: Vec::new(), notes: Vec::new() });
+    /// Sends the keeper a request and waits for its reply. Does nothing if no source joins.
+    fn ask_keeper(&self, joining: Vec<Joining>) -> Result<Joined, ReloadError> {
+        if joining.is_empty() {
+            return Ok(Joined::default());
         }
         let (reply, joined) = mpsc::channel();
-        let request = JoinRequest { joining, is_kept: self.owner.is_some(), horizons, reply };
+        let request = JoinRequest { joining, reply };
         self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
         self.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;

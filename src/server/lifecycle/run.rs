@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
-use crate::server::ceilings::lookout;
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Inbox, Registered};
 use crate::server::net::admin_accept;
@@ -35,7 +34,7 @@ impl Server {
             admin,
             common,
             shards,
-            mut keeper,
+            ceilings,
             join_requests,
             adopted,
             announcers,
@@ -47,10 +46,8 @@ impl Server {
             let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
             registered.map_err(|error| StartError::no_thread(&error))
         };
-        // No ID was handed out. If trimming fails, the next start goes on above the granted range.
-        let [listeners, admin] = registered.inspect_err(|_| drop(keeper.seal_and_trim()))?;
-        lookout::watch(&common, keeper.ownership()).map_err(|error| StartError::no_thread(&error))?;
-        let keeper = KeeperThread::spawn(keeper, &common, join_requests)
+        let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
+        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
             .map_err(|error| StartError::no_thread(&error))?;
         restored::watch(announcers, Arc::clone(&common));
         let (inboxes, mut shards) =

@@ -10,14 +10,12 @@ use super::reload::Reloader;
 use super::threads::make_runtime;
 use super::worker_ids::{lock, number};
 use crate::ceiling::WorkerLocks;
-use crate::clock::{self, Now, StepRule, Wall};
+use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Secrets, Settings};
 use crate::front::Facts;
-use crate::keeper::Keeper;
-use crate::server::ceilings::keeper_thread::JoinRequest;
-use crate::server::ceilings::start_sources::{self, Found, Granted, State};
+use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
+use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
-use crate::server::health::heartbeat::Excused;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::{Inherited, Protocol};
 use crate::server::net::listen::{self, Listener};
@@ -35,7 +33,7 @@ pub struct Server {
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
-    pub(super) keeper: Keeper,
+    pub(super) ceilings: Ceilings,
     pub(super) join_requests: mpsc::Receiver<JoinRequest>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) announcers: Announcers,
@@ -61,33 +59,29 @@ impl Server {
         let found = Found::open(state)?;
         let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
-        let rule = StepRule { max_step: settings.clock.max_step, step_hold: settings.clock.step_hold };
+        let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
         let now = wall.believe(reading);
-        let Granted { kept, starts, mut store, state_lock, owner, notes } =
+        let Granted { durable, owner, notes } =
             found.grant(&settings.sources, &numberings, locks, now, &wall)?;
+        let ceilings = Ceilings::grant(durable, &wall, reading)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
-            kept.iter().map(|kept| Supply::new(Arc::clone(kept.source()), count)).collect();
+            ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let instance = instance();
         let opened = Opened::open(settings, inherited, &instance, &supplies, now)
             .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened));
-        let Opened { info_json, shards, listeners, admin } = opened.inspect_err(|_| {
-            // No ID was handed out, so the next start need not go on above the granted range. If this fails, it does.
-            let _ = start_sources::give_back(&kept, &starts, store.as_mut());
-        })?;
+        let (Opened { info_json, shards, listeners, admin }, ceilings) = ceilings.or_trim(opened)?;
 
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
         let live_config = LiveConfig { version: 0, facts, limits: settings.limits.clone(), supplies };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), instance, reading);
-        let common = Arc::new(Common::new(receiver, Arc::clone(&wall), settings.order, tls, metrics));
+        let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (reloader, adopted, join_requests) = Reloader::new(settings.clone(), owner, &common, live_config);
-        let store = Box::new(Excused::new(store, Arc::clone(&common.heartbeat)));
-        let keeper = Keeper::new(kept, store, state_lock, wall, reading);
         Ok((
-            Server { listeners, admin, common, shards, keeper, join_requests, adopted, announcers, notes },
+            Server { listeners, admin, common, shards, ceilings, join_requests, adopted, announcers, notes },
             reloader,
         ))
     }
@@ -146,9 +140,9 @@ impl Opened {
         let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<_, StartError>>()?;
         // Inherited sockets take the place of the listeners of their protocol.
         let mut open =
-            |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode);
+            |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode.0);
         let listeners = open(Protocol::Native, &settings.listen)?;
-        let admin = open(Protocol::Admin, &settings.admin)?;
+        let admin = open(Protocol::Admin, &settings.admin.listen)?;
         Ok(Opened { info_json, shards, listeners, admin })
     }
 

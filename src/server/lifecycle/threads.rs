@@ -11,8 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StoreError;
-use crate::keeper::Keeper;
-use crate::server::ceilings::keeper_thread::{self, JoinRequest};
+use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
 use crate::server::shard_thread::thread_state::ThreadState;
@@ -91,7 +90,7 @@ pub(super) struct KeeperThread {
 impl KeeperThread {
     /// Starts the thread that raises ceilings.
     pub(super) fn spawn(
-        keeper: Keeper,
+        ceilings: Ceilings,
         common: &Arc<Common>,
         join_requests: std_mpsc::Receiver<JoinRequest>,
     ) -> io::Result<KeeperThread> {
@@ -100,11 +99,8 @@ impl KeeperThread {
         let keep = {
             let (common, stopping) = (Arc::clone(common), Arc::clone(&stopping));
             move || {
-                let mut keeper = keeper_thread::run(keeper, &common, &stopping, &join_requests);
-                let trimmed = keeper.seal_and_trim();
-                // The locks are free before the stop goes on.
-                drop(keeper);
-                let _ = send_end.send(trimmed);
+                // All locks are free when this is received.
+                let _ = send_end.send(ceilings.run(&common, &stopping, &join_requests));
             }
         };
         let thread = thread::Builder::new().name(String::from("keeper")).spawn(keep)?;

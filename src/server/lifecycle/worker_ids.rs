@@ -7,7 +7,7 @@ use snowbank_client::layout::Numbering;
 
 /// Returns the numbering of a source's layout and worker IDs.
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
-    Numbering::new(source.layout.clone(), source.worker_ids.clone())
+    Numbering::new(source.layout.clone(), source.worker_ids.set.clone())
         .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))
 }
 

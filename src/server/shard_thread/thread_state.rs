@@ -59,7 +59,7 @@ impl ThreadState {
         for supply in &live_config.supplies[turn.shard.lane_count()..] {
             turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
-        let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.frame_timeout);
+        let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.stall_timeout);
         let after = timeouts(&live_config);
         let before = self.live_config.replace(live_config);
         if timeouts(&before) != after {

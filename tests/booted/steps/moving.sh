@@ -40,7 +40,7 @@ to_new_hardware() {
     [ "$(head -n 1 "$work/after")" -gt "$(tail -n 1 "$work/before")" ] || fail "an ID lies below earlier ones"
     [ -z "$(inside find /var/lib/snowbank ! -user snowbank)" ] || fail "a file is not the daemon's"
 
-    say "a disk that was moved as it is: refused, and taken over when told so"
+    say "a disk that was moved as it is: refused, and taken over with --adopt-state"
     machine=ids-1
     inside systemctl stop snowbank@orders
     on ids-1 tar -C / -c etc/snowbank/orders.toml var/lib/snowbank/orders | on ids-2 tar -C / -x

@@ -3,7 +3,7 @@
 # The daemon has said one line since the journal was last read, and it says this.
 expect_line() {
     read_journal
-    # What a running one says when it is told to stop is no refusal.
+    # The last lines of a running daemon that is stopped are no refusal.
     sed -i '/: stopping: answering what has arrived$/d' "$work/news"
     daemon_lines | sed 's/^/journal: /'
     [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"

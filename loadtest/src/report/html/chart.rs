@@ -1,11 +1,11 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours; the page's style sheet finds each by its value and puts the light or dark one in
-//! its place, with the line style that tells lines apart without colour. So an [`Ink`] is a name, and its number here is
-//! what a viewer without the style sheet shows.
+//! The library draws with fixed colours. The page's style sheet selects each by its value and replaces it with the light or
+//! dark one, and with a line style for readers who do not see colours. So an [`Ink`] is a name, and its number is the colour
+//! in a viewer without the style sheet.
 //!
-//! A drawing that is shrunk to a phone's width has letters that nobody can read. So each chart is drawn twice, wide and
-//! narrow, and the style sheet shows one of them.
+//! On a phone a shrunk drawing has unreadable letters. So each chart is drawn twice, wide and narrow, and the style sheet
+//! shows one of them.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;
@@ -58,7 +58,7 @@ impl Ink {
     }
 }
 
-/// One axis: values are where they are drawn, ticks say what they mean.
+/// One axis: values are positions, ticks have labels.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Axis {
     /// From the first to the last value drawn.
@@ -101,7 +101,7 @@ pub(crate) struct Chart {
     /// Up.
     pub(crate) y: Axis,
     pub(crate) series: Vec<Series>,
-    /// Values of y that are drawn as a line across, with its name and what it is drawn with.
+    /// Values of y that are drawn as a line across, with its name and style.
     pub(crate) limits: Vec<(f64, String, Ink)>,
     /// Values of x that are drawn as a line up, with its name.
     pub(crate) marks: Vec<(f64, String)>,

@@ -3,7 +3,7 @@
 //! - [`run`]: the page of a run, and in `seconds` its course. [`sweep`]: that of a sweep.
 //! - [`chart`]: drawings. `style.css`: light and dark, wide and narrow.
 //!
-//! The page loads nothing, runs no script, and says everything that a chart shows in words or a table, too.
+//! The page loads nothing and runs no script. Words or a table repeat everything that a chart shows.
 
 pub(crate) mod chart;
 pub(crate) mod run;
@@ -16,7 +16,7 @@ use crate::origin::{Machine, Origin};
 
 const STYLE: &str = include_str!("style.css");
 
-/// Nothing may be loaded, whatever a target's words in the page look like.
+/// Forbids loading anything, even if a target's words look like HTML.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// A whole page.
@@ -43,7 +43,7 @@ fn page(title: &str, kind: &str, content: &Markup) -> String {
     .into_string()
 }
 
-/// The verdict's sign, for eyes that do not tell its colours apart.
+/// The verdict's sign, for readers who do not see its colour.
 fn sign(verdict: &str) -> &'static str {
     match verdict {
         "pass" => "✓",
@@ -61,7 +61,7 @@ fn class(verdict: &str) -> &'static str {
     }
 }
 
-/// A figure in large letters with its name above it and what belongs to it below.
+/// A figure in large letters, its name above and a remark below.
 fn card(name: &str, figure: &str, below: &Markup) -> Markup {
     html! {
         div class="card" {
@@ -72,7 +72,7 @@ fn card(name: &str, figure: &str, below: &Markup) -> Markup {
     }
 }
 
-/// Names and what they are, one to a line.
+/// Names and values, one pair to a line.
 fn facts(rows: &[(&str, Option<String>)]) -> Markup {
     html! {
         dl class="facts" {

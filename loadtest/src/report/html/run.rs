@@ -99,7 +99,7 @@ pub(super) fn latencies(run: &Run) -> Markup {
                 } @else {
                     "Response time counts from the instant at which the schedule says that a request leaves, service time from "
                     "the instant at which it left. A gap between the two is a target that held requests back, or a generator "
-                    "that was late. What the target took at least is without the generator’s own delays."
+                    "that was late. “Target’s at least” is service time without the generator’s own delays."
                 }
             }
             @if run.response_time.count > 0 { (percentile_chart(run).markup()) }
@@ -161,15 +161,15 @@ fn percentile_chart(run: &Run) -> Chart {
     let ticks = ticks.map(|(quantile, words)| (nines(quantile), words.to_owned()));
     let response = of("response time", Ink::First, &run.response_time);
     let service = of("service time", Ink::Second, &run.service_time);
-    let said = |times: &Times| {
+    let quantiles = |times: &Times| {
         let named = |name| Some(format!("{name} {}", time(times.at(name)?)));
         ["p50", "p99", "p99.9", "max"].into_iter().filter_map(named).collect::<Vec<_>>().join(", ")
     };
     Chart {
         alternative: format!(
             "Latency by percentile. Response time: {}. Service time: {}. The table below has the figures.",
-            said(&run.response_time),
-            said(&run.service_time)
+            quantiles(&run.response_time),
+            quantiles(&run.service_time)
         ),
         x: Axis {
             range: (0.0, end),
@@ -235,7 +235,7 @@ pub(super) fn generator(run: &Run) -> Markup {
     html! {
         section {
             h2 { "The generator itself" }
-            p { "What is its own doing and not the target’s. A run that these figures spoil has no verdict." }
+            p { "Delays of the generator itself, not of the target. If they are too large, the run has no verdict." }
             (facts(&[
                 ("Requests left late by, p99.9", at("p99.9")),
                 ("Requests left late by, max", at("max")),

@@ -70,7 +70,7 @@ pub(super) fn seconds(run: &Run) -> Markup {
                 @if let Some(outage) = &run.outage {
                     p {
                         "The daemon was " (if outage.ending == "kill" { "killed" } else { "stopped" })
-                        " on purpose after " (time(outage.at_s * 1e6)) " and started anew: "
+                        " on purpose after " (time(outage.at_s * 1e6)) " and started again: "
                         (time(outage.length_us)) " until all was back, the longest gap between answers "
                         (time(outage.longest_gap_us)) ", " (count(outage.lost)) " requests lost."
                     }
@@ -100,7 +100,7 @@ fn client_stall(stall: &ClientStallFigures) -> Markup {
                 (_, None) => "the run ended before that was over",
                 (None, caught_up) => { "it recovered " (after(caught_up)) " after" }
                 (closed, caught_up) => {
-                    "the target closed it, seen after " (after(closed)) ", and it was opened anew "
+                    "the target closed it, seen after " (after(closed)) ", and it was opened again "
                     (after(caught_up)) " after the stall"
                 }
             }
@@ -159,7 +159,7 @@ fn rate_chart(run: &Run, points: &[Point]) -> Chart {
             rate(run.ids_per_s)
         ),
         x: time_axis(points),
-        // The line of what was offered is to have room above it for its name.
+        // The line of the offered rate needs room above it for its name.
         y: Axis::from_zero(highest * 1.15, "", short_rate),
         limits: offered.into_iter().collect(),
         marks: Vec::new(),
@@ -177,15 +177,15 @@ fn latency_chart(run: &Run, points: &[Point]) -> Chart {
     let values = points.iter().flat_map(|point| [point.figures.p50_us, point.figures.max_us]);
     let limits = run.objectives.latencies.iter();
     let values = values.chain(limits.clone().map(|latency| latency.limit_us));
-    let said = |value: fn(&SecondFigures) -> f64| {
+    let between_words = |value: fn(&SecondFigures) -> f64| {
         between(points.iter().map(|point| value(&point.figures)).filter(|us| *us > 0.0), time)
     };
     Chart {
         alternative: format!(
             "Response time over the measurement, each second: p50 {}, p99 {}, the longest {}.",
-            said(|second| second.p50_us),
-            said(|second| second.p99_us),
-            said(|second| second.max_us)
+            between_words(|second| second.p50_us),
+            between_words(|second| second.p99_us),
+            between_words(|second| second.max_us)
         ),
         x: time_axis(points),
         y: Axis::logarithmic(values, "", time),

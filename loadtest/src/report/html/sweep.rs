@@ -11,7 +11,7 @@ use crate::sweep::search::Limit;
 use crate::sweep::step::Step;
 use crate::units::{count, percent, rate, short_rate, time};
 
-/// The curves, each with what it is drawn with.
+/// The curves and their styles.
 const CURVES: [(&str, Ink); 3] = [("p50", Ink::First), ("p99", Ink::Second), ("p99.9", Ink::Third)];
 
 /// The page's text.
@@ -210,7 +210,7 @@ fn step_row(step: &Step) -> Markup {
             td class="word" { (step.phase.name()) }
             @match (step.holds, step.limit) {
                 (true, _) => td class="word met" { "✓ holds" },
-                // The run says nothing of the target.
+                // The run does not measure the target.
                 (false, Some(Limit::Generator)) => td class="word" { "? the generator" },
                 (false, Some(limit)) => td class="word missed" { "✗ " (limit_words(limit)) },
                 (false, None) => td class="word" { "? ended" },

@@ -10,7 +10,7 @@ use crate::report::testing;
 /// Elements that have no end tag.
 const VOID: [&str; 2] = ["meta", "br"];
 
-/// What could load something.
+/// Attributes that could load something.
 const LOADING: [&str; 8] = ["src", "srcset", "href", "xlink:href", "action", "data", "background", "poster"];
 
 /// The page's text outside the style sheet. Fails unless every element ends where it should and nothing is loaded.

@@ -19,24 +19,15 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
     let settings = config::load(file, &Overrides::default(), NonZeroUsize::MIN, NOW.wall);
     let source = settings.unwrap_or_else(|mistakes| panic!("{mistakes}")).sources.remove(0);
     let numbering =
-        Numbering::new(source.layout.clone(), source.worker_ids.clone()).expect("worker 0 exists");
+        Numbering::new(source.layout.clone(), source.worker_ids.set.clone()).expect("worker 0 exists");
     (source, numbering)
 }
 
 #[test]
-fn a_first_start_lies_above_the_current_tick_by_the_guard() {
-    for (toml, ticks) in [
-        ("", 1),
-        ("first_start_guard = \"0s\"", 1),
-        ("first_start_guard = \"500ms\"", 1),
-        ("first_start_guard = \"5s\"", 5),
-        ("first_start_guard = \"5700ms\"", 6),
-    ] {
-        let (source, numbering) = source(toml);
-        let tick = numbering.tick_at(NOW.wall);
-        let start = first_start(&source, &numbering, NOW);
-        assert_eq!(start, numbering.first_of(Tick(tick.0 + ticks)), "{toml}");
-    }
+fn a_first_start_lies_above_the_current_tick() {
+    let (_, numbering) = source("");
+    let tick = numbering.tick_at(NOW.wall);
+    assert_eq!(first_start(&numbering, NOW), numbering.first_of(Tick(tick.0 + 1)));
 }
 
 /// A source's life from a start until it is killed at once: claims one ID, and gives where the next life starts.
@@ -46,12 +37,12 @@ fn life(
     start: Position,
     now: Now,
 ) -> Result<Position, Bound> {
-    let mut kept = keep(source, numbering.clone(), start, true, now);
-    let ceiling = kept.first_ceiling(now);
-    kept.grant(ceiling);
-    let window = kept.source().window(now);
-    let claimed = kept.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
-    assert_eq!(claimed.is_some(), kept.source().stands_for(now).is_zero(), "it says so in both ways");
+    let mut managed = manage(source, numbering.clone(), start, true, now);
+    let ceiling = managed.first_ceiling(now);
+    managed.grant(ceiling);
+    let window = managed.source().window(now);
+    let claimed = managed.source().claim(&window, 1, &mut fastrand::Rng::with_seed(1));
+    assert_eq!(claimed.is_some(), managed.source().stands_for(now).is_zero(), "it says so in both ways");
     claimed.map(|_| ceiling).ok_or(window.bound)
 }
 
@@ -69,7 +60,7 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            for start in [first_start(&source, &numbering, now), numbering.first_of(tick)] {
+            for start in [first_start(&numbering, now), numbering.first_of(tick)] {
                 let mut start = start;
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);
@@ -91,7 +82,7 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     assert!(life(&source, &numbering, reached, NOW).is_ok());
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
-    assert_eq!(keep(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
+    assert_eq!(manage(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 

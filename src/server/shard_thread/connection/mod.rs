@@ -60,7 +60,7 @@ struct Connection<F> {
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
     unwritten: Vec<u8>,
-    /// When `unread` was read; its first byte, if it is half a request. Waits and `frame_timeout` count from there.
+    /// When `unread` was read; its first byte, if it is half a request. Waits and `stall_timeout` count from there.
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
@@ -128,7 +128,7 @@ impl<F: Front> Connection<F> {
             limits.idle_timeout
         } else {
             let late = clock::os::boot().since(self.read_at);
-            Some(limits.frame_timeout.saturating_sub(late))
+            Some(limits.stall_timeout.saturating_sub(late))
         };
         (live_config.version, deadline)
     }

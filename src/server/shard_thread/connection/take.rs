@@ -11,6 +11,10 @@ use crate::server::shared::live_config::LiveConfig;
 use crate::source::line::Refusal;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
+/// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
+/// to the socket, two being filled.
+const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+
 impl<F: Front> Connection<F> {
     /// Takes all requests in `bytes`, and keeps the rest of the bytes.
     pub(super) fn take(
@@ -25,7 +29,7 @@ impl<F: Front> Connection<F> {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
                 break Turn::Again;
             }
-            if self.is_queue_full(live_config, &state.output) {
+            if self.is_queue_full(&state.output) {
                 break Turn::Again;
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
@@ -64,9 +68,8 @@ impl<F: Front> Connection<F> {
     }
 
     /// Returns true if one more frame could exceed the bytes that may be queued for the client.
-    fn is_queue_full(&self, live_config: &LiveConfig, output: &[u8]) -> bool {
-        let room = live_config.limits.max_reply_queue_bytes.saturating_sub(MAX_REPLY_SIZE);
-        output.len() + self.unwritten.len() > room
+    fn is_queue_full(&self, output: &[u8]) -> bool {
+        output.len() + self.unwritten.len() > REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE
     }
 
     /// Serves a request for IDs: encodes them or a refusal, or returns the request if it has to wait. `later` are the bytes
@@ -142,7 +145,7 @@ impl<F: Front> Connection<F> {
         let numbering = live_config.source(backlog.ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let limit = self.front.frame_limit(form, needs_list);
-        while !self.is_queue_full(live_config, &state.output) {
+        while !self.is_queue_full(&state.output) {
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
             let granted = Granted { runs: &state.runs, random, needs_list, more };
             self.front.grant(&mut state.output, form, &granted, &mut state.rng);

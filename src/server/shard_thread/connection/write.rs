@@ -45,9 +45,9 @@ impl<F: Front> Connection<F> {
     /// Writes everything that is queued.
     ///
     /// # Errors
-    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `write_timeout`.
+    /// Closes the connection of a slow reader: returns an error if the client takes nothing for `stall_timeout`.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
-        let timeout = self.member.thread.live_config.borrow().limits.write_timeout;
+        let timeout = self.member.thread.live_config.borrow().limits.stall_timeout;
         let mut written = 0;
         while written < self.unwritten.len() || self.stream.has_unsent() {
             let (stream, bytes) = (&mut self.stream, &self.unwritten[written..]);

@@ -1,0 +1,126 @@
+//! A source whose ceiling the keeper raises: which ceiling it needs, and when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ceiling::CeilingRule;
+use crate::clock::{BootMicros, Now};
+use crate::source::Source;
+use snowbank_client::layout::{Position, Tick};
+
+/// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
+const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
+
+/// How often the keeper looks without being asked, raises ceilings, and tries again after a failure. The one timer of an
+/// idle daemon.
+pub const PERIOD: Duration = Duration::from_secs(1);
+/// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
+/// meet them: each time when half of the way is left, but not more often than this.
+const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
+/// How recent a use must be for that.
+const IN_USE: Duration = Duration::from_secs(3);
+
+/// A source whose ceiling the keeper raises.
+#[derive(Debug)]
+pub struct ManagedSource {
+    source: Arc<Source>,
+    rule: CeilingRule,
+    /// Where it started, then its first ceiling.
+    first: Durable,
+    /// The cursor when the keeper last looked, and when it was last found moved.
+    seen: Position,
+    used_at: BootMicros,
+}
+
+/// A ceiling that a writer has made durable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Durable {
+    pub(super) ceiling: Position,
+    /// The grant's generation when the write was handed out.
+    pub(super) generation: u64,
+}
+
+impl ManagedSource {
+    /// A source that starts at `start`, before its first ceiling.
+    pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
+        let first = Durable { ceiling: start, generation: source.grant().generation() };
+        ManagedSource { source, rule, first, seen: start, used_at: now.boot }
+    }
+
+    /// The source.
+    pub fn source(&self) -> &Arc<Source> {
+        &self.source
+    }
+
+    /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
+    pub fn first_ceiling(&self, now: Now) -> Position {
+        self.wanted_ceiling(now, Duration::ZERO).max(self.first.ceiling)
+    }
+
+    /// Grants the first ceiling, which is durable.
+    pub fn grant(&mut self, durable: Position) {
+        self.first.ceiling = durable;
+        self.source.grant().raise_if(self.first.generation, durable);
+    }
+
+    /// Returns the first ceiling, or where the source started before that was granted.
+    pub(super) fn first(&self) -> Durable {
+        self.first
+    }
+
+    /// Returns whether the source was used so recently that its ceiling is still raised.
+    pub(super) fn is_in_use(&self, now: Now) -> bool {
+        now.boot.since(self.used_at) <= KEPT_AFTER_USE
+    }
+
+    /// Follows the source's time and use.
+    pub(super) fn look(&mut self, now: Now) {
+        self.source.end_ride(now);
+        if let Some(cursor) = self.source.cursor()
+            && cursor != self.seen
+        {
+            self.seen = cursor;
+            self.used_at = now.boot;
+        }
+    }
+
+    /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
+    /// a claim has met the grant's ceiling and this one holds it down.
+    pub(super) fn needs(&self, durable: Durable) -> bool {
+        let grant = self.source.grant();
+        self.is_stale(durable) || (grant.is_wanted() && durable.ceiling <= grant.ceiling())
+    }
+
+    /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
+    pub(super) fn is_stale(&self, durable: Durable) -> bool {
+        self.source.grant().generation() != durable.generation
+    }
+
+    /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
+    pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
+        self.source.cursor()?;
+        let is_wanted = self.needs(durable) || self.source.line().admitted_ids() > 0;
+        if !is_wanted && !self.is_in_use(now) {
+            return None;
+        }
+        let ceiling = self.wanted_ceiling(now, uptime).max(durable.ceiling);
+        (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
+    }
+
+    /// Returns the pause between two raises while this ceiling is durable.
+    pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
+        let reached_in = self.source.reaches_in(now, durable.ceiling);
+        // One that is reached within moments cannot be kept ahead of requests: each that meets it asks for a raise.
+        if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
+            return PERIOD;
+        }
+        (reached_in / 2).min(PERIOD)
+    }
+
+    /// The ceiling that the rule wants at a moment.
+    fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
+        let numbering = self.source.numbering();
+        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
+        numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
+    }
+}

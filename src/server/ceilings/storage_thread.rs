@@ -1,0 +1,223 @@
+//! The storage thread: does one job after another on the state directory, as slowly as the disk likes. Nobody waits for it
+//! but a clean stop, and that not for long.
+//!
+//! It looks at the state's lock and file before each write, and again before it reports the outcome. The second look is why
+//! a state that is taken over while storage hangs repeats no ID. Another daemon can lock the state only once the lock's name
+//! was removed, and reads the ceilings after that. An outcome is reported only if the name was still there after the write:
+//! then the other daemon reads that ceiling or a higher one, and starts there. So everything that was ever granted lies
+//! below its start, however late this thread finds out. The locks of worker IDs are the keeper's thread's to look at.
+
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, Thread};
+use std::{io, iter};
+
+use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
+use crate::keeper::{Outcome, Write};
+use crate::source::Source;
+use snowbank_client::layout::Position;
+
+/// A write, a look and the trim of a stop: there is never more than one of each.
+const JOBS_MAX: usize = 3;
+
+/// One thing to do.
+#[derive(Debug)]
+enum Job {
+    /// Make ceilings durable, of these sources if they join.
+    Write(Write, Vec<Arc<Source>>),
+    /// Lower the ceilings at a clean stop.
+    Trim(Vec<(usize, Position)>),
+    /// Look whether the state is still this process's.
+    Look,
+}
+
+/// The end of a job.
+#[derive(Debug)]
+pub(super) enum Done {
+    Written(Outcome),
+    Trimmed(Result<(), StoreError>),
+    /// The state is still this process's.
+    Ours,
+    /// It may be another's. Nothing was written since this was found out.
+    Lost(TakenOver),
+}
+
+/// The handle of the storage thread. The thread ends, and gives the state's lock back, when this is dropped.
+#[derive(Debug)]
+pub(super) struct Storage {
+    jobs: SyncSender<Job>,
+    done: Receiver<Done>,
+    /// The thread to wake when a job is done, once there is one.
+    waker: Arc<OnceLock<Thread>>,
+    /// How many jobs are not done.
+    under_way: usize,
+}
+
+impl Storage {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The system has no thread left.
+    pub(super) fn start(mut store: Box<dyn CeilingStore>) -> io::Result<Storage> {
+        let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
+        // As many as there are jobs.
+        let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
+        let waker: Arc<OnceLock<Thread>> = Arc::default();
+        let wake = Arc::clone(&waker);
+        let run = move || {
+            for job in receive_jobs {
+                let is_received = send_done.send(run(store.as_mut(), job)).is_ok();
+                if let Some(waker) = wake.get().filter(|_| is_received) {
+                    waker.unpark();
+                }
+            }
+            // The locks are free before the channel closes, by which the end of this thread is known.
+            drop(store);
+            drop(send_done);
+        };
+        thread::Builder::new().name(String::from("storage")).spawn(run)?;
+        Ok(Storage { jobs, done, waker, under_way: 0 })
+    }
+
+    /// Wakes the calling thread whenever a job is done.
+    pub(super) fn wake_this_thread(&self) {
+        let _ = self.waker.set(thread::current());
+    }
+
+    /// Returns whether all jobs are done.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Makes ceilings durable, of `joining` sources if they join.
+    pub(super) fn write(&mut self, write: Write, joining: Vec<Arc<Source>>) {
+        self.send(Job::Write(write, joining));
+    }
+
+    /// Looks whether the state is still this process's.
+    pub(super) fn look(&mut self) {
+        self.send(Job::Look);
+    }
+
+    fn send(&mut self, job: Job) {
+        // There is room for one of each. It fails only once the thread has panicked: then no job is ever done, and the
+        // daemon refuses at its ceilings.
+        if self.jobs.try_send(job).is_ok() {
+            self.under_way += 1;
+        }
+    }
+
+    /// Returns the jobs done since the last call.
+    pub(super) fn done(&mut self) -> Vec<Done> {
+        let done: Vec<Done> = self.done.try_iter().collect();
+        self.under_way -= done.len();
+        done
+    }
+
+    /// Lowers the ceilings, or does nothing more, and waits until the thread has ended.
+    ///
+    /// # Errors
+    /// The ceilings may not be lowered.
+    pub(super) fn end(mut self, trims: Option<Vec<(usize, Position)>>) -> Result<(), StoreError> {
+        trims.into_iter().for_each(|trims| self.send(Job::Trim(trims)));
+        drop(self.jobs);
+        let trimmed = iter::from_fn(|| self.done.recv().ok()).filter_map(|done| match done {
+            Done::Trimmed(trimmed) => Some(trimmed),
+            Done::Written(_) | Done::Ours | Done::Lost(_) => None,
+        });
+        trimmed.last().unwrap_or(Ok(()))
+    }
+}
+
+fn run(store: &mut dyn CeilingStore, job: Job) -> Done {
+    if let Err(taken_over) = store.still_ours() {
+        return Done::Lost(taken_over);
+    }
+    match job {
+        Job::Look => Done::Ours,
+        Job::Trim(trims) => Done::Trimmed(store.trim(&trims)),
+        Job::Write(write, joining) => {
+            let (writer, number) = (write.writer, write.number);
+            let result = write_ceilings(store, &write, &joining);
+            store.still_ours().map_or_else(Done::Lost, |()| Done::Written(Outcome { writer, number, result }))
+        }
+    }
+}
+
+fn write_ceilings(
+    store: &mut dyn CeilingStore,
+    write: &Write,
+    joining: &[Arc<Source>],
+) -> Result<(), StoreError> {
+    if !write.is_join {
+        return store.raise(&write.ceilings, write.wall_minus_boot_us);
+    }
+    let newcomers = joining.iter().zip(&write.ceilings).map(|(source, &(_, ceiling))| Newcomer {
+        name: source.name(),
+        numbering: source.numbering(),
+        ceiling,
+    });
+    let first_index = write.ceilings.first().map_or(0, |&(index, _)| index);
+    store.add(first_index, &newcomers.collect::<Vec<_>>(), write.wall_minus_boot_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    /// A state that another daemon takes over while a raise is under way.
+    #[derive(Default)]
+    struct TakenWithin(Arc<AtomicBool>);
+
+    impl CeilingStore for TakenWithin {
+        fn add(&mut self, _: usize, _: &[Newcomer<'_>], _: i64) -> Result<(), StoreError> {
+            unimplemented!("no source joins")
+        }
+
+        fn raise(&mut self, _: &[(usize, Position)], _: i64) -> Result<(), StoreError> {
+            self.0.store(true, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn trim(&mut self, _: &[(usize, Position)]) -> Result<(), StoreError> {
+            panic!("trimmed though another daemon has it");
+        }
+
+        fn still_ours(&self) -> Result<(), TakenOver> {
+            let is_taken = self.0.load(Ordering::Relaxed);
+            if is_taken { Err(TakenOver(String::from("another daemon has it"))) } else { Ok(()) }
+        }
+    }
+
+    #[test]
+    fn a_write_is_not_reported_as_durable_once_the_state_is_lost() {
+        let mut store = TakenWithin::default();
+        let write = || Write {
+            writer: 0,
+            number: 1,
+            ceilings: vec![(0, Position(7))],
+            is_join: false,
+            wall_minus_boot_us: 0,
+        };
+        assert!(matches!(run(&mut store, Job::Look), Done::Ours));
+        assert!(matches!(run(&mut store, Job::Write(write(), Vec::new())), Done::Lost(_)));
+        assert!(matches!(run(&mut store, Job::Trim(Vec::new())), Done::Lost(_)));
+    }
+
+    #[test]
+    fn the_thread_wakes_its_owner_and_gives_the_state_back_at_the_end() {
+        let is_taken = Arc::new(AtomicBool::new(false));
+        let mut storage = Storage::start(Box::new(TakenWithin(Arc::clone(&is_taken)))).unwrap();
+        storage.wake_this_thread();
+        storage.look();
+        while storage.done().is_empty() {
+            assert!(!storage.is_idle());
+            thread::park();
+        }
+        assert!(storage.is_idle());
+        storage.end(None).unwrap();
+        assert_eq!(Arc::strong_count(&is_taken), 1, "the store is gone");
+    }
+}
