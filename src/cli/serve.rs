@@ -16,8 +16,12 @@ use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, RunError, 
 use crate::service::{self, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
+const HELP: &str = "\
+Exit code 0: stopped as asked. 1: it could not go on. 2: somebody must change something. 3: the cause may pass by itself.";
+
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The configuration, in TOML; `snowbank check` finds its mistakes
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]

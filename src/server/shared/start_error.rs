@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::ceiling::store::{PlanError, When};
+use crate::ceiling::store::PlanError;
 use crate::ceiling::{LockError, StateError};
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
@@ -132,8 +132,8 @@ impl From<PlanError> for StartError {
         let reason = error.to_string();
         match error {
             PlanError::Released { .. } => StartError::ReleasedWorkerId(reason),
-            PlanError::TooFarAhead { when: When::From(_), .. } => StartError::ClockBehind(reason),
-            PlanError::TooFarAhead { when: When::Never, .. } => StartError::WrongSetting(reason),
+            // The layout was changed. Its instant to start at may be years ahead.
+            PlanError::TooFarAhead { .. } => StartError::WrongSetting(reason),
         }
     }
 }
