@@ -12,8 +12,8 @@
 //!
 //! Two rules keep a late outcome from granting too much:
 //! - An outcome counts only for the write under way of its number. A write that was given up may still be answered.
-//! - A ceiling counts only while the source's grant has the generation from before its write was handed out. Whoever
-//!   takes a grant away starts another generation, so that grants come back only from writes handed out later.
+//! - A ceiling counts only while the source's grant has the generation from before its write was handed out. A thread
+//!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
 mod managed_source;
 
@@ -38,7 +38,7 @@ pub struct Write {
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
-    /// Whether these sources join: the writer has none of them yet, and their indices follow those it has.
+    /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
     pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
     pub wall_minus_boot_us: i64,
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub writer: usize,
     /// The number of the write.
     pub number: u64,
-    /// Whether all of its ceilings are durable. After an error they may be all the same.
+    /// Ok if all of its ceilings are durable. After an error they may be durable too.
     pub result: Result<(), StoreError>,
 }
 
@@ -80,19 +80,19 @@ struct Writer {
 /// The result of a look.
 #[derive(Debug)]
 pub struct Looked {
-    /// What was found of the wall clock.
+    /// The state of the wall clock.
     pub clock: Observed,
     /// Why ceilings that were to rise did not, at the last try.
     pub failure: Option<StoreError>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
-    /// Whether grants that were taken away are back.
+    /// True if grants that were taken away are back.
     pub is_renewed: bool,
-    /// Whether requests wait that may have their turn now.
+    /// True if requests wait that may have their turn now.
     pub some_wait: bool,
-    /// Whether a source was used so recently that its ceiling is still raised.
+    /// True if a source was used so recently that its ceiling is still raised.
     pub is_in_use: bool,
-    /// What is to be written now.
+    /// The writes to hand out now.
     pub writes: Vec<Write>,
     /// Since when the oldest write is under way.
     pub under_way_since: Option<BootMicros>,
@@ -105,9 +105,9 @@ pub struct Looked {
 pub struct Written {
     /// When it was handed out.
     pub began: BootMicros,
-    /// Whether its ceilings are durable.
+    /// True if its ceilings are durable.
     pub is_durable: bool,
-    /// Whether it was of sources that join. If it failed, they are given up.
+    /// True if it was of sources that join. If it failed, they are given up.
     pub is_join: bool,
     /// The number of sources that have joined with it: all writers have their first ceilings.
     pub joined: usize,
@@ -125,7 +125,7 @@ pub struct Keeper {
     wall: Arc<Wall>,
     watch: StepWatch,
     started: BootMicros,
-    /// Whether a grant had been taken away, and was not back, at the last look.
+    /// True if a grant had been taken away, and was not back, at the last look.
     was_revoked: bool,
     /// Why nothing is handed out any more. Never unset.
     lost: Option<TakenOver>,
@@ -231,7 +231,7 @@ impl Keeper {
             failure: self.writers.iter().find_map(|writer| writer.failure.clone()),
             taken_over: self.lost.clone(),
             is_renewed,
-            some_wait: self.sources.iter().any(|managed| managed.source().line().admitted_ids() > 0),
+            some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
             under_way_since: under_way.map(|write| write.began).min(),

@@ -1,8 +1,6 @@
-//! The one place that swaps the standard atomics for loom's, so that the models of [`shard`](crate::shard) check the shipped
-//! code.
+//! The one place that swaps the standard atomics for loom's. So the models of [`shard`](crate::shard) check the shipped code.
 //!
-//! Build with `RUSTFLAGS="--cfg snowbank_loom"` for the models. The name is our own because `--cfg loom` would change
-//! tokio as well.
+//! The models need `RUSTFLAGS="--cfg snowbank_loom"`. It is not `--cfg loom`, because that would change tokio as well.
 
 #[cfg(snowbank_loom)]
 pub(crate) use loom::sync::{
@@ -18,7 +16,7 @@ pub(crate) use std::sync::{
 #[cfg(not(snowbank_loom))]
 pub(crate) use crossbeam::queue::ArrayQueue;
 
-/// A bounded queue with crossbeam's interface on loom's mutex: the models check how we use the queue, not the queue.
+/// A bounded queue with crossbeam's interface on loom's mutex. The models check the use of the queue only.
 #[cfg(snowbank_loom)]
 #[derive(Debug)]
 pub(crate) struct ArrayQueue<T> {
@@ -50,8 +48,8 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// Locks, also after another thread panicked while it held the lock: what the locks here guard is valid between any
-/// two statements, so a poisoned lock says nothing that the panic did not.
+/// Locks, also after another thread panicked while it held the lock. The data behind these locks is valid between any two
+/// statements, so a poisoned lock can be used.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
-use snowbank::front::{Facts, Front, Granted, Native, Step};
+use snowbank::front::{Facts, FrameIds, Front, Native, Step};
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
@@ -33,13 +33,13 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         let ahead = || scratch.front.demand(&input[at..], ask.source, facts);
         assert_eq!(lane.take(ask.count, ahead, rng, &mut scratch.runs), Ok(()));
         let numbering = source.numbering();
-        let granted = Granted {
+        let frame_ids = FrameIds {
             runs: &scratch.runs,
             more: false,
             random: numbering.random_parts(),
             needs_list: numbering.needs_list(),
         };
-        scratch.front.grant(&mut scratch.output, ask.form, &granted, rng);
+        scratch.front.encode_ids(&mut scratch.output, ask.form, &frame_ids, rng);
     }
     assert_eq!(at, input.len(), "every request is answered");
     shard.top_up();

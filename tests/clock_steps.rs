@@ -96,7 +96,7 @@ impl Base {
 
     /// Checks that IDs ride at half speed until a clock with this offset has caught up.
     #[track_caller]
-    fn assert_rides<'a>(&self, what: &str, samples: impl Iterator<Item = &'a Sample>, offset_ms: i64) {
+    fn assert_catches_up<'a>(&self, what: &str, samples: impl Iterator<Item = &'a Sample>, offset_ms: i64) {
         assert_ticks(
             what,
             samples,
@@ -197,7 +197,7 @@ fn steps_back_are_ridden_out(toml: &str, loads: &[Load]) -> Option<Testimony> {
     ];
     for (what, step, before_ms, offset_ms, until) in rides {
         let base = Base::of_step(&testimony, step, before_ms);
-        base.assert_rides(what, testimony.between(step.after, until), offset_ms);
+        base.assert_catches_up(what, testimony.between(step.after, until), offset_ms);
         let at_most = |answered| wall(offset_ms, answered) + MAX_AHEAD_MS;
         assert_ticks(what, testimony.between(step.after, until), |_| 0.0, at_most);
     }
@@ -234,7 +234,7 @@ fn beyond_max_ahead_the_clock_is_waited_for() {
     testimony.assert_refusals(|sample, code, wait_ms| base.allows(sample, code, wait_ms, -1_600, 1_000.0));
     let samples = testimony.between(step.after, end);
     assert_ticks("at most max_ahead ahead", samples, |_| 0.0, |answered| wall(-1_600, answered) + 1_000.0);
-    base.assert_rides("then", testimony.between(step.after, end), -1_600);
+    base.assert_catches_up("then", testimony.between(step.after, end), -1_600);
 }
 
 #[test]
@@ -446,7 +446,7 @@ fn a_clock_set_back_between_two_lives_is_ridden_out_from_the_ceiling() {
             earliest: gap.before,
             latest: answered,
         };
-        base.assert_rides(&format!("clean: {clean}"), second.between(gap.after, end), by_ms);
+        base.assert_catches_up(&format!("clean: {clean}"), second.between(gap.after, end), by_ms);
         testimony.connections.extend(second.connections);
         testimony.assert_unique_and_ordered();
         daemon.stop();

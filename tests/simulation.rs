@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use snowbank::ceiling::store::{Record, id_bound};
 use snowbank::ceiling::{
-    CeilingRule, Grant, Marked, Owner, Place, StoreError, TakenOver, WorkerLocks, compare, instant_of,
+    CeilingRule, Grant, HostIdentity, Marked, Owner, StoreError, TakenOver, WorkerLocks, compare, instant_of,
     lock_workers,
 };
 use snowbank::clock::{BootMicros, Now, Reading, Remembered, StepRule, Wall};
 use snowbank::keeper::{Keeper, ManagedSource, Outcome, Write};
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
-use snowbank::source::line::{Finished, Signals, Ticket, Wish};
+use snowbank::source::wait_queue::{Finished, Signals, Ticket, WaitRequest};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use tempfile::TempDir;
@@ -39,14 +39,14 @@ const STEPS: usize = 400;
 struct State {
     /// By writer.
     ceilings: Vec<Position>,
-    /// What the last process believed of wall − boot, if that was in this boot of the machine.
+    /// The last process's belief of wall − boot, if that was in this boot of the machine.
     wall_minus_boot_us: Option<i64>,
     /// Its identity: how many were lost before it.
     identity: u128,
 }
 
 impl State {
-    /// What a start goes by: who finds one of the ceilings need not find the other.
+    /// Returns the ceiling that a start uses: a start that finds one of the ceilings need not find the other.
     fn ceiling(&self) -> Option<Position> {
         self.ceilings.iter().min().copied()
     }
@@ -73,11 +73,11 @@ struct UnderWay {
     write: Write,
     /// When it ends; hours away where it hangs.
     ends_us: i64,
-    /// When its writer calls it failed. It goes on all the same, and is reported again when it ends.
+    /// When its writer calls it failed. It goes on, and is reported again when it ends.
     given_up_us: Option<i64>,
     is_given_up: bool,
     fails: bool,
-    /// Whether the data lasts: if the write fails, that is drawn.
+    /// True if the data lasts: if the write fails, that is drawn.
     lasts: bool,
 }
 
@@ -90,7 +90,7 @@ impl UnderWay {
 }
 
 impl Storage {
-    /// Whether a write fails, and whether its data lasts.
+    /// Draws whether a write fails, and whether its data lasts.
     fn draw(&self, rng: &mut fastrand::Rng) -> (bool, bool) {
         let fails = self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0;
         (fails, !fails || rng.bool())
@@ -223,7 +223,7 @@ impl Renewal {
 struct Waiting {
     ticket: Ticket,
     count: u64,
-    /// What it had before it waited.
+    /// The IDs that it had before it waited.
     taken: Taken,
     /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
     latest_us: i64,
@@ -234,7 +234,7 @@ struct World {
     rng: fastrand::Rng,
     machine: Machine,
     storage: Storage,
-    /// How many make ceilings durable.
+    /// The number of writers that make ceilings durable.
     writers: usize,
     /// The machine's locks of worker IDs, with their marks; empty after a boot.
     locks: TempDir,
@@ -242,7 +242,7 @@ struct World {
     backups: Vec<State>,
     /// The state that one of them has taken the place of, and that nobody has used since.
     newest: Option<State>,
-    /// How many states were lost.
+    /// The number of states that were lost.
     lost: u128,
     numbering: Numbering,
     rules: Rules,
@@ -299,7 +299,7 @@ impl World {
         let granted = state.ceiling().map(|ceiling| self.instant(ceiling));
         let remembered = match (state.wall_minus_boot_us, granted) {
             (Some(offset_us), _) => Remembered::Offset(offset_us),
-            (None, Some(granted)) => Remembered::Granted(granted),
+            (None, Some(granted)) => Remembered::GrantedUntil(granted),
             (None, None) => Remembered::Nothing,
         };
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
@@ -370,8 +370,8 @@ impl World {
         self.storage.cut_short(&mut self.rng);
     }
 
-    /// Where a start begins by what the machine remembers of the worker IDs; `None` if it is refused, upon which the operator
-    /// does what the refusal says.
+    /// Returns where a start begins by the marks of the worker IDs. `None` if it is refused: the operator then does what
+    /// the refusal asks for.
     fn above_marks(
         &mut self,
         state: &State,
@@ -379,8 +379,9 @@ impl World {
         locks: &WorkerLocks,
         now: Now,
     ) -> Option<Position> {
-        let stored =
-            |ceiling| Record::new("simulated", &self.numbering, ceiling, &owner(state), &Place::default());
+        let stored = |ceiling| {
+            Record::new("simulated", &self.numbering, ceiling, &owner(state), &HostIdentity::default())
+        };
         let records: Vec<Record> = state.ceiling().map(stored).into_iter().collect();
         let marks = locks.marks().expect("they make sense");
         match compare(&marks, &self.numbering, start, &records) {
@@ -614,7 +615,7 @@ impl World {
         }
     }
 
-    /// The machine starts anew: another boot, in which nothing of the old one's clocks is known.
+    /// Boots the machine again: nothing of the old boot's clocks is known then.
     fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
@@ -684,9 +685,9 @@ impl World {
             }
             Err(missing) => {
                 let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
-                let wish = Wish { count: missing, due, partial: self.rng.bool(), shard: index };
+                let request = WaitRequest { count: missing, due, partial: self.rng.bool(), shard: index };
                 let window = lane.window();
-                if let Ok(ticket) = lane.source().admit(&window, wish) {
+                if let Ok(ticket) = lane.source().admit(&window, request) {
                     let latest_us = now.wall.0;
                     let taken = lane.keep(runs);
                     daemon.waiting[index] = Some(Waiting { ticket, count, taken, latest_us });
@@ -804,7 +805,7 @@ fn locks() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
 
-/// Who keeps a state; all that counts of it is which one it is.
+/// Returns the owner of a state; only its identity counts.
 fn owner(state: &State) -> Owner {
     Owner { instance: String::new(), pid: 0, state: format!("{:032x}", state.identity) }
 }
@@ -860,7 +861,7 @@ fn crash_again_and_again(seed: u64) {
     world.recover();
 }
 
-/// A machine whose own clock is slow starts anew, and its time server sets it right later: IDs flow from then on, for what
+/// A machine whose own clock is slow boots again, and its time server sets it right later: IDs flow from then on, for what
 /// was granted in the boot before shows that this is no wrong step.
 fn boot_with_a_slow_clock(seed: u64) {
     let mut world = World::new(seed);

@@ -1,4 +1,4 @@
-//! Who keeps ceilings: the machine, its boot, and this process. Compared when a state file is read.
+//! Identities of the machine, its boot, and the process that keeps ceilings. A start compares them with the state file's.
 
 use std::fmt;
 use std::fs;
@@ -6,30 +6,30 @@ use std::io::Read;
 
 use serde::{Deserialize, Serialize};
 
-/// What the machine's identity is hashed with, as machine-id(5) asks, so that the file does not give the identity away.
-/// `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints what a state file holds.
+/// The key of the hash of the machine's identity, as machine-id(5) asks: a state file does not disclose the identity.
+/// `systemd-id128 machine-id --app-specific=62b9a5f0-3d0c-4c5f-9c0e-5a1f8e7d2b41` prints the hash.
 const APPLICATION: [u8; 16] = 0x62b9_a5f0_3d0c_4c5f_9c0e_5a1f_8e7d_2b41_u128.to_be_bytes();
 
 /// A process that kept ceilings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
-    /// Drawn anew by each process, 128 bits in hexadecimal: process IDs come again.
+    /// Drawn by each process, 128 bits in hexadecimal, because process IDs are used again.
     pub instance: String,
     /// Its process ID, for people.
     pub pid: u32,
-    /// The identity of the state that it kept, drawn with the first file and kept by all that replace it: 128 bits in
-    /// hexadecimal. Empty in files from before states had one.
+    /// The identity of the state that it kept: 128 bits in hexadecimal. It is drawn with the first file, and every later file
+    /// keeps it. Empty in files from before states had one.
     #[serde(default)]
     pub state: String,
 }
 
 impl Owner {
-    /// This process, with a number that no other has, over a new state.
+    /// Returns this process, with a new instance and a new state.
     pub fn new() -> Self {
         Owner { instance: draw_identity(), pid: std::process::id(), state: draw_identity() }
     }
 
-    /// This process over the state that others have kept, if its identity is known.
+    /// Returns this process as the next owner of a state that others have kept, if its identity is known.
     pub fn after<'a>(others: impl IntoIterator<Item = &'a Owner>) -> Self {
         let this = Owner::new();
         let known = others.into_iter().map(|other| &other.state).find(|state| !state.is_empty());
@@ -37,9 +37,9 @@ impl Owner {
     }
 }
 
-/// 128 bits in hexadecimal, from the system's randomness: processes that start at the same moment on machines made from one
-/// image draw different ones. Where a process sees no such device they are drawn from the clock and the thread: two states
-/// that are called the same would be taken for copies of each other and the lower refused, but no ID would come twice.
+/// Draws 128 bits in hexadecimal from the system's randomness, so that machines made from one image draw different ones. Without
+/// such a device they are drawn from the clock and the thread. Two states of one name would be taken for copies of each other,
+/// and the lower would be refused; no ID would come twice.
 fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
@@ -59,29 +59,29 @@ impl fmt::Display for Owner {
     }
 }
 
-/// The place where a process runs.
+/// The machine and the boot in which a process runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` where there is none.
+pub struct HostIdentity {
+    /// The machine: 32 hexadecimal digits, derived from `/etc/machine-id`. `None` without that file.
     pub machine: Option<String>,
-    /// The boot of that machine, from the kernel. `None` where the kernel does not say.
+    /// The boot of that machine, from the kernel. `None` if the kernel does not tell.
     pub boot: Option<String>,
 }
 
-impl Place {
-    /// Where this process runs.
+impl HostIdentity {
+    /// Returns the identities of this machine and this boot.
     pub fn here() -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok();
         let machine = fs::read_to_string("/etc/machine-id").ok();
-        Place {
+        HostIdentity {
             machine: machine.and_then(|id| machine_of(&id)),
             boot: boot.map(|id| id.trim().to_owned()).filter(|id| !id.is_empty()),
         }
     }
 }
 
-/// The machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for what is
-/// no machine ID: an image that was not booted says `uninitialized`, or nothing.
+/// Returns the machine's identity for this application, as `sd_id128_get_machine_app_specific(3)` derives it. `None` for text that
+/// is no machine ID: in an image that was not booted the file is empty or says `uninitialized`.
 fn machine_of(machine_id: &str) -> Option<String> {
     let id = u128::from_str_radix(machine_id.trim(), 16).ok().filter(|&id| id != 0)?;
     let mac = hmac_sha256::HMAC::mac(APPLICATION, id.to_be_bytes());

@@ -1,43 +1,30 @@
-//! A worker ID of a layout is held once per machine, whatever the state directories: one locked file for each.
+//! A worker ID of a layout is held once per machine, whatever the state directories: by one locked file for each.
 //!
-//! The locks are advisory (`flock`), held by the open file, and gone with the process however it ends. The files stay:
-//! removing one that another process is about to lock would give the worker ID to both. Where somebody else removes one,
-//! its holder finds out ([`still_ours`](WorkerLocks::still_ours)).
+//! The file's name is a hash of the ID space and the worker ID's number in it. Layouts of other spaces can make the same
+//! IDs, so the other locks that are held are checked too (`neighbours.rs`).
 //!
-//! A file is named after the ID space and the worker ID's number in it. What other locks that are held stand for is looked
-//! at too (`neighbours.rs`), because layouts of other spaces can make the same IDs.
-//!
-//! Beside who holds it, a worker ID's file says how far its IDs were granted: its [`Mark`].
+//! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::hash::Hasher;
-use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::Duration;
 
-use rustix::io::Errno;
-
+use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
-use super::store::{FileId, Record, file_id, give_to_owner_of};
+use super::store::Record;
 use super::{LockError, Owner, TakenOver};
 use snowbank_client::layout::Numbering;
 
-/// Like `/tmp`: every user of the machine may make files, and nobody may remove another's.
+/// Like `/tmp`: every user of the machine may make files, and none may remove another's.
 const DIRECTORY_MODE: u32 = 0o1777;
 /// Any user's daemon must be able to lock the file that another's has made.
 const FILE_MODE: u32 = 0o666;
-/// The holder's line, filled up with spaces: what follows it stays when another holder's takes its place.
-pub(super) const HOLDER_BYTES: u64 = 256;
-/// More than a mark has; what is longer was not written here.
+/// Longer than a mark: a longer line was not written here.
 const MARK_BYTES_MAX: usize = 128;
-/// How often a lock is tried: its file may be removed at that moment, or `snowbank state show` may be asking who has it.
-const ATTEMPTS: usize = 5;
-/// How long until a lock is tried again that somebody has. Who only asks has it for microseconds.
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The locks of a source's worker IDs, held until this is dropped.
 #[derive(Debug)]
@@ -48,7 +35,7 @@ pub struct WorkerLocks {
 }
 
 impl WorkerLocks {
-    /// Whether all of them are still this process's.
+    /// Checks that all of them are still this process's.
     ///
     /// # Errors
     /// When another could hold a worker ID: a lock's file was removed or replaced.
@@ -56,12 +43,12 @@ impl WorkerLocks {
         self.files.iter().try_for_each(LockedFile::still_ours)
     }
 
-    /// Has grants be marked from now on, as those of the owner's state.
+    /// Marks grants from now on, as those of the owner's state.
     pub fn mark_for(&mut self, owner: &Owner) {
         self.state = Some(owner.state.clone());
     }
 
-    /// Marks all of the worker IDs as granted below this ID: a small write for each, and no sync, for what a boot forgets.
+    /// Marks all of the worker IDs as granted below this ID. Each mark is a small write without a sync: a boot forgets it.
     ///
     /// # Errors
     /// Some could not be marked: theirs are as they were.
@@ -76,17 +63,17 @@ impl WorkerLocks {
     /// Some could not be marked: theirs are as they were.
     pub fn mark(&self, mark: &Mark) -> io::Result<()> {
         let text = mark.to_string();
-        // All are tried, whatever becomes of the first.
+        // A failure of one does not keep the others from being marked.
         let marked = self.files.iter().map(|file| file.file.write_all_at(text.as_bytes(), HOLDER_BYTES));
         marked.fold(Ok(()), Result::and)
     }
 
-    /// What is marked of the worker IDs, by whomever.
+    /// Returns the marks of the worker IDs, of all states.
     ///
     /// # Errors
     /// A mark cannot be read, so nothing tells how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
-        let marks = self.files.iter().filter_map(|locked| locked.mark().transpose());
+        let marks = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         marks.collect()
     }
 }
@@ -144,7 +131,7 @@ fn lock_workers_but(
     Ok(WorkerLocks { files, state: None })
 }
 
-/// The worker IDs of a numbering, and where the lock of each is.
+/// Returns the worker IDs of a numbering, each with the path of its lock.
 pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterator<Item = (u64, PathBuf)> {
     let layout = numbering.layout();
     let space = fingerprint(&layout.space().to_string());
@@ -167,83 +154,11 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The reason why a file could not be locked.
-#[derive(Debug)]
-pub(super) enum FileLockError {
-    /// Another process has it.
-    Held {
-        /// ` (process 123)`, or empty.
-        holder: String,
-    },
-    /// The name leads to another user's file, or to something that is no file.
-    Obstructed(io::Error),
-    /// The system refuses.
-    Refused(io::Error),
+fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
+    read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
 }
 
-impl From<io::Error> for FileLockError {
-    fn from(error: io::Error) -> Self {
-        FileLockError::Refused(error)
-    }
-}
-
-/// A file that is locked until this is dropped, and says who locked it.
-#[derive(Debug)]
-pub(super) struct LockedFile {
-    /// Holds the lock.
-    file: File,
-    path: PathBuf,
-    id: FileId,
-}
-
-impl LockedFile {
-    /// Locks the file, which is made with this mode if it is missing, and writes into it who holds what.
-    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, FileLockError> {
-        let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
-        for attempt in 0..ATTEMPTS {
-            if attempt > 0 {
-                thread::sleep(PAUSE);
-            }
-            let file = open(path, mode)?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    refusal = FileLockError::Held { holder: holder(&file) };
-                    continue;
-                }
-                Err(TryLockError::Error(error)) => return Err(error.into()),
-            }
-            let id = file_id(&file.metadata()?);
-            describe(&file, what)?;
-            let locked = LockedFile { file, path: path.to_owned(), id };
-            // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
-            if locked.still_ours().is_ok() {
-                return Ok(locked);
-            }
-        }
-        Err(refusal)
-    }
-
-    /// Whether the name still leads to the file that is locked.
-    pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
-        same_file(&self.path, self.id, "lock")
-    }
-
-    fn mark(&self) -> Result<Option<Mark>, LockError> {
-        read_mark(&self.file).map_err(|error| LockError::MarkDamaged { path: self.path.clone(), error })
-    }
-
-    /// ` (process 123)` if a process has the lock; `None` if none has.
-    pub(super) fn holder_of(file: &File) -> Option<String> {
-        match file.try_lock_shared() {
-            Err(TryLockError::WouldBlock) => Some(holder(file)),
-            // Dropping the file gives the lock back.
-            Ok(()) | Err(TryLockError::Error(_)) => None,
-        }
-    }
-}
-
-/// What is marked in a lock's file; `None` in one that was just made, or by a program from before marks.
+/// Returns the mark in a lock's file; `None` in a file that was just made, or by a program from before marks.
 pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
     let mut bytes = [0; MARK_BYTES_MAX];
     match file.read_at(&mut bytes, HOLDER_BYTES)? {
@@ -254,78 +169,6 @@ pub(super) fn read_mark(file: &File) -> io::Result<Option<Mark>> {
             }
             mark => Ok(mark),
         },
-    }
-}
-
-/// Whether a name still leads to the file that it once led to. Where the system does not say, nothing was taken over.
-pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
-    let happened = match fs::symlink_metadata(path) {
-        Ok(metadata) if file_id(&metadata) == id => return Ok(()),
-        Ok(_) => "replaced",
-        Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
-        Err(_) => return Ok(()),
-    };
-    Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
-}
-
-fn open(path: &Path, mode: u32) -> Result<File, FileLockError> {
-    let open = |create| {
-        let mut options = OpenOptions::new();
-        // A link that another user put into the shared directory is not followed.
-        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        options.read(true).write(true).create_new(create).mode(mode).custom_flags(no_follow).open(path)
-    };
-    // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
-    match open(false) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
-        Err(error) => return Err(error.into()),
-        // A pipe would hold up its readers.
-        Ok(file) if !file.metadata()?.is_file() => {
-            return Err(FileLockError::Obstructed(io::Error::other("it is not a regular file")));
-        }
-        Ok(file) => return Ok(file),
-    }
-    match open(true) {
-        Ok(file) => {
-            file.set_permissions(Permissions::from_mode(mode))?;
-            if let Some(directory) = path.parent() {
-                give_to_owner_of(directory, &file);
-            }
-            Ok(file)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open(false)?),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Returns whether the name is there and leads to something that this process cannot open as its lock.
-fn is_obstructed(path: &Path, error: &io::Error) -> bool {
-    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
-        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-    is_of_name && fs::symlink_metadata(path).is_ok()
-}
-
-/// Writes who holds the lock, for the message that another daemon gives.
-fn describe(file: &File, what: &str) -> io::Result<()> {
-    let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
-    line.resize(HOLDER_BYTES as usize, b' ');
-    line[HOLDER_BYTES as usize - 1] = b'\n';
-    file.write_all_at(&line, 0)
-}
-
-fn holder(file: &File) -> String {
-    let mut line = String::new();
-    // The holder may be writing this very moment; then it is not named.
-    let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
-    holder_in(&line)
-}
-
-/// ` (process 123)` if a holder's line begins so; else empty.
-pub(super) fn holder_in(line: &str) -> String {
-    match line.split_once(',') {
-        Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
-        _ => String::new(),
     }
 }
 
@@ -353,7 +196,7 @@ impl Hasher for Fnv1a {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::Place;
+    use crate::ceiling::HostIdentity;
     use snowbank_client::layout::{Layout, WorkerSet};
 
     fn numbering() -> Numbering {
@@ -410,7 +253,7 @@ mod tests {
             let layout = Layout::resolve("twitter").unwrap();
             let numbering = Numbering::new(layout, workers.parse().unwrap()).unwrap();
             let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
-            Record::new(name, &numbering, ceiling, &owner, &Place::default())
+            Record::new(name, &numbering, ceiling, &owner, &HostIdentity::default())
         };
         let records = [record("old", "0-2", 500), record("new", "2-3", 900), record("older", "1,2", 100)];
         let locks = lock_records(directory.path(), &records).unwrap();

@@ -1,31 +1,31 @@
-//! What the machine remembers of a worker ID until its next boot: how far its IDs were granted, and by which state.
+//! Marks: how far the IDs of a worker ID were granted, and by which state. The machine remembers them until its next boot.
 //!
 //! A mark stands in the lock file of the worker ID, which no backup of a state directory brings back. It is written when a
-//! ceiling is durable, before anything under it is claimed, and comes down before the ceiling does: so it is never above
-//! what the state says, and a start that lies below it begins where IDs may have been handed out since.
+//! ceiling is durable, before anything below it is claimed, and lowered before the ceiling is. So it is never above the state.
+//! A start below the mark begins where IDs may have been handed out since: its state is an older copy, or another state.
 
 use std::fmt;
 
 use super::store::{Record, position_from};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
-/// How far the IDs of one worker ID in its ID space were granted on this machine.
+/// The bound up to which the IDs of one worker ID were granted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The lowest ID that was not granted.
     pub id_bound: u64,
-    /// The identity of the state under which it was: [`Owner::state`](super::Owner).
+    /// The identity of the state that granted them: [`Owner::state`](super::Owner).
     pub state: String,
-    /// Whether the worker ID was moved away by `snowbank state export`.
+    /// True if the worker ID was moved away by `snowbank state export`.
     pub is_released: bool,
 }
 
-/// Digits of an ID bound, and of a state's identity in hexadecimal: every mark is as long as the one that it replaces.
+/// Digits of an ID bound, and of a state's identity in hexadecimal. Every mark has the same length, so that one overwrites another.
 const BOUND_DIGITS: usize = 20;
 const STATE_DIGITS: usize = 32;
 
 impl Mark {
-    /// Reads a mark; `None` for what none is.
+    /// Reads a mark; `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Mark> {
         let (is_released, rest) = match text.strip_prefix("released") {
             Some(rest) => (true, rest),
@@ -46,21 +46,21 @@ impl fmt::Display for Mark {
     }
 }
 
-/// What marks say to a source that wants to start.
+/// The meaning of marks for a source that is about to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Marked {
     /// Nothing was granted from its start on.
     Below,
-    /// Another state granted IDs from its start on: it may start from here.
+    /// Another state granted IDs from its start on: it may start at this position.
     ByAnother(Position),
-    /// So did its own, which the records do not know of: they are an older copy of it.
+    /// Its own state granted IDs that the records do not cover: the records are an older copy.
     SinceThisCopy(Position),
     /// A worker ID was moved away.
     Released,
 }
 
-/// Compares a source's start with the marks of its worker IDs. `records` are those of its state; one from before states had
-/// identities may be of any.
+/// Compares a source's start with the marks of its worker IDs. `records` are those of its state. A record from before states
+/// had identities may belong to any state.
 pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: &[Record]) -> Marked {
     if marks.iter().any(|mark| mark.is_released) {
         return Marked::Released;
@@ -76,7 +76,7 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
 }
 
-/// When the clock is past all IDs below a position.
+/// Returns the instant at which the clock is past all IDs below a position.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }
@@ -85,7 +85,7 @@ pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
 mod tests {
     use super::*;
     use crate::ceiling::store::id_bound;
-    use crate::ceiling::{Owner, Place};
+    use crate::ceiling::{HostIdentity, Owner};
     use snowbank_client::layout::{Layout, Tick, WorkerSet};
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
@@ -101,7 +101,7 @@ mod tests {
 
     fn records_of(state: &str) -> Vec<Record> {
         let owner = Owner { state: state.to_owned(), ..Owner::new() };
-        vec![Record::new("orders", &numbering(), Position(5), &owner, &Place::default())]
+        vec![Record::new("orders", &numbering(), Position(5), &owner, &HostIdentity::default())]
     }
 
     #[test]

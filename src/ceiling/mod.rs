@@ -1,4 +1,4 @@
-//! How far: the grant under which a source claims positions, and the seam behind which its ceiling is made durable.
+//! Grants and ceilings: how far a source may claim positions, and the store that makes its ceiling durable.
 //!
 //! A grant is [from, ceiling): no position at or above the ceiling is claimed, and a ceiling is durable before anything
 //! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
@@ -7,13 +7,14 @@
 mod errors;
 mod identity;
 mod lock;
+mod locked_file;
 mod mark;
 mod neighbours;
 pub mod store;
 mod survey;
 
 pub use errors::{LockError, StateError};
-pub use identity::{Owner, Place};
+pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
 pub use mark::{Mark, Marked, compare, instant_of};
 pub use survey::{Seen, survey};
@@ -38,12 +39,12 @@ pub struct Grant {
     wanted: AtomicU64,
     /// 1 once the worker IDs may be another process's: it never rises again.
     lost: AtomicU64,
-    /// Held while the grant is taken away or given back, so that neither happens amid the other. Claims never look at it.
+    /// Held while the grant is taken away or given back, so that the two exclude each other. Claims never take it.
     changes: Mutex<()>,
 }
 
 impl Grant {
-    /// A grant up to `ceiling`, which is durable already.
+    /// Returns a grant up to `ceiling`, which is durable already.
     pub fn new(ceiling: Position) -> Self {
         Grant {
             ceiling: CachePadded::new(AtomicU64::new(ceiling.0)),
@@ -54,7 +55,7 @@ impl Grant {
         }
     }
 
-    /// The ceiling as of now; it may rise at any moment.
+    /// Returns the ceiling as of now; it may rise at any moment.
     #[inline]
     pub fn ceiling(&self) -> Position {
         Position(self.ceiling.load(Ordering::Acquire))
@@ -121,7 +122,7 @@ impl Grant {
 /// The rule for how far ahead a ceiling is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CeilingRule {
-    /// How far above the wall clock the ceiling is set. A sync may take so long before a request has to wait for it.
+    /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
     /// No ceiling is set further above the wall clock than the ID clock may run.
     pub max_ahead: Duration,

@@ -1,9 +1,8 @@
-//! What other daemons of this machine hold: the same IDs may be made under another lock's name.
+//! Locks that other daemons of this machine hold, and that stand for the same IDs under another name.
 //!
-//! A lock is named after an ID space, so two layouts that are cut in other places, or have slightly other epochs, lock
-//! different files and may make the same IDs all the same. Each lock's file says whose it is, so whoever has locked its own looks at
-//! all others that are held. Two that start at once: each says what it holds before it looks, so one of them at least sees
-//! the other.
+//! A lock is named after an ID space. Two layouts with other field widths or slightly different epochs therefore lock different
+//! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its own reads
+//! all others that are held. If two start at once, each writes its own before it reads, so at least one of them sees the other.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -11,13 +10,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use super::LockError;
-use super::lock::{HOLDER_BYTES, holder_in};
+use super::locked_file::{HOLDER_BYTES, holder_in};
 use snowbank_client::layout::{Numbering, Space};
 
-/// Looks whether a lock in this directory, beside `own`, stands for IDs that this numbering can make.
+/// Checks that no held lock in this directory, except `own`, stands for IDs that this numbering can make.
 ///
 /// # Errors
-/// The first one that does, or of which it cannot be told.
+/// The first lock that does, or that cannot be read.
 pub(super) fn check_neighbours(
     directory: &Path,
     own: &dyn Fn(&Path) -> bool,
@@ -40,7 +39,7 @@ pub(super) fn check_neighbours(
     Ok(())
 }
 
-/// A lock that somebody has: the number, its space, and ` (process 123)`.
+/// A held lock: the number, its space, and ` (process 123)`.
 type Held = (u64, Space, String);
 
 fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
@@ -68,7 +67,7 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
         let Some(line) = line_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
             Some((number, space)) => held.push((number, space, holder_in(&line))),
-            // Whoever writes it this very moment looks at our locks next.
+            // Its holder is writing it at this moment, and reads our locks next.
             None if line.len() < HOLDER_BYTES as usize => {}
             None => return Err(LockError::UnknownHeld { path, holder: holder_in(&line) }),
         }
@@ -85,19 +84,19 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// The holder's line of a lock that a process has; `None` if none has.
+/// Returns the holder's line of a held lock; `None` if it is free.
 fn line_if_held(path: &Path) -> io::Result<Option<String>> {
-    // Nobody holds a lock through a link, or on a pipe.
+    // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
     }
-    // Neither a link nor a pipe that another user put there leads or holds up this process.
+    // A link or a pipe that another user put there neither redirects nor blocks this process.
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
     let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
-    // Dropping the file gives a lock back that was free.
+    // Dropping the file releases a lock that was free.
     match file.try_lock_shared() {
         Ok(()) => return Ok(None),
         Err(TryLockError::WouldBlock) => {}
@@ -108,7 +107,7 @@ fn line_if_held(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
 }
 
-/// The number and the space that a holder's line names.
+/// Returns the number and the space that a holder's line names.
 fn read_line(line: &str) -> Option<(u64, Space)> {
     let (_, held) = line.strip_prefix("process ")?.split_once(", worker ID ")?;
     let (number, space) = held.split_once(", ")?;

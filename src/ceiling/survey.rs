@@ -1,29 +1,30 @@
-//! The marks of worker IDs for who only looks: nothing is made, written, or locked for longer than a look.
+//! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while they are read.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::lock::{LockedFile, lock_paths, read_mark};
+use super::lock::{lock_paths, read_mark};
+use super::locked_file::LockedFile;
 use super::mark::Mark;
 use snowbank_client::layout::Numbering;
 
-/// What the lock file of a worker ID shows.
+/// The contents of the lock file of a worker ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// The worker ID.
     pub worker: u64,
     /// ` (process 123)`, or empty, if a process has the lock.
     pub holder: Option<String>,
-    /// Its mark; `None` if there is none: nothing was granted since the boot, as far as this directory knows.
+    /// Its mark; `None` without one: nothing was granted since the boot, as far as this directory knows.
     ///
     /// # Errors
-    /// In one line, why it cannot be read.
+    /// In one line: why it cannot be read.
     pub mark: Result<Option<Mark>, String>,
 }
 
-/// Looks at the lock files of all worker IDs of a numbering.
+/// Reads the lock files of all worker IDs of a numbering.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     let seen = |(worker, path): (u64, PathBuf)| match look(&path) {
         Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
@@ -39,13 +40,13 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
 
 fn look(path: &Path) -> io::Result<(Option<String>, Option<Mark>)> {
     let file = open(path)?;
-    // One that is being written this moment makes sense a moment later.
+    // A mark that is being written at this moment can be read a moment later.
     let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
     Ok((LockedFile::holder_of(&file), mark))
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    // Neither a link nor a pipe that somebody put into the shared directory leads elsewhere or holds up the reader.
+    // A link or a pipe that another user put into the shared directory neither redirects nor blocks the reader.
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
     let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }

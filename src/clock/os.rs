@@ -5,14 +5,14 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 use super::{BootMicros, Reading};
 use snowbank_client::layout::UnixMicros;
 
-/// A wall reading is good if the boot clock moved by at most this much around it. Longer means that the thread lost the
-/// processor, or the machine slept, between the two.
+/// The most that the boot clock may move around a good wall reading. If it moved more, the thread lost the processor, or the
+/// machine slept, between the two.
 const TORN_US: i64 = 1_000;
-/// How often a torn reading is taken again before the tightest one is used. Only a machine that takes the processor away
-/// every millisecond gets here.
+/// The number of attempts before the tightest torn reading is used. Only a machine that takes the processor away every
+/// millisecond needs them all.
 const ATTEMPTS: usize = 16;
 
-/// Looks at the wall clock and at the boot clock at one moment: the boot clock is read on both sides of the wall clock.
+/// Reads the wall clock and the boot clock at one moment: the boot clock is read on both sides of the wall clock.
 #[inline]
 pub fn read() -> Reading {
     let mut tightest: Option<(i64, Reading)> = None;
@@ -31,7 +31,7 @@ pub fn read() -> Reading {
     tightest.map_or_else(|| unreachable!("at least one attempt is made"), |(_, reading)| reading)
 }
 
-/// The boot clock alone: goes on while the machine sleeps, and never steps.
+/// Reads the boot clock alone, which goes on while the machine sleeps and never steps.
 #[inline]
 pub fn boot() -> BootMicros {
     BootMicros(micros(clock_gettime(ClockId::Boottime)))

@@ -8,7 +8,7 @@ const START: Reading =
     Reading { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US) };
 const MAX_AHEAD: Duration = Duration::from_secs(10);
 
-/// What the clocks show `after_us` later, with the wall clock off by `step_us`.
+/// A reading `after_us` later, with the wall clock off by `step_us`.
 fn later(after_us: i64, step_us: i64) -> Reading {
     Reading { wall: UnixMicros(START.wall.0 + after_us + step_us), boot: BootMicros(START.boot.0 + after_us) }
 }
@@ -87,7 +87,7 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     let hour_us = 3_600 * SECOND_US;
     let slow = |after_us| later(after_us, -hour_us);
     let started = || {
-        let wall = Wall::new(RULE, slow(0), Remembered::Granted(START.wall));
+        let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(START.wall));
         let watch = StepWatch::new(&wall, slow(0));
         (wall, watch)
     };
@@ -103,13 +103,13 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
     assert_eq!(watch.observe(&wall, right), Observed::Steady);
     assert!(matches!(watch.observe(&wall, later(602 * SECOND_US, hour_us)), Observed::Held(_)));
 
-    // What was granted proves no more than that: of a step far beyond it, it is believed meanwhile.
+    // A grant proves no more than its own time, so a step far beyond it is held there.
     let (wall, mut watch) = started();
     let beyond = later(SECOND_US, hour_us);
     assert!(matches!(watch.observe(&wall, beyond), Observed::Held(step) if micros(step) == hour_us));
     assert_eq!(wall.believe(beyond).wall, later(SECOND_US, 0).wall);
     // The machine was off for longer than `max_step`, too: nothing proves the time.
-    let wall = Wall::new(RULE, slow(0), Remembered::Granted(slow(-61 * SECOND_US).wall));
+    let wall = Wall::new(RULE, slow(0), Remembered::GrantedUntil(slow(-61 * SECOND_US).wall));
     assert_eq!(wall.believe(slow(0)).wall, slow(0).wall);
     assert_eq!(wall.believe(later(SECOND_US, 0)).wall, slow(SECOND_US).wall, "held as ever");
 }
@@ -117,7 +117,7 @@ fn a_wall_clock_that_was_slow_after_a_boot_is_believed_once_it_shows_what_was_gr
 #[test]
 fn after_a_boot_the_first_reading_is_believed_if_it_is_above_what_was_granted() {
     let long_ago = UnixMicros(START.wall.0 - 86_400 * SECOND_US);
-    let wall = Wall::new(RULE, START, Remembered::Granted(long_ago));
+    let wall = Wall::new(RULE, START, Remembered::GrantedUntil(long_ago));
     assert_eq!(wall.believe(START).wall, START.wall);
     assert_eq!(StepWatch::new(&wall, START).observe(&wall, later(SECOND_US, 0)), Observed::Steady);
 }
@@ -128,13 +128,13 @@ fn a_ride_ends_when_the_wall_clock_has_caught_up() {
         let reading = later(after_s * SECOND_US, 0);
         Now { wall: reading.wall, boot: reading.boot, jumped: false }
     };
-    let ride = Ride::none();
-    ride.raise_to(UnixMicros(START.wall.0 + 5 * SECOND_US), START.boot);
-    ride.end_below(at(9));
-    assert!(id_time(at(9), &ride, MAX_AHEAD) > at(9).wall, "not caught up yet");
-    ride.end_below(at(10));
+    let catch_up = CatchUp::none();
+    catch_up.raise_to(UnixMicros(START.wall.0 + 5 * SECOND_US), START.boot);
+    catch_up.end_below(at(9));
+    assert!(id_time(at(9), &catch_up, MAX_AHEAD) > at(9).wall, "not caught up yet");
+    catch_up.end_below(at(10));
     let back = Now { wall: UnixMicros(START.wall.0), ..at(11) };
-    assert_eq!(id_time(back, &ride, MAX_AHEAD), back.wall);
+    assert_eq!(id_time(back, &catch_up, MAX_AHEAD), back.wall);
 }
 
 #[test]
@@ -159,81 +159,81 @@ fn an_offset_remembered_from_before_a_restart_holds_a_step_over_it() {
 
 #[test]
 fn the_ride_goes_on_at_half_speed_until_the_wall_clock_has_caught_up() {
-    let ride = Ride::none();
+    let catch_up = CatchUp::none();
     let now = |after_us, step_us| {
         let reading = later(after_us, step_us);
         Now { wall: reading.wall, boot: reading.boot, jumped: false }
     };
-    assert_eq!(id_time(now(0, 0), &ride, MAX_AHEAD), START.wall, "nothing to ride");
-    ride.raise_to(START.wall, START.boot);
+    assert_eq!(id_time(now(0, 0), &catch_up, MAX_AHEAD), START.wall, "nothing to ride");
+    catch_up.raise_to(START.wall, START.boot);
     let back_us = -5 * SECOND_US;
     for (after, expected) in [(0, 0), (2, 1), (8, 4), (10, 5), (12, 7), (20, 15)] {
-        let id_time = id_time(now(after * SECOND_US, back_us), &ride, MAX_AHEAD);
+        let id_time = id_time(now(after * SECOND_US, back_us), &catch_up, MAX_AHEAD);
         assert_eq!(id_time.0 - START.wall.0, expected * SECOND_US, "{after} s after a step back by 5 s");
     }
 }
 
 #[test]
 fn the_ride_stands_at_max_ahead() {
-    let ride = Ride::none();
-    ride.raise_to(START.wall, START.boot);
+    let catch_up = CatchUp::none();
+    catch_up.raise_to(START.wall, START.boot);
     let reading = later(0, -15 * SECOND_US);
     let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
-    assert_eq!(id_time(now, &ride, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
-    // The wall clock's speed, not the ride's, brings it back: the cap moves with the wall clock.
-    assert_eq!(until(now, &ride, MAX_AHEAD, START.wall), Duration::from_secs(5));
+    assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
+    // It comes back at the speed of the wall clock, because the cap moves with it.
+    assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
 }
 
 #[test]
 fn a_lower_base_does_not_lower_the_ride() {
-    let ride = Ride::none();
-    ride.raise_to(START.wall, START.boot);
-    ride.raise_to(UnixMicros(0), START.boot);
+    let catch_up = CatchUp::none();
+    catch_up.raise_to(START.wall, START.boot);
+    catch_up.raise_to(UnixMicros(0), START.boot);
     let reading = later(0, -SECOND_US);
     assert_eq!(
-        id_time(Now { wall: reading.wall, boot: reading.boot, jumped: false }, &ride, MAX_AHEAD),
+        id_time(Now { wall: reading.wall, boot: reading.boot, jumped: false }, &catch_up, MAX_AHEAD),
         START.wall
     );
 }
 
 proptest! {
-    /// `until` says exactly when `id_time` gets there.
+    /// `until` returns exactly the time at which `id_time` gets there.
     #[test]
     fn until_agrees_with_the_id_clock(
         back_us in -20 * SECOND_US..20 * SECOND_US,
         target_us in -20 * SECOND_US..20 * SECOND_US,
         rides: bool,
     ) {
-        let ride = Ride::none();
+        let catch_up = CatchUp::none();
         if rides {
-            ride.raise_to(START.wall, START.boot);
+            catch_up.raise_to(START.wall, START.boot);
         }
         let reading = later(0, -back_us);
         let now = Now { wall: reading.wall, boot: reading.boot, jumped: false };
         let target = UnixMicros(START.wall.0 + target_us);
-        let wait = until(now, &ride, MAX_AHEAD, target);
-        prop_assert!(id_time(now.after(wait), &ride, MAX_AHEAD) >= target);
+        let wait = until(now, &catch_up, MAX_AHEAD, target);
+        prop_assert!(id_time(now.after(wait), &catch_up, MAX_AHEAD) >= target);
         // Half speed rounds to a microsecond.
         if wait > Duration::from_micros(2) {
             let before = now.after(wait - Duration::from_micros(2));
-            prop_assert!(id_time(before, &ride, MAX_AHEAD) < target);
+            prop_assert!(id_time(before, &catch_up, MAX_AHEAD) < target);
         }
     }
 
-    /// Whatever the clocks show, nothing overflows, and the ID clock is at most `max_ahead` ahead.
+    /// With any readings, nothing overflows, and the ID clock is at most `max_ahead` ahead.
     #[test]
     fn any_reading_is_survived(walls: Vec<i64>, boots: Vec<i64>, base: i64) {
         let (wall, mut watch) = watched();
-        let ride = Ride::none();
+        let catch_up = CatchUp::none();
         for (&reading_wall, &boot) in walls.iter().zip(&boots) {
             let reading = Reading { wall: UnixMicros(reading_wall), boot: BootMicros(boot) };
             watch.observe(&wall, reading);
             let now = wall.believe(reading);
-            ride.raise_to(UnixMicros(base), reading.boot);
-            let id_time = id_time(now, &ride, MAX_AHEAD);
+            catch_up.raise_to(UnixMicros(base), reading.boot);
+            let id_time = id_time(now, &catch_up, MAX_AHEAD);
             prop_assert!(id_time.0.saturating_sub(now.wall.0) <= micros(MAX_AHEAD));
             prop_assert!(id_time >= now.wall);
-            let _ = until(now, &ride, MAX_AHEAD, UnixMicros(base));
+            let _ = until(now, &catch_up, MAX_AHEAD, UnixMicros(base));
         }
     }
 }

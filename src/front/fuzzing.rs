@@ -1,19 +1,19 @@
-//! Any bytes, in any pieces, from a client.
+//! Fuzzing of a front-end: any bytes, in any pieces, from a client.
 
 use super::{Ask, Facts, Front, Native, Step};
 use crate::config::Tokens;
 use crate::fuzzing::Choices;
-use crate::source::line::Refusal;
+use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;
 
-/// The server's side of a stream: two choices (tokens, draining; the size of pieces), then the stream itself.
+/// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then the stream itself.
 ///
-/// However it is cut, the same is asked and answered; each message gets its whole reply under its tag; no ID is asked for
-/// without the token, while draining, or out of bounds; what was understood encodes to the same bytes.
+/// Any cut of the stream gives the same requests and replies. Each message gets its whole reply under its tag. No request
+/// asks for IDs without the token, while draining, or out of bounds. Each parsed request encodes to the same bytes.
 pub fn request_frames(data: &[u8]) {
     let mut choices = Choices::new(data);
     let (asks_token, draining) = match choices.byte() % 4 {
@@ -31,7 +31,7 @@ pub fn request_frames(data: &[u8]) {
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
 }
 
-/// What the front-end makes of a stream: what is asked, and all bytes that are answered.
+/// Returns the requests for IDs in a stream, and all bytes of the replies.
 fn serve<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     facts: &Facts,
@@ -74,7 +74,7 @@ fn serve<'a>(
     (asks, out)
 }
 
-/// Whether the first message is an AUTH with one of the daemon's tokens. Whatever it is, it encodes to the same bytes.
+/// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it encodes to the same bytes.
 fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     let Parsed::Frame { content: Ok(request), tag, consumed } = request::parse(bytes) else {
         return false;
@@ -92,7 +92,7 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
     matches!(request, Request::Auth(token) if facts.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
-/// One whole frame, under the tag of the message or, if that has no end, under tag 0.
+/// Checks that the answer is one whole frame, under the tag of the message or, if that has no end, under tag 0.
 fn check_reply(answer: &[u8], message: &[u8]) {
     let expected_tag = match request::parse(message) {
         Parsed::Frame { tag, .. } => tag,

@@ -1,7 +1,7 @@
-//! Front-ends: bytes to what is asked, and what is granted back to bytes.
+//! Front-ends: they parse bytes into requests, and encode IDs and refusals into bytes.
 //!
-//! A front-end knows its protocol and nothing of sockets, shards or clocks. [`connection`](crate::server) drives it: hands
-//! it the bytes at hand, takes the IDs that it asks for, and has it encode them.
+//! A front-end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
+//! the received bytes, takes the IDs that the request asks for, and lets the front-end encode them.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -12,107 +12,107 @@ pub use native::Native;
 use std::time::Duration;
 
 use crate::config::Tokens;
-use crate::source::line::Refusal;
+use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::ErrorCode;
 
-/// What front-ends tell clients about the daemon, and hold requests against.
+/// The facts about the daemon that front-ends send to clients and check requests against.
 #[derive(Debug)]
 pub struct Facts {
     /// The JSON of an INFO reply.
     pub info_json: Vec<u8>,
     /// The most IDs per request.
     pub max_count: u32,
-    /// How many sources there are.
+    /// The number of sources.
     pub sources: usize,
-    /// The tokens, one of which a client must send first; `None`: none is asked for.
+    /// The tokens, one of which a client must send first. `None`: no token is required.
     pub tokens: Option<Tokens>,
 }
 
 /// A request for IDs, whatever its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// The index of the source; it exists.
+    /// The index of an existing source.
     pub source: usize,
-    /// How many IDs, within the daemon's limit.
+    /// The number of IDs, within the daemon's limit.
     pub count: u64,
-    /// How long it may wait; `None`: the daemon's default.
+    /// The longest wait. `None`: the daemon's default.
     pub wait: Option<Duration>,
-    /// Whether fewer are welcome if the wait ends first.
+    /// Accepts fewer IDs at the end of the wait, at least one.
     pub partial: bool,
-    /// How the reply is to look; only the front-end reads it.
+    /// The form of the reply. Only the front-end reads it.
     pub form: Form,
 }
 
-/// What a front-end needs to know again when it encodes the reply.
+/// The details of a request that the front-end needs to encode its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
     /// The client's tag.
     pub tag: u16,
-    /// Every ID, not runs.
+    /// The reply lists every ID instead of runs.
     pub explicit: bool,
 }
 
-/// What the first message in a buffer amounts to.
+/// The result of parsing the first message in a buffer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It is not all there yet.
+    /// The message is not complete yet.
     Incomplete,
-    /// It took so many bytes, and its reply is encoded.
+    /// The message needed no IDs, and its reply is encoded.
     Answered {
-        /// Bytes of the message.
+        /// The size of the message in bytes.
         consumed: usize,
-        /// The error that the reply is, if it is one.
+        /// The error code, if the reply is an error.
         error: Option<ErrorCode>,
     },
-    /// It took so many bytes and wants IDs.
+    /// The message asks for IDs.
     Ids {
-        /// Bytes of the message.
+        /// The size of the message in bytes.
         consumed: usize,
-        /// What it asks.
+        /// The request.
         ask: Ask,
     },
-    /// The last reply is encoded; the connection is to be closed after it.
+    /// The last reply is encoded. The connection must be closed after it is sent.
     Close {
-        /// The error that the reply is, if it is one.
+        /// The error code, if the reply is an error.
         error: Option<ErrorCode>,
     },
 }
 
 /// One protocol on one connection.
 pub trait Front {
-    /// Understands the first message of `bytes`; what it can answer by itself it appends to `out`.
+    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`.
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
 
-    /// What an operator should know of the message at the start of `bytes`, which has closed the connection.
+    /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
     fn rejection(&self, _bytes: &[u8]) -> Option<&'static str> {
         None
     }
 
-    /// How many IDs of that source the messages in `bytes` ask for, as far as a quick look tells.
+    /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
-    /// What one frame of a reply holds.
+    /// Returns the most that one frame of a reply holds.
     fn frame_limit(&self, form: Form, needs_list: bool) -> FrameLimit;
 
-    /// Encodes one frame of IDs granted; they are within [`frame_limit`](Front::frame_limit).
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng);
+    /// Encodes one frame of IDs, which are within [`frame_limit`](Front::frame_limit).
+    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng);
 
-    /// Encodes a refusal; `source` is the name of what was asked for. Returns the error as which it counts.
+    /// Encodes a refusal of the source with this name. Returns the error code for the metrics.
     fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode;
 }
 
-/// The most that one frame holds, of both.
+/// The most that one frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimit {
-    /// Runs.
+    /// The most runs.
     pub runs: usize,
-    /// IDs.
+    /// The most IDs.
     pub ids: u64,
 }
 
 impl FrameLimit {
-    /// Whether all of these fit one frame.
+    /// Returns whether all runs fit into one frame.
     #[inline]
     pub fn fits(&self, runs: &[Run]) -> bool {
         runs.len() <= self.runs
@@ -120,21 +120,21 @@ impl FrameLimit {
     }
 }
 
-/// IDs of one frame on their way to a client.
+/// The IDs of one frame of a reply.
 #[derive(Debug)]
-pub struct Granted<'a> {
+pub struct FrameIds<'a> {
     /// The runs, increasing.
     pub runs: &'a [Run],
-    /// Random fields: each ID gets a draw of each, (size, weight).
+    /// The random fields as (size, weight). Each ID gets its own random value of each.
     pub random: &'a [(u64, u64)],
-    /// Whether the wire's runs cannot say these IDs.
+    /// True if runs on the wire cannot express these IDs.
     pub needs_list: bool,
-    /// Whether another frame of the reply follows.
+    /// True if another frame of the reply follows.
     pub more: bool,
 }
 
-impl Granted<'_> {
-    /// The IDs, with their random fields drawn.
+impl FrameIds<'_> {
+    /// Returns the IDs, with random values in their random fields.
     pub fn ids(&self, rng: &mut fastrand::Rng) -> impl Iterator<Item = u64> {
         let draw = |id, rng: &mut fastrand::Rng| {
             self.random.iter().fold(id, |id, &(size, weight)| id + rng.u64(..size) * weight)

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameLimit, Front, Granted, Step};
-use crate::source::line::Refusal;
+use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step};
+use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
-/// How many pipelined requests a look at their demand goes through. More than clients pipeline, and few enough that a
-/// look costs less than the claim it saves.
+/// The number of pipelined requests that an estimate of their demand reads. It is more than clients pipeline, and few enough
+/// that the estimate costs less than the claim it saves.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The native protocol on one connection.
@@ -18,12 +18,12 @@ pub struct Native {
 }
 
 impl Native {
-    /// A new connection: not authorized if the daemon asks for a token.
+    /// Starts a new connection, which is authorized unless the daemon requires a token.
     pub fn new(facts: &Facts) -> Self {
         Native { authorized: facts.tokens.is_none() }
     }
 
-    /// Whether a NEXT can be taken to its source. All but the errors.
+    /// Returns whether a NEXT is valid and can be passed to its source.
     #[inline]
     fn is_served(&self, next: &Next, facts: &Facts, draining: bool) -> bool {
         self.authorized
@@ -32,9 +32,9 @@ impl Native {
             && usize::from(next.source) < facts.sources
     }
 
-    /// Answers what needs no IDs: everything but a NEXT that [`is_served`](Self::is_served). Returns the error that the
-    /// answer is, if it is one.
-    // Kept out of the way of NEXT: inlined, it costs each pipelined request 30 ns.
+    /// Answers requests that need no IDs: all but a NEXT that [`is_served`](Self::is_served). Returns the error code, if the
+    /// answer is an error.
+    // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
     fn answer(
@@ -84,11 +84,11 @@ impl Native {
     }
 }
 
-/// What a TLS client on a plain listener is answered, for whoever reads its bytes, and what the log says.
+/// The answer to a TLS client on a plain listener, and its log line.
 const TLS_ON_PLAIN: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
                             a listener with it";
 
-/// Whether these bytes begin as TLS does: a handshake record of any version.
+/// Returns whether these bytes begin as TLS does: with a handshake record of any version.
 fn is_client_hello(bytes: &[u8]) -> bool {
     matches!(bytes, [0x16, 0x03, 0x00..=0x04, ..])
 }
@@ -169,7 +169,7 @@ impl Front for Native {
     }
 
     #[inline]
-    fn grant(&self, out: &mut Vec<u8>, form: Form, ids: &Granted<'_>, rng: &mut fastrand::Rng) {
+    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
             reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
         } else {
@@ -185,7 +185,7 @@ impl Front for Native {
     }
 }
 
-/// The code, the time and the words for a refusal.
+/// Returns the error code, the time to retry after and the message of a refusal.
 fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, String) {
     match refusal {
         Refusal::Exhausted(Some(retry_after)) => (

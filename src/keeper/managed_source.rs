@@ -8,16 +8,16 @@ use crate::clock::{BootMicros, Now};
 use crate::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
-/// How long after its last use a source's ceiling is still raised, so that the first request after a pause does not wait.
+/// The time after its last use in which a source's ceiling is still raised, so that the first request after a pause does not wait.
 const KEPT_AFTER_USE: Duration = Duration::from_secs(600);
 
-/// How often the keeper looks without being asked, raises ceilings, and tries again after a failure. The one timer of an
+/// The period in which the keeper looks without being asked, raises ceilings, and tries again after a failure. The one timer of an
 /// idle daemon.
 pub const PERIOD: Duration = Duration::from_secs(1);
 /// While a source is in use and its ceiling is near (soon after a start), ceilings rise more often, so that requests do not
 /// meet them: each time when half of the way is left, but not more often than this.
 const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
-/// How recent a use must be for that.
+/// The longest time since the last use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
 /// A source whose ceiling the keeper raises.
@@ -25,7 +25,7 @@ const IN_USE: Duration = Duration::from_secs(3);
 pub struct ManagedSource {
     source: Arc<Source>,
     rule: CeilingRule,
-    /// Where it started, then its first ceiling.
+    /// The position where it started, then its first ceiling.
     first: Durable,
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
@@ -75,7 +75,7 @@ impl ManagedSource {
 
     /// Follows the source's time and use.
     pub(super) fn look(&mut self, now: Now) {
-        self.source.end_ride(now);
+        self.source.end_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
         {
@@ -99,7 +99,7 @@ impl ManagedSource {
     /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
     pub(super) fn next_ceiling(&self, now: Now, uptime: Duration, durable: Durable) -> Option<Position> {
         self.source.cursor()?;
-        let is_wanted = self.needs(durable) || self.source.line().admitted_ids() > 0;
+        let is_wanted = self.needs(durable) || self.source.wait_queue().admitted_ids() > 0;
         if !is_wanted && !self.is_in_use(now) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Any order of requests, ticks, clock steps, late readings and losses of the grant, on shards of one source.
+//! Fuzzing of shards of one source: requests, ticks, clock steps, late readings and losses of the grant in any order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{Lane, Order, Ring, Rings, Shard, Taken};
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::fuzzing::Choices;
-use crate::source::line::{Finished, Signals, Ticket, Wish};
+use crate::source::wait_queue::{Finished, Signals, Ticket, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 
@@ -28,8 +28,10 @@ const LAYOUTS: [(&str, &str); 5] = [
 const CONNECTIONS: usize = 4;
 const STEPS_MAX: usize = 2_000;
 
-/// Each choice is one thing that happens. No position is handed out twice, none at or above a ceiling, none that was
-/// claimed before the grant was lost; each connection's IDs increase, and in strict order the whole daemon's.
+/// Runs one event for each choice, and checks the promises.
+///
+/// No position is handed out twice, at or above a ceiling, or after the grant of its claim was lost. Each connection's IDs
+/// increase, and in strict order the whole daemon's.
 pub fn shards(data: &[u8]) {
     let mut choices = Choices::new(data);
     let mut daemon = Daemon::new(&mut choices);
@@ -48,7 +50,7 @@ impl Signals for Deaf {
     fn ceiling_reached(&self) {}
 }
 
-/// One client, which asks again when it has its answer.
+/// One client, which sends its next request when it has its answer.
 #[derive(Default)]
 struct Connection {
     waiting: Option<Waiting>,
@@ -60,7 +62,7 @@ struct Waiting {
     taken: Taken,
     count: u64,
     partial: bool,
-    /// The highest ID of all connections when it was asked.
+    /// The highest ID of all connections when the request was sent.
     above: Option<u64>,
 }
 
@@ -72,7 +74,7 @@ struct Daemon {
     connections: [Connection; CONNECTIONS],
     now: Now,
     rng: fastrand::Rng,
-    /// From each position handed out to the end of its stretch.
+    /// The ranges of positions handed out: from the first position to the end.
     handed_out: BTreeMap<u64, u64>,
     highest_id: Option<u64>,
     highest_ceiling: Position,
@@ -131,14 +133,14 @@ impl Daemon {
             13 => self.cancel(choices),
             14 => self.lose_grant(choices),
             _ => match choices.byte() {
-                // As hardly ever: nothing comes after it.
+                // Rare, because nothing happens after it.
                 0xff => _ = self.source.seal(),
                 _ => self.now = self.now.after(Duration::from_millis(choices.below(20_000))),
             },
         }
     }
 
-    /// One wake-up of a shard by a reading of now, or of a moment ago: a few requests of its connections.
+    /// Runs one wake-up of a shard, with a reading of now or of a moment ago and a few requests of its connections.
     fn wake_up(&mut self, choices: &mut Choices<'_>) {
         let shard = choices.below(self.shards.len() as u64) as usize;
         let late = Duration::from_micros(choices.pick(&[0, 0, 0, 400, 5_000]));
@@ -181,9 +183,9 @@ impl Daemon {
             return self.hand_out(connection, &runs, above);
         }
         let due = now.boot.after(Duration::from_millis(choices.below(256)));
-        let wish = Wish { count: missing, due, partial, shard };
+        let request = WaitRequest { count: missing, due, partial, shard };
         let window = lane.window();
-        match lane.source().admit(&window, wish) {
+        match lane.source().admit(&window, request) {
             Ok(ticket) => {
                 let taken = lane.keep(runs);
                 self.connections[connection].waiting = Some(Waiting { ticket, taken, count, partial, above });
@@ -213,9 +215,9 @@ impl Daemon {
         let mut runs = Vec::new();
         let refusal = self.shards[shard].lane(0).0.end_wait(waiting.taken, finished, &mut runs);
         let found = ids(&runs);
-        let is_granted = refusal.is_none() || waiting.partial && found > 0;
-        assert!(!is_granted || found == waiting.count || waiting.partial && found > 0);
-        if is_granted {
+        let is_answered = refusal.is_none() || waiting.partial && found > 0;
+        assert!(!is_answered || found == waiting.count || waiting.partial && found > 0);
+        if is_answered {
             self.hand_out(connection, &runs, waiting.above);
         }
     }
@@ -233,7 +235,7 @@ impl Daemon {
         self.source.grant().raise(ceiling);
     }
 
-    /// Nothing that was claimed before is handed out after, to those that wait neither.
+    /// Loses the grant. IDs claimed before must not be handed out after, also to waiting requests.
     fn lose_grant(&mut self, choices: &mut Choices<'_>) {
         if choices.below(4) == 0 {
             self.source.grant().revoke();

@@ -6,23 +6,23 @@ use std::time::Duration;
 use super::Order;
 use super::ring::{Block, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
-use crate::source::line::{Finished, Refusal};
+use crate::source::wait_queue::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
 use snowbank_client::layout::{Position, Run, append_run};
 
 /// The rings of one source, one for each shard.
 pub type Rings = Arc<[Ring]>;
 
-/// How far ahead a shard claims: what it hands out in this part of the burst window. Blocks claimed ahead have to be young
-/// enough to last so long, and that much of the reserve for bursts is given up while the shard is busy; a smaller part
-/// would claim more often. At an eighth of the default 10 ms a busy shard claims about 1,600 times a second.
+/// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young enough
+/// to last that long, and a busy shard gives up that much of the reserve for bursts. A smaller fraction would claim more
+/// often. At an eighth of the default 10 ms a busy shard claims about 1,600 times a second.
 const AHEAD_SHARE: u32 = 8;
-/// Fewer IDs than this are not worth claiming ahead: a direct claim costs no more than the ring's.
+/// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
 const LEAST_AHEAD: u64 = 16;
 
 const NOTHING: Span = Span { from: Position(0), count: 0 };
 
-/// What a request has got when it lines up for more.
+/// The IDs that a request has got before it waits for more.
 #[derive(Debug)]
 pub struct Taken {
     runs: Vec<Run>,
@@ -37,26 +37,26 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// The block that IDs are taken from. Its position is that after the last ID handed out, also when it is used up.
+    /// The block that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
     current: Block,
-    /// IDs of the current block that are out of reach until this wake-up has looked whether they may be handed out. Kept
-    /// apart, so that the quickest way to an ID has one thing to check.
+    /// IDs of the current block that must not be taken until this wake-up has checked them. They are kept apart, so that
+    /// [`take_one`](Lane::take_one) has a single condition to check.
     unchecked_ids: u32,
-    /// What is left of this shard's last direct claim: above the current block, below the ring.
+    /// The rest of this shard's last direct claim: above the current block, below the ring.
     rest: Span,
     /// The position after the last block in the own ring.
     ring_end: Position,
-    /// What can be claimed in this wake-up. Computed when first wanted: most wake-ups want one source.
+    /// The window of this wake-up. Computed when first used, because most wake-ups use one source.
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs that became the current block since `demand_since`: those handed out, and what is left of it.
+    /// IDs that became the current block since `demand_since`: those handed out, and those left in it.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
 
 impl Lane {
-    /// The way of shard number `shard` to `source`.
+    /// Creates the lane of shard number `shard` to `source`.
     pub fn new(source: Arc<Source>, rings: Rings, shard: usize, order: Order, now: Now) -> Self {
         let generation = source.grant().generation();
         let demand_since = now.boot;
@@ -93,8 +93,7 @@ impl Lane {
         }
     }
 
-    /// What can be claimed in this wake-up. Drops the current block if it has grown too old, or all blocks if the grant
-    /// was lost meanwhile.
+    /// Returns the window of this wake-up. Drops the current block if it is too old, or all blocks if the grant was lost.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -116,7 +115,7 @@ impl Lane {
         window
     }
 
-    /// Drops all that was claimed ahead. Those IDs are skipped.
+    /// Drops all blocks claimed ahead. Their IDs are skipped.
     fn drop_blocks(&mut self) {
         self.drop_current();
         self.rest = NOTHING;
@@ -128,7 +127,7 @@ impl Lane {
         self.current.count = 0;
     }
 
-    /// About how many IDs this shard has; siblings may take some of them away.
+    /// Returns about how many IDs this shard has. Siblings may take some of them.
     fn here(&self) -> u64 {
         u64::from(self.current.count) + self.rest.count + self.ring().ids()
     }
@@ -137,21 +136,22 @@ impl Lane {
         &self.rings[self.shard]
     }
 
-    /// Takes one ID from the current block; `None` when it is used up, or this wake-up has not looked at it yet:
-    /// [`take`](Lane::take) then. The quickest way to an ID.
+    /// Takes one ID from the current block: the fastest path to an ID.
+    ///
+    /// Returns `None` when the block is used up, or when this wake-up has not checked it yet. Call [`take`](Lane::take)
+    /// then.
     #[inline]
     pub fn take_one(&mut self) -> Option<u64> {
         self.current.take_one()
     }
 
-    /// Takes exactly `count` IDs and appends them to `runs`, or says how many are missing that have to be waited for;
-    /// what could be had is in `runs` then, and what is missing has to come from the line.
+    /// Takes exactly `count` IDs and appends them to `runs`.
     ///
-    /// `ahead` says how many IDs the rest of this wake-up will take: they are claimed together with these. It is asked
-    /// only when something has to be claimed.
+    /// `ahead` returns how many IDs the rest of this wake-up will take; these are claimed in the same claim. It is called
+    /// only when a claim is needed.
     ///
     /// # Errors
-    /// The number of IDs missing.
+    /// Returns the number of IDs missing. `runs` has the others then, and the missing ones must come from the wait queue.
     #[inline]
     pub fn take(
         &mut self,
@@ -179,7 +179,7 @@ impl Lane {
         let window = &self.window();
         let short = count.saturating_sub(self.here());
         if short > 0 && self.source.left(window) < short {
-            // Nothing is taken that the request could not use; but what siblings hold is within its reach.
+            // Takes nothing unless it serves the whole request, with the help of siblings' blocks.
             self.steal(window, short);
             if self.here() < count {
                 return Err(count);
@@ -195,7 +195,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Takes what this shard has and is fresh, and says how many are missing.
+    /// Takes IDs that this shard has and that are young enough. Returns how many are missing.
     fn take_here(&mut self, window: &Window, count: u64, runs: &mut Vec<Run>) -> u64 {
         let mut missing = count;
         while missing > 0 {
@@ -222,7 +222,7 @@ impl Lane {
         Block::cut(self.source.numbering(), span, most, self.generation as u32)
     }
 
-    /// The next block of the rest or the own ring that may be handed out.
+    /// Returns the next block of the rest or of the own ring that may be handed out.
     fn next_block(&mut self, window: &Window) -> Option<Block> {
         let oldest = window.floor.max(self.current.position());
         let mut rest = self.rest;
@@ -241,15 +241,17 @@ impl Lane {
         }
     }
 
-    /// Whether a block is young enough, above what it is to follow, and of the grant that is held now.
+    /// Returns whether a block is young enough, at or above `above`, and of the current grant.
     fn is_usable(&self, window: &Window, block: &Block, above: Position) -> bool {
         block.position() >= window.floor.max(above) && block.generation == self.generation as u32
     }
 
-    /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs. A block that does not lie above all that
-    /// this shard has is dropped, never pushed back: its owner may have handed out higher ones already.
+    /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs.
+    ///
+    /// A block that does not lie above all of this shard's IDs is dropped. It must not be pushed back, because its owner may
+    /// have handed out higher IDs already.
     fn steal(&mut self, window: &Window, wanted: u64) {
-        if self.order == Order::Strict || window.is_shut() || self.source.line().admitted_ids() != 0 {
+        if self.order == Order::Strict || window.is_shut() || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
         let (shard, shards) = (self.shard, self.rings.len());
@@ -272,12 +274,12 @@ impl Lane {
         }
     }
 
-    /// The position above all that this shard has.
+    /// Returns the position after all IDs that this shard has.
     fn end(&self) -> Position {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Puts a block that lies above all that this shard has into the own ring. False when that is full.
+    /// Pushes a block, which lies above all IDs of this shard, into the own ring. Returns false when the ring is full.
     fn push(&mut self, block: Block) -> bool {
         let pushed = self.ring().push(block);
         if pushed {
@@ -303,18 +305,20 @@ impl Lane {
         self.rest = span;
     }
 
-    /// Keeps what this wake-up has taken for a request while that waits for more.
+    /// Keeps the IDs that a request has got while it waits for more.
     pub fn keep(&self, runs: Vec<Run>) -> Taken {
         Taken { runs, generation: self.generation }
     }
 
-    /// Ends a request's wait: `runs` becomes what it was given before and what was claimed for it since, and the refusal, if
-    /// there is one, says why that is not all. If the grant was lost after any of it was claimed, `runs` becomes empty and the
-    /// request is refused, and what was claimed for it anew is skipped: a reply has all IDs or is a refusal.
+    /// Ends a request's wait: sets `runs` to the IDs that it got before and those claimed for it since. A refusal gives the
+    /// reason if IDs are missing.
+    ///
+    /// If the grant was lost after any of them was claimed, `runs` becomes empty and the request is refused. Then IDs
+    /// claimed again after the loss are skipped, because a reply has all its IDs or is a refusal.
     pub fn end_wait(&mut self, taken: Taken, finished: &Finished, runs: &mut Vec<Run>) -> Option<Refusal> {
         let Taken { runs: before, generation } = taken;
         runs.clear();
-        // Read anew: the lane's is that of its last look, which may be from before the loss.
+        // Read again, because the lane's own generation may be from before the loss.
         let held = self.source.grant().generation();
         let is_lost = !before.is_empty() && generation != held
             || !finished.spans.is_empty() && finished.generation != held;
@@ -326,23 +330,24 @@ impl Lane {
         finished.refusal
     }
 
-    /// Hands out what was claimed for a request that waited. What this shard has and lies below it is not handed out any
-    /// more: the request's connection may be the next to ask.
+    /// Hands out the spans claimed for a request that waited. Blocks of this shard below them are dropped, because the same
+    /// connection may send the next request.
     pub(super) fn hand_out_waited(&mut self, spans: &[Span], runs: &mut Vec<Run>) {
         self.window();
         let (current, rest) = (self.current, self.rest);
         for &span in spans {
             self.hand_out_span(span, span.count, runs);
         }
-        // Another connection of this shard was served above it meanwhile: go on from there.
+        // Another connection of this shard got higher IDs meanwhile, so go on from there.
         if current.position() >= self.current.end {
             (self.current, self.rest) = (current, rest);
         }
     }
 
-    /// Ends a wake-up. In strict order nothing is kept; otherwise claims ahead what the demand of late suggests: nothing
-    /// for a lone request, at most this shard's share of a part of the burst window, and never while others wait or the
-    /// edge is near.
+    /// Ends a wake-up. In strict order it drops all blocks. In relaxed order it claims ahead what recent demand suggests.
+    ///
+    /// It claims nothing for a lone request, at most this shard's share of a fraction of the burst window, and nothing while
+    /// requests wait or the limit is near.
     pub(super) fn top_up(&mut self, rng: &mut fastrand::Rng) {
         let Some(window) = self.window else {
             return;
@@ -364,10 +369,10 @@ impl Lane {
             self.drawn_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
-        if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.line().admitted_ids() != 0 {
+        if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
-        // What is claimed ahead must leave as much to others.
+        // Leaves as many IDs to others as it claims ahead.
         if self.source.left(&window) < wanted.saturating_mul(2) {
             return;
         }
@@ -376,7 +381,7 @@ impl Lane {
         }
     }
 
-    /// Cuts a claim, which lies above all that this shard has, into blocks small enough for siblings to share.
+    /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings to share.
     fn fill_ring(&mut self, mut span: Span) {
         let most = span.count.div_ceil(RING_BLOCKS as u64 / 4).max(LEAST_AHEAD);
         while let Some(block) = self.cut(&mut span, most) {
@@ -386,7 +391,7 @@ impl Lane {
         }
     }
 
-    /// What this shard would hand out in `span` if it went on as it did in `elapsed`; at most its share.
+    /// Returns how many IDs this shard would hand out in `span` at the rate of `elapsed`, at most its share.
     fn ahead_of_demand(&self, handed_out: u64, span: Duration, elapsed: Duration) -> u64 {
         let span_us = micros(span).max(1) as u64;
         let elapsed_us = (micros(elapsed) as u64).max(span_us / 8).max(1);

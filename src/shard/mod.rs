@@ -1,13 +1,11 @@
-//! One core's generator: for each source the current block, a ring of blocks claimed ahead, and the claims for what they
-//! do not hold.
+//! One core's generator. For each source it has a current block and a ring of blocks claimed ahead, and claims the rest.
 //!
-//! A [`Shard`] belongs to one thread; only its rings are shared, with siblings at the edge. It does no I/O: whoever drives
-//! it reads the clock once for each wake-up and passes it to [`Shard::wake`], then takes IDs, and after replies are flushed
-//! calls [`Shard::top_up`].
+//! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to claim.
+//! A shard does no I/O. Its thread reads the clock once per wake-up and passes it to [`Shard::wake`], then takes IDs, and
+//! calls [`Shard::top_up`] after the replies are flushed.
 //!
-//! Within one shard a source's IDs are handed out in increasing order, so that each connection's increase too: the current
-//! block lies below the ring, the ring below every later claim, and what turns out to lie below IDs already handed out is
-//! dropped.
+//! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs increase too. The current
+//! block lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -19,13 +17,14 @@ pub use ring::{Block, RING_BLOCKS, Ring};
 
 use crate::clock::Now;
 
-/// Whether IDs increase within connections or over the whole daemon.
+/// The scope within which IDs increase: a connection, or the whole daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// On each connection; over the daemon k-sorted. Shards claim ahead of demand.
+    /// IDs increase on each connection, and are k-sorted over the daemon. Shards claim ahead of demand.
     #[default]
     Relaxed,
-    /// Over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed ahead.
+    /// IDs increase over the whole daemon: a request sent after a reply was received gets larger IDs. Nothing is claimed
+    /// ahead.
     Strict,
 }
 
@@ -44,51 +43,51 @@ impl Order {
 pub struct Shard {
     index: usize,
     lanes: Vec<Lane>,
-    /// Lanes that this wake-up has used: those alone have something to end.
+    /// The lanes that this wake-up has used. Only these need a top-up at its end.
     used: Vec<usize>,
     now: Now,
     rng: fastrand::Rng,
 }
 
 impl Shard {
-    /// A shard with a lane for each source, in the order of their indices.
+    /// Creates a shard with a lane for each source, in the order of their indices.
     pub fn new(index: usize, lanes: Vec<Lane>, seed: u64, now: Now) -> Self {
         let used = Vec::with_capacity(lanes.len());
         Shard { index, lanes, used, now, rng: fastrand::Rng::with_seed(seed) }
     }
 
-    /// Adds the lane of a source that joins: its index follows those there are.
+    /// Adds the lane of a source that joins. Its index is the next one.
     pub fn add_lane(&mut self, lane: Lane) {
         self.lanes.push(lane);
-        // All of them may be used in one wake-up, which is no time to allocate.
+        // All lanes may be used in one wake-up, and a wake-up must not allocate.
         self.used.reserve(self.lanes.len() - self.used.len());
     }
 
-    /// How many sources it has lanes to.
+    /// The number of sources that it has lanes to.
     pub fn lane_count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Which shard this is.
+    /// The number of this shard.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Starts a wake-up: from here on claims go by `now`, and blocks that are too old by it are dropped.
+    /// Starts a wake-up: from here on claims use `now`, and blocks that are too old by `now` are dropped.
     #[inline]
     pub fn wake(&mut self, now: Now) {
         self.top_up();
         self.now = now;
     }
 
-    /// The lane of a source, with the randomness that its calls want.
+    /// Returns the lane of a source, with the random generator that its methods take.
     ///
     /// # Panics
-    /// If there is no such source: whoever accepts an index from outside checks it there.
+    /// Panics if there is no such source. Code that reads an index from a client must check it there.
     #[inline]
     pub fn lane(&mut self, source: usize) -> (&mut Lane, &mut fastrand::Rng) {
         let lane = &mut self.lanes[source];
-        // Few sources, and mostly one: quicker than a mark on each lane.
+        // There are few sources, and mostly one is used, so a search is quicker than a flag on each lane.
         if !self.used.contains(&source) {
             lane.wake(self.now);
             self.used.push(source);
@@ -96,7 +95,7 @@ impl Shard {
         (lane, &mut self.rng)
     }
 
-    /// Ends a wake-up: claims ahead what the demand of late suggests. Off the request's path.
+    /// Ends a wake-up: claims ahead what recent demand suggests. Runs after the requests are answered.
     #[inline]
     pub fn top_up(&mut self) {
         for source in self.used.drain(..) {

@@ -1,4 +1,4 @@
-//! Loom models: every interleaving of a few threads on the shipped cursor, rings, line and grant.
+//! Loom models: every interleaving of a few threads on the shipped cursor, rings, wait queue and grant.
 //!
 //! Run with `RUSTFLAGS="--cfg snowbank_loom" cargo test --release --lib models`.
 
@@ -10,13 +10,13 @@ use loom::thread;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
-use crate::source::line::{Signals, Wish};
+use crate::source::wait_queue::{Signals, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
-/// Four IDs in a tick of 1 ms, of which `ticks` are at hand.
+/// A source of four IDs in a tick of 1 ms, of which `ticks` are available.
 fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source> {
     let layout = Layout::resolve("time:41,worker:5,sequence:2").expect("a layout");
     let numbering = Numbering::new(layout, WorkerSet::single(0)).expect("worker 0 exists");
@@ -41,7 +41,7 @@ fn rng() -> fastrand::Rng {
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    // Every bug of this kind known to the literature shows with two forced switches; three leave room.
+    // All known bugs of this kind show with two forced switches of threads. Three leave a margin.
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
@@ -172,16 +172,16 @@ impl Signals for Deaf {
 fn whoever_advances_the_line_serves_each_wish_once() {
     check(|| {
         let source = source(1, unlimited);
-        let wish = |shard| Wish { count: 2, due: BootMicros(1_000_000), partial: false, shard };
+        let request = |shard| WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard };
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || {
-                let ticket = source.admit(&source.window(NOW), wish(1)).expect("there is time");
+                let ticket = source.admit(&source.window(NOW), request(1)).expect("there is time");
                 source.advance(NOW, &mut rng(), &Deaf);
                 ticket
             })
         };
-        let mine = source.admit(&source.window(NOW), wish(0)).expect("there is time");
+        let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
         source.advance(NOW, &mut rng(), &Deaf);
         let theirs = other.join().expect("no panic");
         let later = NOW.after(Duration::from_millis(5));
@@ -197,7 +197,7 @@ fn whoever_advances_the_line_serves_each_wish_once() {
         positions.sort_unstable();
         positions.dedup();
         assert_eq!(positions.len(), 4);
-        assert_eq!(source.line().admitted_ids(), 0);
+        assert_eq!(source.wait_queue().admitted_ids(), 0);
     });
 }
 
@@ -210,7 +210,7 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())
         };
-        // One is wanted now, two more are to come: this shard keeps them.
+        // One ID is wanted now, and two more later: this shard keeps them.
         shard.wake(NOW);
         let (lane, rng) = shard.lane(0);
         let _ = lane.take(1, || 2, rng, &mut Vec::new());
@@ -224,8 +224,8 @@ fn a_shard_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
 fn the_line_keeps_nothing_of_a_grant_that_is_taken_away_while_it_claims() {
     check(|| {
         let source = source(1, unlimited);
-        let wish = Wish { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
-        source.admit(&source.window(NOW), wish).expect("there is time");
+        let request = WaitRequest { count: 2, due: BootMicros(1_000_000), partial: false, shard: 0 };
+        source.admit(&source.window(NOW), request).expect("there is time");
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || source.grant().revoke())

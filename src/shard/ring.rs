@@ -6,21 +6,21 @@ use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_client::layout::{Numbering, Position, Run};
 
-/// How many blocks a ring holds. What a shard claims ahead is cut to fit.
+/// The number of blocks that a ring holds. A claim ahead of demand is cut to fit.
 pub const RING_BLOCKS: usize = 64;
 
 /// Consecutive IDs of one tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The position after the last: positions of one block are consecutive too.
+    /// The position after the last ID's. The positions of a block are consecutive too.
     pub end: Position,
     /// The first ID that is left.
     pub first: u64,
     /// The distance between two IDs.
     pub stride: u64,
-    /// How many are left.
+    /// The number of IDs left.
     pub count: u32,
-    /// The grant's generation under which it was claimed, cut to 32 bits: a block of an earlier one is not handed out.
+    /// The grant's generation under which it was claimed, cut to 32 bits. A block of an earlier one is not handed out.
     pub generation: u32,
 }
 
@@ -28,7 +28,7 @@ impl Block {
     /// A used-up block: nothing handed out so far.
     pub const EMPTY: Block = Block { end: Position(0), first: 0, stride: 0, count: 0, generation: 0 };
 
-    /// The block at the front of `span`, of at most `most` IDs; `None` when the span is used up. Moves the span on.
+    /// Cuts a block of at most `most` IDs off the front of `span`. Returns `None` when the span is used up.
     pub fn cut(numbering: &Numbering, span: &mut Span, most: u64, generation: u32) -> Option<Block> {
         if span.count == 0 {
             return None;
@@ -39,7 +39,7 @@ impl Block {
         Some(Block { end: span.from, first: run.first, stride: run.stride, count: run.count, generation })
     }
 
-    /// Takes up to `most` IDs off the front; `None` when there are none.
+    /// Takes up to `most` IDs off the front. Returns `None` when none are left.
     #[inline]
     pub fn take(&mut self, most: u64) -> Option<Run> {
         if self.count == 0 {
@@ -48,12 +48,12 @@ impl Block {
         let count = most.min(u64::from(self.count)) as u32;
         let run = Run { first: self.first, count, stride: self.stride };
         self.count -= count;
-        // The last step of a block may leave the ID space; the result is not used then.
+        // After the last ID this may leave the ID space; the result is unused then.
         self.first = self.first.wrapping_add(u64::from(count).wrapping_mul(self.stride));
         Some(run)
     }
 
-    /// Takes one ID; `None` when there is none.
+    /// Takes one ID. Returns `None` when none is left.
     #[inline]
     pub fn take_one(&mut self) -> Option<u64> {
         let count = self.count.checked_sub(1)?;
@@ -63,19 +63,19 @@ impl Block {
         Some(id)
     }
 
-    /// The position of the first ID that is left; that after the last when it is used up.
+    /// Returns the position of the first ID that is left, or the position after the last when the block is used up.
     #[inline]
     pub fn position(&self) -> Position {
         Position(self.end.0 - u64::from(self.count))
     }
 }
 
-/// One shard's blocks of one source. Filled by its own shard, in increasing order; emptied by it, and by siblings at the
-/// edge.
+/// One shard's blocks of one source. Its own shard fills it, in increasing order, and takes from it. Siblings also take from
+/// it when a source has no more to claim.
 #[derive(Debug)]
 pub struct Ring {
     blocks: ArrayQueue<Block>,
-    /// IDs in `blocks`, or a little more for a moment: raised before a push, lowered after a pop.
+    /// The number of IDs in `blocks`, for a moment a little more: raised before a push, lowered after a pop.
     ids: CachePadded<AtomicU64>,
 }
 
@@ -86,7 +86,7 @@ impl Default for Ring {
 }
 
 impl Ring {
-    /// Adds a block at the end. False when the ring is full: the block's IDs are skipped then.
+    /// Adds a block at the end. Returns false when the ring is full; the block's IDs are skipped then.
     pub fn push(&self, block: Block) -> bool {
         self.ids.fetch_add(u64::from(block.count), Ordering::Relaxed);
         let pushed = self.blocks.push(block).is_ok();
@@ -103,12 +103,12 @@ impl Ring {
         Some(block)
     }
 
-    /// Whether it has no room for a block.
+    /// Returns true if there is no room for another block.
     pub fn is_full(&self) -> bool {
         self.blocks.is_full()
     }
 
-    /// About how many IDs are in it.
+    /// Returns about how many IDs the ring holds.
     #[inline]
     pub fn ids(&self) -> u64 {
         self.ids.load(Ordering::Relaxed)

@@ -44,7 +44,7 @@ fn after_us(us: u64) -> Now {
     START.after(Duration::from_micros(us))
 }
 
-/// One wake-up that takes `count` IDs at once.
+/// Runs one wake-up that takes `count` IDs at once.
 fn take(shard: &mut Shard, now: Now, count: u64) -> Result<Vec<Run>, u64> {
     let mut runs = Vec::new();
     shard.wake(now);
@@ -54,7 +54,7 @@ fn take(shard: &mut Shard, now: Now, count: u64) -> Result<Vec<Run>, u64> {
     taken.map(|()| runs)
 }
 
-/// Busy enough for long enough that the shard claims ahead.
+/// Keeps the shard busy until it claims ahead.
 fn warm_up(shard: &mut Shard, from_us: u64) -> u64 {
     for wake_up in 0..400 {
         take(shard, after_us(from_us + wake_up * 10), 4).expect("there is room");
@@ -181,7 +181,7 @@ fn a_lost_grants_blocks_are_out_of_siblings_reach() {
     assert_eq!(take(&mut shards[1], now, 1), Err(1));
     let cursor = source.cursor().expect("not sealed");
     source.grant().raise(source.numbering().end());
-    let runs = take(&mut shards[1], now, 1).expect("granted anew");
+    let runs = take(&mut shards[1], now, 1).expect("granted again");
     assert!(
         source.numbering().position_of(runs[0].first) >= Some(cursor),
         "not what the lost grant had claimed"
@@ -219,7 +219,7 @@ fn a_scarce_layout_wastes_nothing() {
             taken += take(shard, after_us(tick * 1_000), 1).map_or(0, |runs| ids(&runs));
         }
     }
-    // 11 ticks were at hand at the start.
+    // 11 ticks were available at the start.
     assert!(taken >= 2_000 * 10, "{taken} of 20,100 IDs");
 }
 
@@ -302,7 +302,7 @@ fn what_a_lost_grant_had_claimed_is_dropped_though_nobody_looked_meanwhile() {
     let cursor = source.cursor();
     source.grant().revoke();
     source.grant().raise(source.numbering().end());
-    let runs = take(&mut shard, now, 1).expect("granted anew");
+    let runs = take(&mut shard, now, 1).expect("granted again");
     assert!(source.numbering().position_of(runs[0].first) >= cursor);
 }
 
@@ -312,7 +312,7 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     let mut shards = shards(&source, 2, Order::Relaxed);
     let mut rng = fastrand::Rng::with_seed(3);
     let from = source.claim(&source.window(START), 10, &mut rng).expect("for a request that waits");
-    // Above it what the sibling has claimed ahead, and above that what another connection of this shard got.
+    // Above it are the blocks of the sibling, and above those the IDs of another connection of this shard.
     let now = after_us(warm_up(&mut shards[1], 0));
     let high = take(&mut shards[0], now, 3).expect("there is room");
     let mut waited = Vec::new();
@@ -323,7 +323,7 @@ fn what_waited_does_not_lower_what_was_handed_out() {
     assert_eq!(take(&mut shards[0], now, 1), Err(1), "the sibling's lie between the two");
 }
 
-/// Two shards, of which the first has blocks, while the cursor has nothing left.
+/// Two shards. The first has blocks, and the cursor has nothing left to claim.
 fn at_the_edge() -> (Vec<Shard>, Now) {
     let source = source(TWITTER, "0");
     let mut shards = shards(&source, 2, Order::Relaxed);
@@ -384,8 +384,8 @@ proptest! {
         prop_assert_eq!(position, from + count);
     }
 
-    /// Shards at random moments, with readings a little older or newer than each other's: no ID twice, each shard's
-    /// increase, none is older than the burst window or newer than the clock, and what is claimed is handed out exactly.
+    /// Shards run at random moments, with readings a little older or newer than each other's. No ID comes twice, each
+    /// shard's IDs increase, and none is older than the burst window or newer than the clock.
     #[test]
     fn shards_keep_the_promises(
         steps in prop::collection::vec((0_usize..3, 0_u64..1_500, 1_u64..6_000, 0_u64..100, any::<bool>()), 1..300),

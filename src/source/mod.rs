@@ -1,15 +1,15 @@
-//! Which positions: a source's cursor, the only place where uniqueness is decided.
+//! A source's cursor: the only place where uniqueness is decided.
 //!
-//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed; a claim moves it
-//! on with a compare-and-swap, so that no position is ever claimed twice. A claim lies in the [`Window`] that the ID clock
-//! and the ceiling allow at that moment. Requests that want more than the window holds wait in the source's
-//! [line](mod@line), in order.
+//! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed. A claim moves the
+//! cursor up with a compare-and-swap, so no position is ever claimed twice. A claim lies in the [`Window`] that the ID
+//! clock and the ceiling allow at that moment. Requests for more than the window holds wait in the source's
+//! [wait queue](wait_queue), in order.
 //!
-//! For uniqueness relaxed atomics would do: each claim is one read-modify-write of one atomic, and those are totally ordered.
-//! A claim is a release, so that who finds the cursor ahead of his clock also sees by which reading it got there. What a
-//! claim depends on besides, the durable ceiling, is read with acquire.
+//! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic, and those are totally
+//! ordered. A claim is a release nevertheless: a thread that finds the cursor ahead of its own clock must also see the
+//! clock reading that moved it there. The durable ceiling, on which a claim also depends, is read with acquire.
 
-pub mod line;
+pub mod wait_queue;
 
 mod rules;
 mod window;
@@ -22,12 +22,12 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::ceiling::Grant;
-use crate::clock::{self, Now, Ride};
+use crate::clock::{self, CatchUp, Now};
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
-use line::{Line, Passage};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use wait_queue::{Passage, WaitQueue};
 
-/// The cursor of a sealed source: above every position, so that each claim finds nothing left.
+/// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
 const SEALED: u64 = u64::MAX;
 
 /// Positions claimed together: `count` of them from `from` on.
@@ -35,7 +35,7 @@ const SEALED: u64 = u64::MAX;
 pub struct Span {
     /// The first position.
     pub from: Position,
-    /// How many. At least 1.
+    /// The number of positions. At least 1.
     pub count: u64,
 }
 
@@ -54,23 +54,24 @@ pub struct Source {
     rules: Rules,
     /// The first position not yet claimed; [`SEALED`] after the end.
     cursor: CachePadded<AtomicU64>,
-    /// Where the cursor began: nothing was claimed yet while it is there.
+    /// The first value of the cursor. While the cursor is there, nothing has been claimed.
     start: Position,
     grant: Grant,
-    ride: Ride,
-    /// The start, if the clock has to get there before the first claim: nothing stored says more.
+    catch_up: CatchUp,
+    /// The start, if the clock must reach it before the first claim. See
+    /// [`begins_with_the_clock`](Source::begins_with_the_clock).
     begins_at: Option<Position>,
-    /// The newest boot clock reading that a window was made by, to within [`READING_SKEW`]. An older one says nothing about
-    /// the clock having gone back: its thread was held up.
+    /// The newest boot clock reading from which a window was computed, to within [`READING_SKEW`]. An older reading does
+    /// not mean that the clock went back: its thread was delayed.
     newest_boot_us: AtomicI64,
-    line: Line,
+    wait_queue: WaitQueue,
 }
 
 impl Source {
-    /// A source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
+    /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
     ///
-    /// A start ahead of the wall clock (after a crash, or to guard a first start) is ridden from, so that the first ID
-    /// needs no wait.
+    /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
+    /// first ID is available at once.
     pub fn new(
         name: String,
         numbering: Numbering,
@@ -79,36 +80,49 @@ impl Source {
         start: Position,
         now: Now,
     ) -> Self {
-        let ride = Ride::none();
+        let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
-            ride.raise_to(base, now.boot);
+            catch_up.raise_to(base, now.boot);
         }
-        let line = Line::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
+        let wait_queue = WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
-        Source { name, numbering, rules, cursor, start, grant, ride, begins_at: None, newest_boot_us, line }
+        Source {
+            name,
+            numbering,
+            rules,
+            cursor,
+            start,
+            grant,
+            catch_up,
+            begins_at: None,
+            newest_boot_us,
+            wait_queue,
+        }
     }
 
-    /// Has the source begin when the wall clock gets to its start, and not ride there: nothing stored says where another
-    /// process began within the same tick, and both would ride from the same place.
+    /// Makes the source begin when the wall clock reaches its start, without a catch-up.
+    ///
+    /// Used where nothing is stored: another process may have begun within the same tick, and both would catch up from the
+    /// same position.
     pub fn begins_with_the_clock(mut self) -> Self {
-        self.ride = Ride::none();
+        self.catch_up = CatchUp::none();
         self.begins_at = self.cursor();
         self
     }
 
-    /// Whether nothing has been claimed yet, and the clock has not got to the start.
+    /// Returns true while nothing has been claimed and the clock is before the start.
     fn is_yet_to_begin(&self, cursor: Position, now: Now) -> bool {
         self.begins_at == Some(cursor) && now.wall < self.numbering.start_of(self.numbering.tick_of(cursor))
     }
 
-    /// Its name, by which clients ask for it.
+    /// The name that clients send.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its layout and worker IDs.
+    /// The layout and the worker IDs.
     pub fn numbering(&self) -> &Numbering {
         &self.numbering
     }
@@ -118,7 +132,7 @@ impl Source {
         tick_of(&self.numbering)
     }
 
-    /// How it follows the clock.
+    /// The rules by which it follows the clock.
     pub fn rules(&self) -> &Rules {
         &self.rules
     }
@@ -129,8 +143,8 @@ impl Source {
     }
 
     /// The requests that wait for positions.
-    pub fn line(&self) -> &Line {
-        &self.line
+    pub fn wait_queue(&self) -> &WaitQueue {
+        &self.wait_queue
     }
 
     /// The first position not yet claimed, or `None` once sealed. Stale as soon as it is read.
@@ -138,29 +152,32 @@ impl Source {
         Some(self.cursor.load(Ordering::Relaxed)).filter(|&cursor| cursor != SEALED).map(Position)
     }
 
-    /// Ends all claims, for ever, and returns the first position that was never claimed; `None` if it was sealed before.
+    /// Ends all claims for ever and returns the first position that was never claimed. Returns `None` if the source was
+    /// sealed before.
     ///
-    /// A claim that races with this either happened before, and is below the returned position, or fails.
+    /// A claim that races with the seal either came first, and is below the returned position, or fails.
     pub fn seal(&self) -> Option<Position> {
         let cursor = self.cursor.swap(SEALED, Ordering::Relaxed);
         (cursor != SEALED).then_some(Position(cursor))
     }
 
-    /// Claims exactly `count` positions, at once or not at all. `None` too while others wait whom this one may not pass.
+    /// Claims exactly `count` positions, at once or not at all. Also returns `None` while requests wait that this one may
+    /// not pass.
     #[inline]
     pub fn claim(&self, window: &Window, count: u64, rng: &mut fastrand::Rng) -> Option<Position> {
-        let passage = self.line.passage(count);
+        let passage = self.wait_queue.passage(count);
         if passage == Passage::Closed {
             return None;
         }
-        let span = self.claim_some(window, count, count, window.edge, rng);
+        let span = self.claim_some(window, count, count, window.limit, rng);
         if span.is_none() && passage == Passage::Counted {
-            self.line.uncount_passage(count);
+            self.wait_queue.uncount_passage(count);
         }
         span.map(|span| span.from)
     }
 
-    /// Claims exactly `count` positions ahead of demand, of ticks young enough to be handed out for `keep_for` yet.
+    /// Claims exactly `count` positions ahead of demand. Their ticks are young enough to be handed out for another
+    /// `keep_for`.
     pub fn claim_ahead(
         &self,
         window: &Window,
@@ -174,10 +191,10 @@ impl Source {
         self.claim(&Window { floor, ..*window }, count, rng)
     }
 
-    /// How many positions a claim could get at this moment, if nobody else claims.
+    /// The number of positions that a claim could get now, if no other thread claims.
     pub fn left(&self, window: &Window) -> u64 {
         let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
-        window.edge.0.saturating_sub(cursor)
+        window.limit.0.saturating_sub(cursor)
     }
 
     /// Claims at least `least` and at most `most` positions below `limit`.
@@ -201,7 +218,7 @@ impl Source {
             if count < least {
                 return None;
             }
-            // `from + count` is at most `limit`, so it neither overflows nor reaches SEALED.
+            // `from + count` is at most `limit`, so it does not overflow or reach SEALED.
             let next = from + count;
             match self.cursor.compare_exchange_weak(cursor, next, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return Some(Span { from: Position(from), count }),
@@ -210,8 +227,10 @@ impl Source {
         }
     }
 
-    /// Where the sequence starts when the cursor jumps to the floor: at a random index in the lowest quarter of the tick,
-    /// of at least 256 indices, all where a tick has fewer. At the floor itself if the claim would not fit otherwise.
+    /// Returns the position where the sequence starts when the cursor jumps to the floor.
+    ///
+    /// The index is random, in the lowest quarter of the tick: at least 256 indices, or all if a tick has fewer. If the
+    /// claim would not fit then, it starts at the floor itself.
     fn start_after_idling(
         &self,
         window: &Window,

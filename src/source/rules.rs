@@ -1,14 +1,14 @@
-//! How a source follows the clock.
+//! The rules by which a source follows the clock.
 
 use std::time::Duration;
 
-/// What the ID clock does when the wall clock falls behind IDs already handed out.
+/// The ID clock's reaction when the wall clock falls behind IDs already handed out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStepBack {
-    /// Goes on at half speed until the wall clock has caught up.
+    /// Catch up: the ID clock goes on at half speed until the wall clock has caught up.
     #[default]
     Ride,
-    /// Stands still, and requests are refused until then, as Twitter's does.
+    /// The ID clock stands still, and requests are refused until then. Twitter's Snowflake does the same.
     Wait,
 }
 
@@ -22,13 +22,13 @@ impl OnStepBack {
     }
 }
 
-/// Where in a new tick the sequence starts after the source was idle.
+/// The index in a new tick at which the sequence starts after the source was idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SequenceStart {
-    /// At a random index low in the tick, so that `id mod n` is uniform at low load.
+    /// A random index low in the tick, so that `id mod n` is uniform at low load.
     #[default]
     Spread,
-    /// At 0, as Twitter's does.
+    /// 0, as in Twitter's Snowflake.
     Zero,
 }
 
@@ -42,15 +42,15 @@ impl SequenceStart {
     }
 }
 
-/// How a source follows the clock.
+/// The rules by which a source follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// How far the cursor may lag behind the ID clock: the reserve from which bursts are answered at once.
+    /// The most that the cursor may lag behind the ID clock. This lag is the reserve from which bursts are answered at once.
     pub burst_window: Duration,
-    /// How far the ID clock may run ahead of the wall clock.
+    /// The most that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
-    /// What happens when the wall clock falls behind.
+    /// The reaction when the wall clock falls behind.
     pub on_step_back: OnStepBack,
-    /// Where sequences start after idling.
+    /// The index at which sequences start after idling.
     pub sequence_start: SequenceStart,
 }

@@ -2,7 +2,7 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 
-use super::line::{Refusal, Signals, Ticket, Wish};
+use super::wait_queue::{Refusal, Signals, Ticket, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use snowbank_client::layout::Tick;
@@ -58,8 +58,8 @@ impl Signals for Heard {
     }
 }
 
-fn wish(count: u64, now: Now, wait_ms: u64) -> Wish {
-    Wish { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial: false, shard: 0 }
+fn request(count: u64, now: Now, wait_ms: u64) -> WaitRequest {
+    WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial: false, shard: 0 }
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_window_reaches_from_the_burst_window_to_the_end_of_the_tick() {
     let window = source.window(START);
     let tick = source.numbering().tick_at(START.wall);
     assert_eq!(window.floor, source.numbering().first_of(Tick(tick.0 - 10)));
-    assert_eq!(window.edge, source.numbering().first_of(Tick(tick.0 + 1)));
+    assert_eq!(window.limit, source.numbering().first_of(Tick(tick.0 + 1)));
     assert_eq!(window.bound, Bound::Clock);
     assert_eq!(source.left(&window), 11 * 4_096);
 }
@@ -132,7 +132,7 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
     let ceiling = Position(source.window(START).floor.0 + 5);
     let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
     let window = source.window(START);
-    assert_eq!((window.edge, window.bound), (ceiling, Bound::Ceiling));
+    assert_eq!((window.limit, window.bound), (ceiling, Bound::Ceiling));
     assert_eq!(source.claim(&window, 6, &mut rng()), None);
     assert_eq!(source.claim(&window, 5, &mut rng()), Some(window.floor));
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
@@ -192,7 +192,7 @@ fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
     };
     let window = source.window(back(5 * SECOND_US, 2));
     assert_eq!(window.bound, Bound::Clock);
-    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the ride starts at the tick used last");
+    assert_eq!(source.claim(&window, 1, &mut rng()), None, "the catch-up starts at the tick used last");
     let window = source.window(back(5 * SECOND_US, 4));
     assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(first.0 + 11 * 4_096)));
 
@@ -203,7 +203,7 @@ fn a_step_back_is_ridden_and_beyond_max_ahead_refused() {
     assert_eq!(ready_in, Duration::from_secs(5) - Duration::from_millis(3));
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
     assert_eq!(
-        source.admit(&window, wish(1, back(15 * SECOND_US, 4), 10_000)),
+        source.admit(&window, request(1, back(15 * SECOND_US, 4), 10_000)),
         Err(Refusal::ClockBehind(ready_in))
     );
 }
@@ -229,7 +229,7 @@ fn a_thread_that_was_held_up_after_reading_the_clock_does_not_set_it_back() {
         source.claim(&source.window(an_hour_later), 1, &mut rng()).expect("there is room");
         let held_up = source.window(START);
         assert_eq!((held_up.bound, source.left(&held_up)), (Bound::Clock, 0));
-        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "nothing to ride");
+        assert_eq!(source.id_time(an_hour_later), an_hour_later.wall, "no catch-up");
         assert_eq!(source.window(an_hour_later).bound, Bound::Clock);
     }
 }
@@ -244,7 +244,7 @@ fn a_sealed_source_claims_nothing_and_says_where_it_stood() {
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
     assert_eq!(source.window(after_ms(5)).bound, Bound::Sealed);
     assert_eq!(source.cursor(), None);
-    assert_eq!(source.admit(&source.window(START), wish(1, START, 10)), Err(Refusal::Sealed));
+    assert_eq!(source.admit(&source.window(START), request(1, START, 10)), Err(Refusal::Sealed));
 }
 
 #[test]
@@ -258,11 +258,11 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
     let late = end.after(Duration::from_secs(1_000));
     let window = source.window(late);
     assert_eq!(source.claim(&window, 1, &mut rng()), None);
-    assert_eq!(source.admit(&window, wish(1, late, 1_000)), Err(Refusal::Ended));
+    assert_eq!(source.admit(&window, request(1, late, 1_000)), Err(Refusal::Ended));
 }
 
-/// Runs the line at each millisecond until nobody waits or time is over, and returns what finished when.
-fn run_line(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, Ticket, u64, Option<Refusal>)> {
+/// Advances the wait queue at each millisecond until no request waits or time is over. Returns what finished when.
+fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, Ticket, u64, Option<Refusal>)> {
     let mut finished = Vec::new();
     let mut rng = rng();
     for ms in from_ms..=to_ms {
@@ -283,12 +283,12 @@ fn more_than_the_window_holds_is_had_in_ticks_and_in_order() {
     let source = source(TWITTER, RULES);
     let now = START;
     let big =
-        source.admit(&source.window(now), wish(100 * 4_096, now, 1_000)).expect("to be had in 90 ticks");
-    let next = source.admit(&source.window(now), wish(4_096, now, 1_000)).expect("to be had after it");
-    let finished = run_line(&source, 0, 200);
+        source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
+    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available after it");
+    let finished = run_queue(&source, 0, 200);
     // Of 100 ticks 11 are at hand, and the last 256 IDs of the last one are left for small requests until the next.
     assert_eq!(finished, [(90, big, 100 * 4_096, None), (91, next, 4_096, None)]);
-    assert_eq!(source.line().admitted_ids(), 0);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
 #[test]
@@ -296,22 +296,22 @@ fn what_cannot_be_had_by_the_deadline_is_refused_at_once() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
     assert_eq!(
-        source.admit(&window, wish(112 * 4_096, START, 100)),
+        source.admit(&window, request(112 * 4_096, START, 100)),
         Err(Refusal::Exhausted(None)),
         "never at this size: 11 ticks at hand and 100 to come"
     );
-    source.admit(&window, wish(61 * 4_096, START, 100)).expect("50 ticks to wait");
-    let Err(Refusal::Exhausted(Some(retry_after))) = source.admit(&window, wish(61 * 4_096, START, 100))
+    source.admit(&window, request(61 * 4_096, START, 100)).expect("50 ticks to wait");
+    let Err(Refusal::Exhausted(Some(retry_after))) = source.admit(&window, request(61 * 4_096, START, 100))
     else {
         panic!("50 of the 61 ticks are left");
     };
     // 11 ticks short, and the share that is not promised behind others.
     assert!((11..=13).contains(&retry_after.as_millis()), "{retry_after:?}");
-    assert_eq!(source.line().admitted_ids(), 61 * 4_096);
+    assert_eq!(source.wait_queue().admitted_ids(), 61 * 4_096);
     // After that time it is admitted.
     let later = START.after(retry_after);
-    run_line(&source, 0, u64::try_from(retry_after.as_millis()).expect("a few"));
-    source.admit(&source.window(later), wish(61 * 4_096, later, 100)).expect("retry_after says when");
+    run_queue(&source, 0, u64::try_from(retry_after.as_millis()).expect("a few"));
+    source.admit(&source.window(later), request(61 * 4_096, later, 100)).expect("retry_after says when");
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn small_requests_pass_large_ones_within_their_slack() {
     let mut rng = rng();
     let window = source.window(START);
     source.claim(&window, 11 * 4_096, &mut rng).expect("the whole window");
-    let large = source.admit(&window, wish(400 * 4_096, START, 1_000)).expect("to be had in 400 ticks");
+    let large = source.admit(&window, request(400 * 4_096, START, 1_000)).expect("available in 400 ticks");
     for ms in 1..=400 {
         let now = after_ms(ms);
         source.advance(now, &mut rng, &Heard::default());
@@ -328,9 +328,9 @@ fn small_requests_pass_large_ones_within_their_slack() {
         for _ in 0..10 {
             assert!(source.claim(&window, 1, &mut rng).is_some(), "single IDs are there at {ms} ms");
         }
-        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones line up");
+        assert_eq!(source.claim(&window, 1_000, &mut rng), None, "larger ones queue");
     }
-    let finished = run_line(&source, 401, 500);
+    let finished = run_queue(&source, 401, 500);
     assert_eq!(finished.len(), 1);
     assert_eq!((finished[0].1, finished[0].2, finished[0].3), (large, 400 * 4_096, None));
 }
@@ -342,7 +342,7 @@ fn passing_never_makes_an_admitted_request_late() {
     let window = source.window(START);
     source.claim(&window, 110, &mut rng).expect("the whole window");
     // 1,000 IDs in exactly 100 ticks of 10: no slack.
-    let large = source.admit(&window, wish(1_000, START, 100)).expect("just to be had");
+    let large = source.admit(&window, request(1_000, START, 100)).expect("just available");
     let mut singles = 0;
     let mut finished = Vec::new();
     for ms in 1..=101 {
@@ -363,10 +363,10 @@ fn small_requests_that_wait_are_served_first_in_their_order() {
     let mut rng = rng();
     let window = source.window(START);
     source.claim(&window, 110, &mut rng).expect("the whole window");
-    let large = source.admit(&window, wish(100, START, 1_000)).expect("to be had");
+    let large = source.admit(&window, request(100, START, 1_000)).expect("available");
     let small: Vec<Ticket> =
-        (0..5).map(|_| source.admit(&window, wish(1, START, 1_000)).expect("to be had")).collect();
-    let finished = run_line(&source, 1, 100);
+        (0..5).map(|_| source.admit(&window, request(1, START, 1_000)).expect("available")).collect();
+    let finished = run_queue(&source, 1, 100);
     let order: Vec<Ticket> = finished.iter().map(|each| each.1).collect();
     assert_eq!(order, [small, vec![large]].concat());
     assert!(finished[4].0 == 1, "all five in the first tick: {finished:?}");
@@ -376,12 +376,12 @@ fn small_requests_that_wait_are_served_first_in_their_order() {
 fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
     let source = source(SCARCE, RULES);
     let window = source.window(START);
-    let partial = Wish { partial: true, ..wish(1_000, START, 20) };
+    let partial = WaitRequest { partial: true, ..request(1_000, START, 20) };
     let ticket = source.admit(&window, partial).expect("some are welcome");
-    let finished = run_line(&source, 0, 20);
+    let finished = run_queue(&source, 0, 20);
     assert_eq!(finished, [(20, ticket, 110 + 200, None)], "the window's 11 ticks and 20 more");
     let now = after_ms(20);
-    let none = Wish { partial: true, ..wish(50, now, 0) };
+    let none = WaitRequest { partial: true, ..request(50, now, 0) };
     assert!(
         matches!(source.admit(&source.window(now), none), Err(Refusal::Exhausted(Some(_)))),
         "nothing is there, and it does not wait"
@@ -392,9 +392,9 @@ fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
 fn a_request_that_does_not_wait_takes_its_turn_if_it_has_come() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
-    source.admit(&window, wish(4_096, START, 100)).expect("there");
-    source.admit(&window, wish(4_096, START, 0)).expect("there after it");
-    let finished = run_line(&source, 0, 0);
+    source.admit(&window, request(4_096, START, 100)).expect("there");
+    source.admit(&window, request(4_096, START, 0)).expect("there after it");
+    let finished = run_queue(&source, 0, 0);
     assert_eq!(finished.len(), 2);
     assert!(finished.iter().all(|each| each.3.is_none()), "{finished:?}");
 }
@@ -403,14 +403,14 @@ fn a_request_that_does_not_wait_takes_its_turn_if_it_has_come() {
 fn a_cancelled_request_leaves_the_line_and_its_place() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
-    let first = source.admit(&window, wish(500 * 4_096, START, 1_000)).expect("to be had");
-    let second = source.admit(&window, wish(50 * 4_096, START, 1_000)).expect("to be had");
+    let first = source.admit(&window, request(500 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(50 * 4_096, START, 1_000)).expect("available");
     source.cancel(first);
-    assert_eq!(source.line().admitted_ids(), 50 * 4_096);
-    let finished = run_line(&source, 0, 100);
+    assert_eq!(source.wait_queue().admitted_ids(), 50 * 4_096);
+    let finished = run_queue(&source, 0, 100);
     assert_eq!(finished.iter().map(|each| each.1).collect::<Vec<_>>(), [second]);
     source.cancel(second);
-    assert_eq!(source.line().admitted_ids(), 0);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
 #[test]
@@ -421,7 +421,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
     let heard = Heard::default();
     let mut rng = rng();
-    let ticket = source.admit(&source.window(START), wish(11 * 4_096, START, 100)).expect("to be had");
+    let ticket = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
     source.advance(START, &mut rng, &heard);
     source.advance(after_ms(1), &mut rng, &heard);
     assert_eq!(*heard.ceilings.borrow(), 1, "the keeper is nudged once");
@@ -438,8 +438,8 @@ fn a_ceiling_that_is_not_raised_is_no_ceiling() {
     let numbering = numbering(TWITTER);
     let ceiling = numbering.first_of(numbering.tick_at(START.wall));
     let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
-    source.admit(&source.window(START), wish(20 * 4_096, START, 100)).expect("the ceiling may rise");
-    let finished = run_line(&source, 0, 100);
+    source.admit(&source.window(START), request(20 * 4_096, START, 100)).expect("the ceiling may rise");
+    let finished = run_queue(&source, 0, 100);
     assert_eq!(finished.len(), 1);
     assert_eq!(finished[0].3, Some(Refusal::NoCeiling));
 }
@@ -450,7 +450,7 @@ fn a_request_that_does_not_wait_nudges_the_keeper_too() {
     let ceiling = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 - SECOND_US)));
     let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
     let heard = Heard::default();
-    source.admit(&source.window(START), wish(1, START, 0)).expect("the ceiling may rise at any moment");
+    source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     source.advance(START, &mut rng(), &heard);
     assert_eq!(source.collect(0)[0].refusal, Some(Refusal::NoCeiling));
     assert_eq!(*heard.ceilings.borrow(), 1);
@@ -461,9 +461,9 @@ fn a_request_that_does_not_wait_nudges_the_keeper_too() {
 fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     let source = source(SCARCE, RULES);
     let mut rng = rng();
-    let hog = Wish { partial: true, ..wish(1_000_000, START, 1_000) };
+    let hog = WaitRequest { partial: true, ..request(1_000_000, START, 1_000) };
     let hog = source.admit(&source.window(START), hog).expect("some are welcome");
-    assert_eq!(source.line().admitted_ids(), 110 + 10_000, "what it can have, not what it wants");
+    assert_eq!(source.wait_queue().admitted_ids(), 110 + 10_000, "what it can have, not what it wants");
     let mut singles = 0;
     for ms in 0..1_000 {
         source.advance(after_ms(ms), &mut rng, &Heard::default());
@@ -481,7 +481,7 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
     let source = source(TWITTER, RULES);
     let mut rng = rng();
     let heard = Heard::default();
-    source.admit(&source.window(START), wish(20 * 4_096, START, 1_000)).expect("to be had");
+    source.admit(&source.window(START), request(20 * 4_096, START, 1_000)).expect("available");
     source.advance(START, &mut rng, &heard);
     let used = source.cursor().expect("not sealed");
     source.grant().revoke();
@@ -492,15 +492,15 @@ fn what_waits_keeps_nothing_of_a_lost_grant() {
     }
     let finished = source.collect(0);
     assert_eq!(finished[0].refusal, None);
-    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed anew");
+    assert!(finished[0].spans.iter().all(|span| span.from >= used), "all is claimed again");
     assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 20 * 4_096);
-    assert_eq!(source.line().admitted_ids(), 0);
+    assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
 #[test]
 fn what_was_ready_when_the_grant_was_lost_is_refused() {
     let source = source(TWITTER, RULES);
-    source.admit(&source.window(START), wish(4_096, START, 1_000)).expect("to be had");
+    source.admit(&source.window(START), request(4_096, START, 1_000)).expect("available");
     source.advance(START, &mut rng(), &Heard::default());
     source.grant().revoke();
     let finished = source.collect(0);
@@ -511,8 +511,8 @@ fn what_was_ready_when_the_grant_was_lost_is_refused() {
 fn without_a_burst_window_half_the_ticks_are_promised() {
     let source = source(TWITTER, Rules { burst_window: Duration::ZERO, ..RULES });
     let window = source.window(START);
-    assert_eq!(source.admit(&window, wish(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
-    source.admit(&window, wish(50 * 4_096, START, 100)).expect("half of 100 ticks");
+    assert_eq!(source.admit(&window, request(60 * 4_096, START, 100)), Err(Refusal::Exhausted(None)));
+    source.admit(&window, request(50 * 4_096, START, 100)).expect("half of 100 ticks");
 }
 
 #[test]
@@ -522,7 +522,7 @@ fn a_late_reading_is_told_when_not_never() {
     let window = source.window(later);
     source.claim(&window, source.left(&window), &mut rng()).expect("all there is");
     let late = source.window(START);
-    assert!(matches!(source.admit(&late, wish(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
+    assert!(matches!(source.admit(&late, request(1, START, 5)), Err(Refusal::Exhausted(Some(_)))));
 }
 
 #[test]
@@ -538,8 +538,8 @@ fn nothing_is_claimed_after_a_jump_until_the_keeper_has_looked() {
 fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
-    let first = source.admit(&window, wish(20 * 4_096, START, 1_000)).expect("to be had");
-    let second = source.admit(&window, wish(5 * 4_096, START, 1_000)).expect("to be had after it");
+    let first = source.admit(&window, request(20 * 4_096, START, 1_000)).expect("available");
+    let second = source.admit(&window, request(5 * 4_096, START, 1_000)).expect("available after it");
     source.advance(START, &mut rng(), &Heard::default());
     let used = source.cursor().expect("not sealed");
     assert!(used > window.floor, "some was claimed for the first");
@@ -578,8 +578,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Whatever the clock does: no position twice, none at or above the ceiling, none outside the ID clock's window, each
-    /// claim above those before it, admissions counted to nothing in the end.
+    /// Under any clock, no position is claimed twice, at or above the ceiling, or outside the ID clock's window. Each claim
+    /// lies above those before it. In the end no admitted ID is left in the count.
     #[test]
     fn claims_keep_the_promises(
         steps in steps(),
@@ -623,8 +623,8 @@ proptest! {
                     }
                 }
                 Step::Wait { count, wait_ms, partial } => {
-                    let wish = Wish { partial, ..wish(count, now, wait_ms) };
-                    if let Ok(ticket) = source.admit(&source.window(now), wish) {
+                    let request = WaitRequest { partial, ..request(count, now, wait_ms) };
+                    if let Ok(ticket) = source.admit(&source.window(now), request) {
                         promised.push((ticket, count, partial));
                     }
                 }
@@ -637,10 +637,10 @@ proptest! {
                 }
             }
         }
-        // All waits end, whatever the clock does.
+        // All waits end under any clock.
         now = now.after(Duration::from_secs(1));
         prop_assert_eq!(source.advance(now, &mut rng, &heard), None);
-        prop_assert_eq!(source.line().admitted_ids(), 0);
+        prop_assert_eq!(source.wait_queue().admitted_ids(), 0);
         let mut finished = source.collect(0);
         prop_assert_eq!(finished.len(), promised.len());
         for each in &mut finished {
@@ -653,7 +653,7 @@ proptest! {
             }
             prop_assert!(each.spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
         }
-        // The spans of those that waited, in the order of positions, never overlap either.
+        // The spans of waiting requests never overlap either.
         let mut spans: Vec<Span> = finished.iter().flat_map(|each| each.spans.clone()).collect();
         spans.sort_by_key(|span| span.from);
         prop_assert!(spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
@@ -675,7 +675,9 @@ fn who_waits_rides_past_a_wall_clock_that_stands() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     let stands = |ms: u64| Now { wall: START.wall, ..after_ms(ms) };
-    source.admit(&source.window(stands(0)), wish(1, stands(0), 1_000)).expect("to be had with the next tick");
+    source
+        .admit(&source.window(stands(0)), request(1, stands(0), 1_000))
+        .expect("available with the next tick");
     let heard = Heard::default();
     source.advance(stands(1), &mut rng(), &heard);
     assert_eq!(*heard.shards.borrow(), [] as [usize; 0], "at half speed there is no next tick yet");
@@ -687,10 +689,10 @@ fn who_waits_rides_past_a_wall_clock_that_stands() {
 fn who_asks_while_the_clocks_have_jumped_waits_for_the_keeper() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
-    // An hour back: the keeper has to look before this means anything.
+    // An hour back: this counts only after the keeper has looked.
     let hour_back = UnixMicros(START.wall.0 - 3_600 * SECOND_US);
     let jumped = Now { wall: hour_back, jumped: true, ..START };
-    source.admit(&source.window(jumped), wish(1, jumped, 1_000)).expect("it waits");
+    source.admit(&source.window(jumped), request(1, jumped, 1_000)).expect("it waits");
     let heard = Heard::default();
     source.advance(jumped, &mut rng(), &heard);
     assert_eq!((heard.shards.borrow().len(), *heard.ceilings.borrow()), (0, 1), "the keeper is called");
@@ -704,7 +706,7 @@ fn a_refusal_stays_what_it_is_when_the_grant_is_lost_meanwhile() {
     let source = source(TWITTER, RULES);
     drain(&source, START);
     for _ in 0..2 {
-        source.admit(&source.window(START), wish(1, START, 1_000)).expect("to be had with the next tick");
+        source.admit(&source.window(START), request(1, START, 1_000)).expect("available with the next tick");
     }
     source.grant().revoke();
     source.grant().raise(source.numbering().end());

@@ -1,4 +1,4 @@
-//! What can be claimed at one moment, by the ID clock and the ceiling; and what happens when the clock goes back.
+//! The window that can be claimed at one moment, by the ID clock and the ceiling. Handles a clock that goes back.
 
 use std::time::Duration;
 
@@ -7,18 +7,18 @@ use crate::clock::{self, Now};
 use crate::sync::Ordering;
 use snowbank_client::layout::{Position, Tick, UnixMicros};
 
-/// Shards read the clock at their own moments. A reading older than another shard's by less than this is taken as if it
-/// were as new; half of it is the most by which that can raise the ride.
+/// The largest age difference between two shards' clock readings that counts as none. Each shard reads the clock by
+/// itself. Half of this is the most by which such a reading can raise the catch-up.
 const READING_SKEW: Duration = Duration::from_millis(1);
 
-/// Why a window's edge is where it is.
+/// The reason for a window's limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
     /// The ID clock: more comes with the next tick.
     Clock,
     /// The ceiling: more comes when it is raised.
     Ceiling,
-    /// The wall clock is too far behind; it takes this long until IDs can be had again.
+    /// The wall clock is too far behind. IDs are available again after this long.
     Standing(Duration),
     /// The layout's life is over.
     Ended,
@@ -26,14 +26,14 @@ pub enum Bound {
     Sealed,
 }
 
-/// What can be claimed at one moment: positions in [floor, edge).
+/// The positions that can be claimed at one moment: [floor, limit).
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
-    /// No position below it is claimed any more: its tick is older than the burst window.
+    /// The lowest position that can be claimed. Ticks below it are older than the burst window.
     pub floor: Position,
-    /// The first position that is not to be had yet.
-    pub edge: Position,
-    /// What holds the edge.
+    /// The first position that cannot be claimed yet.
+    pub limit: Position,
+    /// The reason for the limit.
     pub bound: Bound,
     /// The ID clock at that moment.
     pub id_time: UnixMicros,
@@ -41,51 +41,51 @@ pub struct Window {
 }
 
 impl Window {
-    /// The moment for which this window holds.
+    /// The moment for which this window was computed.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// Whether nothing may be handed out at this moment, not even what was claimed ahead.
+    /// Returns true if nothing may be handed out at this moment, including IDs claimed ahead.
     pub fn is_shut(&self) -> bool {
         self.now.jumped || matches!(self.bound, Bound::Standing(_) | Bound::Sealed)
     }
 }
 
 impl Source {
-    /// The ID clock: never below the tick of the last position claimed.
+    /// Returns the ID clock, which is never below the tick of the last position claimed.
     pub fn id_time(&self, now: Now) -> UnixMicros {
-        let by_clock = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let by_clock = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         let used = self.cursor().map_or(0, |cursor| cursor.0.saturating_sub(1));
         by_clock.max(self.numbering.start_of(self.numbering.tick_of(Position(used))))
     }
 
-    /// What can be claimed now, and the grant's generation for whoever keeps some of it.
+    /// Returns the window for `now`, and the grant's generation for a caller that keeps some of it.
     #[inline]
     pub fn window_and_generation(&self, now: Now) -> (Window, u64) {
-        // Read before the window's ceiling. If the grant is lost in between, what is claimed below the old ceiling has the
-        // old generation, and is dropped at the next look. Read after it, the same would pass for claimed after the loss,
-        // and be handed out.
+        // The generation must be read before the ceiling. If the grant is lost in between, claims below the old ceiling
+        // carry the old generation, and are dropped at the next look. In the other order they would carry the new one, and
+        // would be handed out.
         let generation = self.grant.generation();
         (self.window(now), generation)
     }
 
-    /// What can be claimed now.
+    /// Returns the window for `now`.
     #[inline]
     pub fn window(&self, now: Now) -> Window {
         if now.jumped {
             return Window {
                 floor: Position(0),
-                edge: Position(0),
+                limit: Position(0),
                 bound: Bound::Ceiling,
                 id_time: now.wall,
                 now,
             };
         }
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-        let by_clock = self.edge_at(id_time);
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        let by_clock = self.limit_at(id_time);
         let cursor = self.cursor.load(Ordering::Relaxed);
-        // At the start the clock is behind as well if it has not got to its tick.
+        // Before the first claim, the clock is also behind if it has not reached the start's tick.
         if cursor > by_clock.0 || (cursor == by_clock.0 && cursor == self.start.0) {
             return self.window_behind(now);
         }
@@ -93,7 +93,7 @@ impl Source {
         self.window_at(now, id_time, by_clock)
     }
 
-    /// Remembers the newest reading by which positions may have been claimed. Written once a millisecond at most, so that
+    /// Records the newest reading from which positions may have been claimed. Writes once a millisecond at most, so that
     /// shards do not contend for it.
     #[inline]
     fn note_reading(&self, now: Now) {
@@ -105,7 +105,7 @@ impl Source {
 
     /// The end of the ID clock's tick.
     #[inline]
-    pub(super) fn edge_at(&self, id_time: UnixMicros) -> Position {
+    pub(super) fn limit_at(&self, id_time: UnixMicros) -> Position {
         self.numbering.first_of(Tick(self.numbering.tick_at(id_time).0.saturating_add(1)))
     }
 
@@ -121,115 +121,117 @@ impl Source {
         } else {
             Bound::Clock
         };
-        Window { floor, edge: by_clock.min(ceiling), bound, id_time, now }
+        Window { floor, limit: by_clock.min(ceiling), bound, id_time, now }
     }
 
-    /// What can be claimed while the last position claimed is ahead of the ID clock: what happens when the clock goes
-    /// back.
+    /// Returns the window while the last position claimed is ahead of the ID clock. This handles a clock that goes back.
     #[cold]
     fn window_behind(&self, now: Now) -> Window {
-        let nothing = |bound| Window { floor: Position(0), edge: Position(0), bound, id_time: now.wall, now };
-        // Acquire: sees the reading by which the cursor got where it is.
+        let nothing =
+            |bound| Window { floor: Position(0), limit: Position(0), bound, id_time: now.wall, now };
+        // Acquire: also sees the clock reading that moved the cursor here.
         let cursor = Position(self.cursor.load(Ordering::Acquire));
         if cursor.0 == SEALED {
             return nothing(Bound::Sealed);
         }
         let nothing_left = || {
-            let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
-            let window = self.window_at(now, id_time, self.edge_at(id_time));
-            Window { edge: window.edge.min(cursor), bound: Bound::Clock, ..window }
+            let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+            let window = self.window_at(now, id_time, self.limit_at(id_time));
+            Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
         };
         if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || self.is_yet_to_begin(cursor, now) {
-            // Not the clock is behind, but the thread that read it, whose next reading tells; or the start is yet to come.
+            // The thread is late and not the clock, and its next reading will show it. Or the start is yet to come.
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
         let max_ahead = match self.rules.on_step_back {
             OnStepBack::Ride => {
-                self.ride.raise_to(highest_used, now.boot);
+                self.catch_up.raise_to(highest_used, now.boot);
                 self.rules.max_ahead
             }
             OnStepBack::Wait => Duration::ZERO,
         };
-        let id_time = clock::id_time(now, &self.ride, self.rules.max_ahead);
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
         if id_time >= highest_used {
             self.note_reading(now);
-            return self.window_at(now, id_time, self.edge_at(id_time));
+            return self.window_at(now, id_time, self.limit_at(id_time));
         }
-        match clock::until(now, &self.ride, max_ahead, highest_used) {
+        match clock::until(now, &self.catch_up, max_ahead, highest_used) {
             ready_in if ready_in < READING_SKEW => nothing_left(),
             ready_in => nothing(Bound::Standing(ready_in)),
         }
     }
 
-    /// The start of the highest tick that the ID clock must be in: the last position's, or before the first claim the start's
-    /// own, for there is nothing to be had below it.
+    /// Returns the start of the tick that the ID clock must have reached: that of the last position claimed. Before the
+    /// first claim it is the start's tick, because nothing below it can be claimed.
     fn begun(&self, cursor: Position) -> UnixMicros {
         let is_to_begin = cursor == self.start && cursor < self.numbering.end();
         let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
         self.numbering.start_of(self.numbering.tick_of(Position(highest)))
     }
 
-    /// How long the clock keeps IDs from being had: zero unless it is further behind the last position claimed than the rules
-    /// let the ID clock be ahead. Only looks: what a claim would do about it is not done.
+    /// Returns how long the clock keeps IDs from being available.
+    ///
+    /// The result is zero unless the clock is further behind the last position claimed than the rules let the ID clock be
+    /// ahead. Unlike a claim, this begins no catch-up.
     pub fn stands_for(&self, now: Now) -> Duration {
         let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) else {
             return Duration::ZERO;
         };
         let highest_used = self.begun(cursor);
-        if clock::id_time(now, &self.ride, self.rules.max_ahead) >= highest_used {
+        if clock::id_time(now, &self.catch_up, self.rules.max_ahead) >= highest_used {
             return Duration::ZERO;
         }
         let stands_for = match self.rules.on_step_back {
-            // The next claim begins a ride there, which goes as far as `max_ahead` from the start.
+            // The next claim begins a catch-up there, which may be `max_ahead` ahead at once.
             OnStepBack::Ride => {
                 let behind_us = highest_used.0.saturating_sub(now.wall.0);
                 let beyond_us = behind_us.saturating_sub(clock::micros(self.rules.max_ahead));
                 Duration::from_micros(beyond_us.max(0).unsigned_abs())
             }
-            OnStepBack::Wait => clock::until(now, &self.ride, Duration::ZERO, highest_used),
+            OnStepBack::Wait => clock::until(now, &self.catch_up, Duration::ZERO, highest_used),
         };
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
-    /// Begins a ride where somebody waits for the next tick: a wall clock that runs overtakes it at once, and past one that
-    /// stands still it goes on at half speed.
-    pub(super) fn ride_on(&self, now: Now) {
+    /// Begins a catch-up because a request waits for the next tick. A wall clock that runs overtakes it at once. If the wall
+    /// clock stands still, the ID clock goes on at half speed.
+    pub(super) fn begin_catch_up(&self, now: Now) {
         let newest_boot_us = self.newest_boot_us.load(Ordering::Relaxed);
-        // An older reading would put the line too far ahead.
+        // An older reading would start the catch-up too far ahead.
         if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
             return;
         }
         if let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) {
             let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
-            self.ride.raise_to(self.numbering.start_of(highest_used), now.boot);
+            self.catch_up.raise_to(self.numbering.start_of(highest_used), now.boot);
         }
     }
 
-    /// Ends a ride that the wall clock has caught up with: a later step back is not to find it.
-    pub fn end_ride(&self, now: Now) {
-        self.ride.end_below(now);
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it.
+    pub fn end_catch_up(&self, now: Now) {
+        self.catch_up.end_below(now);
     }
 
-    /// The end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
-    pub(super) fn edge_after(&self, now: Now, wait: Duration) -> Position {
-        self.edge_at(clock::id_time(now.after(wait), &self.ride, self.rules.max_ahead))
+    /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
+    pub(super) fn limit_after(&self, now: Now, wait: Duration) -> Position {
+        self.limit_at(clock::id_time(now.after(wait), &self.catch_up, self.rules.max_ahead))
     }
 
-    /// How long until the ID clock is at a position's tick, if no clock steps meanwhile.
+    /// Returns the time until the ID clock reaches a position's tick, if no clock steps meanwhile.
     pub fn reaches_in(&self, now: Now, position: Position) -> Duration {
         let start = self.numbering.start_of(self.numbering.tick_of(position));
-        clock::until(now, &self.ride, self.rules.max_ahead, start)
+        clock::until(now, &self.catch_up, self.rules.max_ahead, start)
     }
 
-    /// How long until the ID clock enters the tick after the window's.
+    /// Returns the time until the ID clock enters the tick after the window's.
     pub fn next_tick_in(&self, window: &Window) -> Duration {
         match window.bound {
             Bound::Standing(ready_in) => ready_in,
             _ => {
                 let next = Tick(self.numbering.tick_at(window.id_time).0.saturating_add(1));
                 let start = self.numbering.start_of(next);
-                clock::until(window.now, &self.ride, self.rules.max_ahead, start)
+                clock::until(window.now, &self.catch_up, self.rules.max_ahead, start)
             }
         }
     }

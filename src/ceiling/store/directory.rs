@@ -1,4 +1,4 @@
-//! The state directory: made private, and locked by one process.
+//! The state directory: private, and locked by one process.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
-use crate::ceiling::lock::{FileLockError, LockedFile};
+use crate::ceiling::locked_file::{FileLockError, LockedFile};
 use crate::ceiling::{StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
-/// The state file of programs from before `ceilings`.
+/// The state file of programs from before `ceilings`. None of them was released.
 const FILE_NAME_BEFORE: &str = "ceilings.redb";
-/// The file whose lock is the directory's. The state file itself cannot be: it is replaced.
+/// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
 const LOCK_NAME: &str = "lock";
 const LOCK_MODE: u32 = 0o600;
 
@@ -33,7 +33,7 @@ pub struct StateDir {
 pub struct StateLock(Arc<LockedFile>);
 
 impl StateLock {
-    /// Whether it is still this process's. Looks at the lock's name alone.
+    /// Checks that it is still this process's. Reads only the file that the lock's name leads to.
     ///
     /// # Errors
     /// When another could have it.
@@ -61,12 +61,12 @@ impl StateDir {
         Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is stored here; empty if nothing is yet.
+    /// Returns its records; none if there is no state file yet.
     ///
     /// # Errors
     /// The file cannot be read or trusted.
@@ -74,12 +74,12 @@ impl StateDir {
         read(&self.path)
     }
 
-    /// Its lock, for who looks at it while another thread writes here.
+    /// Returns its lock, for a thread that checks it while another writes here.
     pub fn state_lock(&self) -> &StateLock {
         &self.lock
     }
 
-    /// Whether the lock is still this process's.
+    /// Checks that the lock is still this process's.
     ///
     /// # Errors
     /// When another could have it.
@@ -121,8 +121,8 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and those above it that are missing, and makes their names durable. So is that of the lowest one that
-/// is there: a start that was cut short may have made it and not synced it.
+/// Makes the directory and those above it that are missing, and makes their names durable. It also makes the name of the lowest
+/// existing one durable: an interrupted start may have made it without a sync.
 fn make(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {
         // The root has no name.
@@ -136,7 +136,7 @@ fn make(path: &Path) -> io::Result<()> {
     make(parent)?;
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
         Ok(()) => file::sync_directory(parent),
-        // Another daemon that starts was faster, and may not have synced it yet.
+        // Another daemon made it at the same time, and may not have synced it yet.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
             sync_name(path, parent)
         }
@@ -144,12 +144,12 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the name of a directory durable that this start did not make.
+/// Makes the name of an existing directory durable.
 fn sync_name(path: &Path, parent: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
     match file::sync_directory(parent) {
-        // The one above may not be ours to open, or be of a file system that syncs no directories. Then all of the file
-        // system is synced that the directory is on, and its name if it is no mount point.
+        // This user may not open the one above, or its file system syncs no directories. Then the file system of the directory
+        // itself is synced, and with it the name, unless it is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {
             Ok(rustix::fs::syncfs(File::open(path)?)?)
         }
@@ -157,7 +157,7 @@ fn sync_name(path: &Path, parent: &Path) -> io::Result<()> {
     }
 }
 
-/// Which process has the directory, as far as it says; `None` if none has.
+/// Returns the process that has the directory, if it is known; `None` if none has.
 pub fn holder(directory: &Path) -> Option<String> {
     LockedFile::holder_of(&File::open(directory.join(LOCK_NAME)).ok()?)
 }

@@ -7,12 +7,12 @@
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use super::copies;
 use super::record::Record;
-use crate::ceiling::lock::same_file;
+use crate::ceiling::locked_file::{FileId, file_id, give_to_owner_of, same_file};
 use crate::ceiling::{StoreError, TakenOver};
 
 /// The state file within its directory.
@@ -25,24 +25,6 @@ const FILE_MODE: u32 = 0o600;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// The smallest slot. A slot holds whole pages, so that no page is shared between copies: it is longer where pages are.
 const SLOT_BYTES_MIN: usize = 16 * 1024;
-
-/// Device and inode: the same file, whatever its name.
-pub(in crate::ceiling) type FileId = (u64, u64);
-
-pub(in crate::ceiling) fn file_id(metadata: &fs::Metadata) -> FileId {
-    (metadata.dev(), metadata.ino())
-}
-
-/// Gives a file that root has just made to the owner of its directory: what an export or an import leaves is then the
-/// daemon's, which runs as another user. If the system refuses, the file stays root's.
-pub(in crate::ceiling) fn give_to_owner_of(directory: &Path, file: &File) {
-    if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
-        && made.uid() == 0
-        && directory.uid() != 0
-    {
-        let _ = fchown(file, Some(directory.uid()), Some(directory.gid()));
-    }
-}
 
 /// The state file of a locked directory. The first write opens or makes it.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use super::copies;
 use super::record::{Record, id_bound};
 use super::{Claimant, Export, Plan, merge, plan};
-use crate::ceiling::{Owner, Place};
+use crate::ceiling::{HostIdentity, Owner};
 use crate::fuzzing::Choices;
 use snowbank_client::layout::{Layout, Numbering, Position, Tick, UnixMicros};
 
@@ -65,7 +65,7 @@ fn generations() -> &'static [(Vec<u8>, Vec<Record>); 2] {
                 let numbering = Numbering::new(layout.clone(), "1-3".parse().expect("worker IDs"));
                 let numbering = numbering.expect("they exist");
                 let ceiling = numbering.first_of(Tick(1_000_000 + number));
-                Record::new("orders", &numbering, ceiling, &owner, &Place::default())
+                Record::new("orders", &numbering, ceiling, &owner, &HostIdentity::default())
             };
             let mut records: Vec<Record> = layouts.iter().map(record).collect();
             records.sort_by_key(Record::key);
@@ -84,7 +84,8 @@ pub fn state_import(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let (owner, here) = (Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) }, Place::default());
+    let (owner, here) =
+        (Owner { instance: "0".repeat(32), pid: 1, state: "1".repeat(32) }, HostIdentity::default());
     let mut stored: Vec<Record> = Vec::new();
     for text in text.splitn(2, '\0') {
         let export = match Export::parse(text) {

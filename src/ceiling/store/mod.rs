@@ -1,11 +1,11 @@
-//! Ceilings on disk: one file in the state directory, which one process has.
+//! Ceilings on disk: one file in the state directory, which one process uses.
 //!
-//! - `record`: what is kept of a source.
-//! - `plan`: where sources start over what is stored.
+//! - `record`: the record of a source.
+//! - `plan`: the rules of a start.
 //! - `directory`: the state directory and its lock.
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of its two copies.
-//! - `moved`: taking it to another machine.
+//! - `moved`: exports and imports.
 
 mod copies;
 mod directory;
@@ -21,15 +21,13 @@ pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
-pub(super) use self::file::{FileId, file_id, give_to_owner_of};
-
 use self::file::StateFile;
-use super::identity::{Owner, Place};
+use super::identity::{HostIdentity, Owner};
 use super::{CeilingStore, Newcomer, StoreError, TakenOver};
 use snowbank_client::layout::{Numbering, Position};
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
-pub fn foreign<'a>(records: &'a [Record], here: &Place) -> Option<&'a Record> {
+pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
     let is_foreign = |record: &&Record| matches!((&record.machine, &here.machine), (Some(there), Some(here)) if there != here);
     records.iter().find(is_foreign)
 }
@@ -44,7 +42,7 @@ pub struct DiskStore {
     /// Records that stay as they are.
     retired: Vec<Record>,
     owner: Owner,
-    place: Place,
+    host: HostIdentity,
 }
 
 #[derive(Debug)]
@@ -63,15 +61,15 @@ impl DiskStore {
         starts: impl IntoIterator<Item = (&'a str, &'a Numbering, Position)>,
         retired: Vec<Record>,
         owner: &Owner,
-        place: &Place,
+        host: &HostIdentity,
     ) -> Self {
         let sources = starts.into_iter().map(|(name, numbering, start)| StoredSource {
-            record: Record::new(name, numbering, start, owner, place),
+            record: Record::new(name, numbering, start, owner, host),
             numbering: numbering.clone(),
         });
         let file = StateFile::of(directory.path());
-        let (owner, place) = (owner.clone(), place.clone());
-        DiskStore { file, sources: sources.collect(), directory, retired, owner, place }
+        let (owner, host) = (owner.clone(), host.clone());
+        DiskStore { file, sources: sources.collect(), directory, retired, owner, host }
     }
 
     /// Makes the records of all sources durable, with these changes.
@@ -105,7 +103,7 @@ impl CeilingStore for DiskStore {
         self.retired.extend(given_up.map(|source| source.record));
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
-            let record = Record::new(name, numbering, ceiling, &self.owner, &self.place);
+            let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             StoredSource { record: Record { wall_minus_boot_us, ..record }, numbering: numbering.clone() }
         };
         let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();

@@ -1,26 +1,26 @@
-//! Moving ceilings to another machine: what leaves here is released first, and what arrives is only ever higher.
+//! Moving ceilings to another machine: an export releases them first, and an import never lowers any.
 
 use serde::{Deserialize, Serialize};
 
 use super::file::StateFile;
 use super::record::Record;
 use super::{StateDir, StoreError};
-use crate::ceiling::{Owner, Place};
+use crate::ceiling::{HostIdentity, Owner};
 
-/// The version of an export; raised when an older program would misread what one says. It is not the state file's: an export
-/// takes a worker to an older program as well, so it is written in the oldest format that can say it.
+/// The version of an export; raised when an older program would misread it. It differs from the state file's: an export also
+/// takes a worker to an older program, so it is written in the oldest format that fits.
 const FORMAT: u32 = 1;
 
-/// What an export carries.
+/// The records that an export carries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     /// Its version, which is not that of the state file.
     pub snowbank_state_format: u32,
-    /// What may go on elsewhere.
+    /// The records that may go on elsewhere.
     pub records: Vec<Record>,
 }
 
-/// Why an export cannot be used. Each is one line.
+/// The reason why an export cannot be used. Each is one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImportError {
     /// It is not what `snowbank state export` writes.
@@ -64,7 +64,7 @@ impl Export {
             snowbank_state_format: u32,
         }
         let not_one = |error: &dyn std::fmt::Display| ImportError::NotAnExport(error.to_string());
-        // The format first: what follows it may be written as this program does not know.
+        // The format first: this program may not be able to read the rest.
         let head: Head = serde_json::from_str(text).map_err(|error| not_one(&error))?;
         if head.snowbank_state_format > FORMAT {
             return Err(ImportError::Newer { found: head.snowbank_state_format, known: FORMAT });
@@ -80,8 +80,8 @@ impl Export {
     }
 }
 
-/// Marks all records as released, durably, and gives what another machine needs to go on. Exporting again what was
-/// exported before gives the same.
+/// Marks all records as released, durably, and returns the export for another machine. A second export of the same records
+/// returns the same.
 ///
 /// # Errors
 /// The release could not be made durable: nothing was exported.
@@ -92,7 +92,7 @@ pub fn export(directory: &StateDir, records: Vec<Record>) -> Result<Export, Stor
     Ok(Export { snowbank_state_format: FORMAT, records })
 }
 
-/// What a directory holds after an import, if nothing in it is ahead of the import.
+/// Returns the records of a directory after an import. None of them may be ahead of the import.
 ///
 /// # Errors
 /// IDs that the import would hand out again were granted here since.
@@ -100,18 +100,18 @@ pub fn merge(
     stored: Vec<Record>,
     export: Export,
     owner: &Owner,
-    here: &Place,
+    here: &HostIdentity,
 ) -> Result<Vec<Record>, ImportError> {
     if let Some(ahead) = stored.iter().find_map(|record| lower_than(&export.records, record)) {
         return Err(ahead);
     }
-    // What another machine or an earlier boot knew of wall − boot is of no use here, and would pass for a step of the clock.
+    // The wall − boot of another machine or an earlier boot is useless here, and would look like a step of the clock.
     let in_this_boot = |record: &&Record| here.boot.is_some() && record.boot == here.boot;
     let known_here = stored.iter().chain(&export.records).filter(in_this_boot);
     let offset_us = known_here.max_by_key(|record| record.instant()).map(|record| record.wall_minus_boot_us);
     let mut merged = stored;
     let mut records = export.records;
-    // Of what has one name and the same worker IDs, the highest comes last, and stays.
+    // Of records with one name and the same worker IDs, the highest comes last and stays.
     records.sort_by_key(|record| record.id_bound);
     for arriving in records {
         let arrived = Record {
@@ -122,8 +122,8 @@ pub fn merge(
             released: false,
             ..arriving
         };
-        // What has another name stays beside it: a source of that name starts above it, whichever was imported first. What was
-        // released is back.
+        // A record of another name stays beside it: a source of that name starts above it, whichever was imported first. Released
+        // worker IDs are back.
         let takes_place_of =
             |record: &Record| arrived.says_all_of(record) && (record.released || record.name == arrived.name);
         merged.retain(|record| !takes_place_of(record));
@@ -132,8 +132,8 @@ pub fn merge(
     Ok(merged)
 }
 
-/// Why an export ends below a record that is stored: by a worker ID that both have. The furthest of the export's records with
-/// that worker ID counts, for an export may have older ones beside it.
+/// Returns why an export ends below a stored record: a worker ID that both have. The furthest of the export's records with that
+/// worker ID counts, because an export may have older ones beside it.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
     let space = stored.layout.space();
     let in_space: Vec<(&Record, Vec<u64>)> = export
@@ -155,10 +155,10 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
     })
 }
 
-/// Makes these the records of the directory.
+/// Replaces the records of the directory.
 ///
 /// # Errors
-/// It cannot be said that they are durable.
+/// They may not be durable.
 pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StoreError> {
     StateFile::of(directory.path()).write(records)
 }
@@ -180,7 +180,7 @@ mod tests {
             let numbering = numbering(layout, &workers);
             let tick = numbering.tick_at(WALL).0 + second * 1_000;
             let ceiling = numbering.first_of(snowbank_client::layout::Tick(tick));
-            Record::new(name, &numbering, ceiling, &owner(), &Place::default())
+            Record::new(name, &numbering, ceiling, &owner(), &HostIdentity::default())
         })
     }
 
@@ -217,7 +217,7 @@ mod tests {
     }
 
     fn import(stored: &[Record], export: &Export) -> Result<Vec<Record>, ImportError> {
-        merge(stored.to_vec(), export.clone(), &owner(), &Place::default())
+        merge(stored.to_vec(), export.clone(), &owner(), &HostIdentity::default())
     }
 
     /// An older program is to read it, whatever the format of its state: one of before this test knows 1 alone.
@@ -237,14 +237,14 @@ mod tests {
     fn left_in(boot: &str, worker: u64, wall_minus_boot_us: i64) -> Record {
         let numbering = numbering("twitter", &worker.to_string());
         let ceiling = numbering.first_of(numbering.tick_at(WALL));
-        let place = Place { machine: None, boot: Some(String::from(boot)) };
+        let place = HostIdentity { machine: None, boot: Some(String::from(boot)) };
         let record = Record::new("default", &numbering, ceiling, &owner(), &place);
         Record { wall_minus_boot_us, ..record }
     }
 
     #[test]
     fn what_another_boot_knew_of_the_time_is_not_taken_for_what_this_one_knows() {
-        let here = Place { machine: None, boot: Some(String::from("this boot")) };
+        let here = HostIdentity { machine: None, boot: Some(String::from("this boot")) };
         let import = |stored: &[Record], arriving: Record| {
             let export = Export { snowbank_state_format: FORMAT, records: vec![arriving] };
             let merged = merge(stored.to_vec(), export, &owner(), &here).expect("nothing is ahead");

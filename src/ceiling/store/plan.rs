@@ -1,4 +1,4 @@
-//! Where sources start over what is stored: never below what was ever granted.
+//! The rules of a start: no source starts below an ID that was ever granted.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ pub struct Claimant<'a> {
     pub max_ahead: Duration,
 }
 
-/// Where to start, and what to keep.
+/// The starts of all claimants, and the records to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// By claimant, the first position that it may use; `None`: nothing stored says anything of it.
+    /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
     /// The records that stay as they are beside those of the claimants.
     pub retired: Vec<Record>,
 }
 
-/// Why stored ceilings keep a source from starting. Each is one line: what was found, what to do.
+/// The reason why stored ceilings keep a source from starting. Each is one line: what was found, what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// A worker ID was moved away.
@@ -59,12 +59,12 @@ pub enum PlanError {
         configured: Box<Layout>,
         /// The lowest ID that it has from now on.
         configured_bound: u64,
-        /// From when the source could start.
+        /// When the source could start.
         when: When,
     },
 }
 
-/// From when a source could start.
+/// When a source could start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
     /// At this instant.
@@ -90,7 +90,7 @@ impl std::fmt::Display for When {
 /// is at or above all bounds.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
-/// the clock has caught up. It is one where the space was changed, because that is not what waiting is for.
+/// the clock has caught up. It is one if the space was changed, because waiting does not mend that.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -98,7 +98,7 @@ pub fn plan(records: &[Record], claimants: &[Claimant<'_>], wall: UnixMicros) ->
     plan_beside(&[], records, claimants, wall)
 }
 
-/// As [`plan`] for claimants that join sources that run. `records` are those beside the running sources' own.
+/// Decides as [`plan`] does, for claimants that join running sources. `records` are those beside the running sources' own.
 ///
 /// # Errors
 /// The first reason why a claimant cannot start.
@@ -167,8 +167,8 @@ fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
     record.name == claimant.name || shares_ids(record, claimant)
 }
 
-/// Whether the claimant's own record says all that this one does. Its ceiling is not below this one's, because a record of
-/// the same IDs binds the claimant.
+/// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's, because a record of the
+/// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
     !record.released && record.is_part_of(numbering.layout(), numbering.workers())

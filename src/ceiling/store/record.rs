@@ -1,8 +1,8 @@
-//! What is kept of a source: a line of the state file.
+//! The record of a source: a line of the state file.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ceiling::identity::{Owner, Place};
+use crate::ceiling::identity::{HostIdentity, Owner};
 use snowbank_client::layout::{
     Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, concurrent_collision,
 };
@@ -26,24 +26,30 @@ pub struct Record {
     /// The lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
     #[serde(with = "as_text")]
     pub id_bound: u64,
-    /// Who raised it last.
+    /// The process that raised it last.
     pub owner: Owner,
-    /// The boot in which that was. `None` where the kernel does not say, and after an import into a boot in which nothing
-    /// was known of the time yet.
+    /// The boot in which that was. `None` if the kernel does not tell, and after an import into a boot that knew nothing of the
+    /// time yet.
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,
-    /// What the owner believed of wall − boot then, in microseconds. Of no meaning without `boot`.
+    /// The owner's belief of wall − boot at that time, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// Whether the owner stopped cleanly: the ceiling is then the first position never claimed.
+    /// True after a clean stop: the ceiling is then the first position never claimed.
     pub clean: bool,
-    /// Whether the worker IDs were moved away by `snowbank state export`: nothing here may use them.
+    /// True if the worker IDs were moved away by `snowbank state export`: nothing here may use them.
     pub released: bool,
 }
 
 impl Record {
-    /// The record of a source that runs here.
-    pub fn new(name: &str, numbering: &Numbering, ceiling: Position, owner: &Owner, place: &Place) -> Self {
+    /// Returns the record of a source that runs here.
+    pub fn new(
+        name: &str,
+        numbering: &Numbering,
+        ceiling: Position,
+        owner: &Owner,
+        host: &HostIdentity,
+    ) -> Self {
         Record {
             name: name.to_owned(),
             layout: numbering.layout().clone(),
@@ -51,15 +57,15 @@ impl Record {
             ceiling,
             id_bound: id_bound(numbering, ceiling),
             owner: owner.clone(),
-            boot: place.boot.clone(),
-            machine: place.machine.clone(),
+            boot: host.boot.clone(),
+            machine: host.machine.clone(),
             wall_minus_boot_us: 0,
             clean: false,
             released: false,
         }
     }
 
-    /// Its layout and worker IDs.
+    /// Returns its layout and worker IDs.
     ///
     /// # Errors
     /// When the layout does not have the worker IDs: the record was not written by this program.
@@ -67,43 +73,43 @@ impl Record {
         Numbering::new(self.layout.clone(), self.worker_ids.clone())
     }
 
-    /// The same record with another ceiling.
+    /// Returns the same record with another ceiling.
     pub fn at(&self, numbering: &Numbering, ceiling: Position) -> Self {
         Record { ceiling, id_bound: id_bound(numbering, ceiling), ..self.clone() }
     }
 
-    /// Its key in the file: one record for each way in which a name was ever configured.
+    /// Returns its key in the file: there is one record for each name, layout and set of worker IDs.
     pub fn key(&self) -> String {
         format!("{} {} {}", self.name, self.layout, self.worker_ids)
     }
 
-    /// The instant of the ceiling: the start of its tick.
+    /// Returns the instant of the ceiling: the start of its tick.
     pub fn instant(&self) -> UnixMicros {
         let ids_per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
         let tick = u128::from(self.ceiling.0) / ids_per_tick.max(1);
         self.layout.start_of(snowbank_client::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
     }
 
-    /// Whether IDs of this record can be the same as those of worker IDs of a layout, and are not those of a supply of its
-    /// own, years apart.
+    /// Returns whether IDs of this record can be the same as those of worker IDs of a layout. Supplies whose epochs are years
+    /// apart count as different.
     pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
         concurrent_collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
     }
 
-    /// Whether its worker IDs are among those of a layout: one ID space, and each one's number in it in both.
+    /// Returns whether its worker IDs are among those of a layout: the ID space and each one's number in it are the same.
     pub fn is_part_of(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
         let numbers = layout.numbers_in_space(worker_ids);
         let mut own = self.layout.numbers_in_space(&self.worker_ids).into_iter();
-        // In the order of worker IDs they ascend.
+        // Numbers ascend with worker IDs.
         self.layout.space() == layout.space() && own.all(|number| numbers.binary_search(&number).is_ok())
     }
 
-    /// Whether every ID that the other record bounds is bounded by this one, as high.
+    /// Returns whether this record bounds every ID that the other bounds, and as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
         self.id_bound >= other.id_bound && other.is_part_of(&self.layout, &self.worker_ids)
     }
 
-    /// Checks that it holds together, as every record does that this program wrote.
+    /// Checks that it is consistent, as every record is that this program wrote.
     ///
     /// # Errors
     /// In words, what contradicts what.
@@ -120,13 +126,13 @@ impl Record {
     }
 }
 
-/// The lowest ID that may be handed out from `ceiling` on: all IDs of positions below it are lower, whatever their random
-/// fields. At the end of the layout, the number after its last ID.
+/// Returns the lowest ID that may be handed out from `ceiling` on. All IDs of positions below it are lower, whatever their random
+/// fields. At the end of the layout it is the number after its last ID.
 pub fn id_bound(numbering: &Numbering, ceiling: Position) -> u64 {
     if ceiling < numbering.end() { numbering.id_at(ceiling) } else { numbering.layout().last_id() + 1 }
 }
 
-/// The first position whose ID is at least `bound`; the end of the layout if there is none.
+/// Returns the first position whose ID is at least `bound`; the end of the layout if there is none.
 pub fn position_from(numbering: &Numbering, bound: u64) -> Position {
     // IDs strictly increase with positions.
     let (mut low, mut high) = (0, numbering.end().0);
@@ -191,7 +197,7 @@ mod tests {
     fn a_record_reads_back_as_it_was_written() {
         let numbering = numbering("twitter", "0-3,8");
         let ceiling = numbering.first_of(Tick(500_000_000_000));
-        let record = Record::new("orders", &numbering, ceiling, &Owner::new(), &Place::here());
+        let record = Record::new("orders", &numbering, ceiling, &Owner::new(), &HostIdentity::here());
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"worker_ids\":\"0-3,8\""), "{text}");
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);

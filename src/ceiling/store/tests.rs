@@ -9,6 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::ceiling::locked_file::file_id;
 use snowbank_client::layout::{Layout, Tick, UnixMicros, WorkerSet, collision};
 
 pub(super) const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
@@ -24,7 +25,7 @@ fn at(numbering: &Numbering, ms: i64) -> Position {
 
 pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> Record {
     let numbering = numbering(layout, workers);
-    Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &Place::default())
+    Record::new(name, &numbering, at(&numbering, ahead_ms), &Owner::new(), &HostIdentity::default())
 }
 
 fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
@@ -33,7 +34,7 @@ fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
 
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
     let directory = StateDir::lock(path).unwrap();
-    let here = Place::here();
+    let here = HostIdentity::here();
     DiskStore::new(directory, [("orders", numbering, start)], Vec::new(), &Owner::new(), &here)
 }
 
@@ -335,7 +336,7 @@ proptest! {
                 let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
                 let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
                 granted.push((ids.0.clone(), ids.1.clone(), id_bound(numbering, ceiling)));
-                let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &Place::default());
+                let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &HostIdentity::default());
                 records.retain(|old| old.key() != record.key());
                 records.push(record);
             }
@@ -401,7 +402,7 @@ fn a_newcomer_that_cannot_be_stored_leaves_all_as_it_was() {
 fn a_newcomer_starts_above_what_is_stored_of_it() {
     let directory = tempfile::tempdir().unwrap();
     let running = numbering("twitter", "1");
-    let here = Place::here();
+    let here = HostIdentity::here();
     let retired = vec![record("back", "twitter", "2", 5_000), record("gone", "discord", "3", 4_000)];
     let home = StateDir::lock(directory.path()).unwrap();
     let orders = [("orders", &running, Position(100))];

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::layout::write_json;
 use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
-use crate::ceiling::{Mark, Owner, Place, WorkerLocks, lock_records};
+use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{StateDirChoice, StatePlace};
 
 /// The largest export that is read, in bytes: proof that the path does not name a disk.
@@ -163,7 +163,7 @@ fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
 }
 
 fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
-    match store::foreign(records, &Place::here()) {
+    match store::foreign(records, &HostIdentity::here()) {
         None => Ok(()),
         Some(_) => Err(Failure::no(format_args!(
             "the state in {} is another machine's; export it there, or start once with --adopt-state",
@@ -210,7 +210,7 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let arriving = export.records.clone();
-    let merged = store::merge(stored, export, &owner, &Place::here()).map_err(Failure::no)?;
+    let merged = store::merge(stored, export, &owner, &HostIdentity::here()).map_err(Failure::no)?;
     store::write(&directory, &merged).map_err(Failure::no)?;
     mark(&arriving, &owner.state, &locks, false).map_err(|error| {
         Failure::no(format_args!("cannot mark the worker IDs' locks: {error}; import again"))

@@ -11,7 +11,7 @@ use super::super::{Failure, Outcome};
 use super::marks::{self, MarkShown};
 use super::{Directory, LockDirectory, no_state};
 use crate::ceiling::store::{self, Record};
-use crate::ceiling::{Owner, Place, Seen, survey};
+use crate::ceiling::{HostIdentity, Owner, Seen, survey};
 use crate::clock;
 use snowbank_client::layout::{Numbering, UnixMicros};
 
@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let path = arguments.directory.path()?;
     let lock_dir = &arguments.locks.lock_dir;
     let found = read(&path, lock_dir)?;
-    let (now, here) = (clock::os::read().wall, Place::here());
+    let (now, here) = (clock::os::read().wall, HostIdentity::here());
     let records: Vec<Record> = found.iter().map(|found| found.record.clone()).collect();
     let shown = found.iter().map(|found| Shown::of(found, &records, now, &here));
     let sources: Vec<Shown<'_>> = shown.collect();
@@ -121,7 +121,7 @@ struct Shown<'a> {
 }
 
 impl<'a> Shown<'a> {
-    fn of(found: &'a Found, records: &[Record], now: UnixMicros, here: &Place) -> Self {
+    fn of(found: &'a Found, records: &[Record], now: UnixMicros, here: &HostIdentity) -> Self {
         let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
         let Found { record, numbering, seen } = found;
         let instant = record.instant();

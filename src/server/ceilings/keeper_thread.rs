@@ -23,7 +23,7 @@ use crate::source::Source;
 /// The storage thread alone.
 const WRITERS: usize = 1;
 
-/// How long a reload waits until storage has the first ceilings of sources that join. Storage that takes longer would keep
+/// The time that storage may take for the first ceilings of sources that join. Storage that takes longer would keep
 /// an operator who reloads waiting without a word.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 

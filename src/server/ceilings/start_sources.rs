@@ -1,11 +1,11 @@
-//! Where sources start above what is stored, and their first ceilings.
+//! The start of sources: their first positions, above everything stored, and their first ceilings.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, Marked, Owner, Place, WorkerLocks};
+use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -13,7 +13,7 @@ use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick};
 
-/// How the daemon uses what outlasts a restart.
+/// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct State<'a> {
     /// The state directory; `None`: nothing is kept.
@@ -29,7 +29,7 @@ pub(crate) struct Found {
     adopt: bool,
     records: Vec<Record>,
     owner: Owner,
-    here: Place,
+    here: HostIdentity,
     notes: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Durable {
     pub(super) stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
 }
 
-/// Where every source starts.
+/// The first position of every source.
 struct Starts {
     positions: Vec<Position>,
     /// The records beside those of the sources.
@@ -62,7 +62,7 @@ struct Starts {
 impl Found {
     /// Locks and reads the state directory.
     pub(crate) fn open(state: State<'_>) -> Result<Found, StartError> {
-        let (adopt, here) = (state.adopt, Place::here());
+        let (adopt, here) = (state.adopt, HostIdentity::here());
         let Some(path) = state.directory else {
             let (owner, records, notes) = (Owner::new(), Vec::new(), Vec::new());
             return Ok(Found { directory: None, adopt, records, owner, here, notes });
@@ -88,7 +88,7 @@ impl Found {
         Ok(Found { directory: Some(directory), adopt, records, owner, here, notes })
     }
 
-    /// What the last owner knew of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
+    /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
     /// granted.
     pub(crate) fn remembered(&self) -> Remembered {
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
@@ -100,7 +100,7 @@ impl Found {
             return Remembered::Offset(last.wall_minus_boot_us);
         }
         latest(&mut self.records.iter())
-            .map_or(Remembered::Nothing, |last| Remembered::Granted(last.instant()))
+            .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
     }
 
     /// Makes the first ceiling of every source durable.
@@ -289,7 +289,7 @@ pub(super) fn plan_joining(
     Ok(planned)
 }
 
-/// What a start without a stored ceiling cannot know.
+/// Returns a note on the risks of a start without a stored ceiling.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
         "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \

@@ -49,7 +49,7 @@ pub(super) struct Storage {
     done: Receiver<Done>,
     /// The thread to wake when a job is done, once there is one.
     waker: Arc<OnceLock<Thread>>,
-    /// How many jobs are not done.
+    /// The number of jobs that are not done.
     under_way: usize,
 }
 

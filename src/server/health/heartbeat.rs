@@ -26,7 +26,7 @@ pub(crate) struct Heartbeat {
     shards: Vec<Beat>,
     /// The last round that the keeper has answered.
     keeper_answered: AtomicU64,
-    /// Rung by whoever answers.
+    /// Rung by a thread that answers.
     some_answer: Notify,
 }
 

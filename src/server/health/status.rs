@@ -78,7 +78,7 @@ impl Common {
         let id_time = source.id_time(now);
         let ahead = Duration::from_micros(id_time.0.saturating_sub(now.wall.0).max(0).unsigned_abs());
         let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
-        let waiting_ids = source.line().admitted_ids();
+        let waiting_ids = source.wait_queue().admitted_ids();
         let line = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
         // A wait may end between the two sums.
         let waits_over = sum(|counters| counters.waits_over.get());

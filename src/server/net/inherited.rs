@@ -102,9 +102,9 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
 
 /// The reason why a socket is refused, and what is allowed.
 #[derive(Debug)]
-struct Refusal(&'static str);
+struct Unusable(&'static str);
 
-impl Refusal {
+impl Unusable {
     fn message_for(&self, index: usize, name: &str) -> String {
         let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
         format!(
@@ -115,13 +115,13 @@ impl Refusal {
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.0)
     }
 }
 
-fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, Refusal> {
+fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, Unusable> {
     const NO_STREAM: &str =
         "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
     // Each checks the kind and leaves the descriptor where it was if it is another.
@@ -130,23 +130,25 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {
         unix.into()
     } else {
-        return Err(Refusal(NO_STREAM));
+        return Err(Unusable(NO_STREAM));
     };
     if !SockRef::from(&socket).is_listener().unwrap_or(false) {
-        return Err(Refusal("found a socket that does not listen, allowed: one that does (Accept=no)"));
+        return Err(Unusable("found a socket that does not listen, allowed: one that does (Accept=no)"));
     }
-    let mut address = address_of(&socket).ok_or(Refusal("found a socket without an address"))?;
+    let mut address = address_of(&socket).ok_or(Unusable("found a socket without an address"))?;
     if matches!(address, Address::Tcp { .. }) {
         // As for our own sockets, whatever the unit sets. 40 ms per call without it.
-        socket.set_tcp_nodelay(true).map_err(|_| Refusal(NO_STREAM))?;
+        socket.set_tcp_nodelay(true).map_err(|_| Unusable(NO_STREAM))?;
     }
     if over_tls {
         address = match address {
             Address::Tcp { host, port } => Address::Tls { host, port },
-            _ => return Err(Refusal("found a Unix socket, allowed: a TCP socket, for only that speaks TLS")),
+            _ => {
+                return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS"));
+            }
         };
     }
-    socket.set_nonblocking(true).map_err(|_| Refusal("the socket cannot be made non-blocking"))?;
+    socket.set_nonblocking(true).map_err(|_| Unusable("the socket cannot be made non-blocking"))?;
     // The service manager owns the file, so it stays.
     Ok(Listener { socket, address, _file: None })
 }

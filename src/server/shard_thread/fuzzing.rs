@@ -1,7 +1,7 @@
 //! Any IDs on their way to a client: cut into frames, encoded, and put together again.
 
 use super::backlog::Backlog;
-use crate::front::{Ask, Facts, Form, FrameLimit, Front, Granted, Native};
+use crate::front::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Native};
 use crate::fuzzing::{Choices, numbering};
 use crate::source::Span;
 use snowbank_client::layout::{Numbering, Position, Run, append_run};
@@ -86,9 +86,9 @@ fn encode(numbering: &Numbering, ask: Ask, runs: &[Run], cut: u8) -> Vec<u8> {
     loop {
         let more = backlog.next_frame(numbering, limit, &mut frame);
         assert!(limit.fits(&frame) && !frame.is_empty());
-        let granted = Granted { runs: &frame, random: numbering.random_parts(), needs_list, more };
+        let frame_ids = FrameIds { runs: &frame, random: numbering.random_parts(), needs_list, more };
         let begun = out.len();
-        front.grant(&mut out, ask.form, &granted, &mut rng);
+        front.encode_ids(&mut out, ask.form, &frame_ids, &mut rng);
         assert!(out.len() - begun <= MAX_REPLY_SIZE);
         if !more {
             return out;

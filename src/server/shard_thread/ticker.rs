@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
-use crate::source::line::Finished;
+use crate::source::wait_queue::Finished;
 
 /// Runs until the thread ends.
 pub(super) async fn run(thread: Rc<ThreadState>) {
@@ -41,7 +41,7 @@ fn advance(thread: &ThreadState) -> Option<Duration> {
     let mut next: Option<Duration> = None;
     for (index, supply) in thread.live_config.borrow().supplies.iter().enumerate() {
         let source = &supply.source;
-        if source.line().admitted_ids() > 0 {
+        if source.wait_queue().admitted_ids() > 0 {
             let again = source.advance(now, &mut turn.rng, &*thread.common.wake_ups);
             next = [next, again].into_iter().flatten().min();
         }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::wakers::Wakers;
 use crate::server::health::metrics::Timing;
 use crate::shard::Shard;
-use crate::source::line::{Finished, Ticket};
+use crate::source::wait_queue::{Finished, Ticket};
 use snowbank_client::layout::Run;
 
 /// The size of the input buffer: bytes read at once, together with the rest of an earlier read. 64 KiB hold four thousand

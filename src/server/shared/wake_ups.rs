@@ -5,7 +5,7 @@ use std::thread::Thread;
 
 use tokio::sync::Notify;
 
-use crate::source::line::Signals;
+use crate::source::wait_queue::Signals;
 
 /// The threads that can be woken.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! What a request was given before it had to wait, and the end of its wait.
+//! Tests of the IDs that a request got before it had to wait, and of the end of its wait.
 
 use super::*;
-use crate::source::line::{Finished, Refusal, Signals, Wish};
+use crate::source::wait_queue::{Finished, Refusal, Signals, WaitRequest};
 
 struct Deaf;
 
@@ -10,8 +10,7 @@ impl Signals for Deaf {
     fn ceiling_reached(&self) {}
 }
 
-/// A shard that has taken some IDs for a request, and what the line says once the others are claimed; `lose` happens in
-/// between.
+/// A shard that has taken some IDs for a request, and the outcome of the wait for the others. `lose` is called in between.
 fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Finished) {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
@@ -22,8 +21,8 @@ fn waits_for_more(lose: impl FnOnce(&Source)) -> (Arc<Source>, Shard, Taken, Fin
     lane.take(40, || 0, shards_rng, &mut runs).expect("there is room");
     let window = lane.window();
     source.claim(&window, source.left(&window), &mut rng).expect("others take all that is left");
-    let wish = Wish { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
-    source.admit(&window, wish).expect("to be had with the next tick");
+    let request = WaitRequest { count: 60, due: after_us(500_000).boot, partial: false, shard: 0 };
+    source.admit(&window, request).expect("available with the next tick");
     let taken = lane.keep(runs);
     lose(&source);
     source.advance(after_us(1_000), &mut rng, &Deaf);

@@ -89,7 +89,7 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
 #[test]
 fn an_offset_of_another_boot_is_not_remembered() {
     let (_, numbering) = source("");
-    let place = |boot: &str| Place { machine: None, boot: Some(boot.to_owned()) };
+    let place = |boot: &str| HostIdentity { machine: None, boot: Some(boot.to_owned()) };
     let record = |boot, ceiling, wall_minus_boot_us| {
         let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &place(boot));
         Record { wall_minus_boot_us, ..record }
@@ -114,7 +114,7 @@ fn an_offset_of_another_boot_is_not_remembered() {
 #[test]
 fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
     let (_, numbering) = source("");
-    let place = |boot: &str| Place { machine: None, boot: Some(boot.to_owned()) };
+    let place = |boot: &str| HostIdentity { machine: None, boot: Some(boot.to_owned()) };
     let record =
         |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &place("an earlier boot"));
     let at = |seconds| numbering.first_of(Tick(seconds));
@@ -127,5 +127,5 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
         here: place("this boot"),
         notes: Vec::new(),
     };
-    assert_eq!(found.remembered(), Remembered::Granted(numbering.start_of(Tick(3_000))));
+    assert_eq!(found.remembered(), Remembered::GrantedUntil(numbering.start_of(Tick(3_000))));
 }

@@ -5,10 +5,10 @@ use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
 use super::wait::Waiting;
 use super::{Connection, Turn};
-use crate::front::{Ask, Front, Granted, Step};
+use crate::front::{Ask, FrameIds, Front, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
-use crate::source::line::Refusal;
+use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
@@ -111,8 +111,8 @@ impl<F: Front> Connection<F> {
         let numbering = live_config.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
-            let granted = Granted { runs: &state.runs, random, needs_list, more: false };
-            self.front.grant(&mut state.output, ask.form, &granted, &mut state.rng);
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, more: false };
+            self.front.encode_ids(&mut state.output, ask.form, &frame_ids, &mut state.rng);
         } else {
             self.backlog = Some(Box::new(Backlog::new(ask, numbering, &state.runs)));
             state.shrink();
@@ -147,8 +147,8 @@ impl<F: Front> Connection<F> {
         let limit = self.front.frame_limit(form, needs_list);
         while !self.is_queue_full(&state.output) {
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
-            let granted = Granted { runs: &state.runs, random, needs_list, more };
-            self.front.grant(&mut state.output, form, &granted, &mut state.rng);
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, more };
+            self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
             if !more {
                 return true;
             }

@@ -18,7 +18,7 @@ use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
-use crate::source::line::{Finished, Ticket, Wish};
+use crate::source::wait_queue::{Finished, Ticket, WaitRequest};
 
 /// A request in its source's wait queue.
 pub(super) struct Waiting {
@@ -72,8 +72,8 @@ impl<F: Front> Connection<F> {
         let window = lane.window();
         let source = lane.source();
         let due = deadline_of(&ask, &live_config.limits, source, self.read_at);
-        let wish = Wish { count: missing, due, partial: ask.partial, shard: thread.index };
-        match source.admit(&window, wish) {
+        let request = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
+        match source.admit(&window, request) {
             Ok(ticket) => {
                 let (sender, finished) = oneshot::channel();
                 state.waiters.insert((ask.source, ticket), sender);

@@ -1,17 +1,17 @@
-//! The line: requests that want more positions than a source's window holds, in order of admission.
+//! The wait queue: requests for more positions than a source's window holds, in order of admission.
 //!
-//! A request is admitted if it can be had by its deadline after all that was admitted before it, and refused at once
-//! otherwise. Whoever advances the line, on whichever shard, claims for its heads, so that order holds across shards and
-//! no shard waits for another's thread. The lock is taken only by requests that have to wait and by the wake-up of a tick;
-//! a request that is served at once reads an atomic here.
+//! A request is admitted if it can have its positions by its deadline, after all requests admitted before it. Otherwise it
+//! is refused at once. Any shard may advance the queue, and then claims for the heads of the queue. So the order holds
+//! across shards, and no shard waits for another's thread. The lock is taken only by requests that must wait and by the
+//! wake-up of a tick. A request that is served at once only reads an atomic here.
 //!
-//! Small requests pass the large ones, so that one connection that streams at the ceiling leaves single IDs on others
-//! within a tick or two. Two measures keep that from breaking a promise already given:
-//! - large requests leave a sixteenth of a tick for small ones until the next tick (nothing is lost: the
-//!   cursor may lag by the burst window);
-//! - each large request knows its slack, the positions by which it could finish later and still be in time. Small ones
-//!   pass while the least slack of all large ones is not used up, and line up with them otherwise. A request admitted
-//!   behind others counts on a little less than the whole rate, so that there is slack.
+//! Small requests pass large ones. So a client that streams at the full rate does not delay other clients' single IDs by
+//! more than a tick or two. Two measures make sure that admitted requests still finish in time:
+//! - Large requests leave a sixteenth of a tick for small ones until the next tick. Nothing is lost, because the cursor may
+//!   lag by the burst window.
+//! - Each large request has a slack: the number of positions by which it could finish later and still be in time. Small
+//!   requests pass until the least slack of all large ones is used up, and queue behind them otherwise. A request admitted
+//!   behind others is promised a little less than the full rate, so that there is slack.
 
 mod admission;
 
@@ -25,87 +25,88 @@ use crate::clock::{BootMicros, Now};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use snowbank_client::layout::Position;
 
-/// One part in so many of a tick is kept for requests of at most that size, at least one ID.
+/// The divisor that makes a request small: at most this fraction of a tick's IDs, at least one. As much of each tick is
+/// kept for small requests.
 const PASSING_SHARE: u64 = 16;
 
-/// How late a tick's wake-up may come: timers have a grain of 1 ms, and then the thread has to get the processor. A tick's
+/// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
 /// IDs can be claimed until the burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
-/// Names a request that waits in one source's line.
+/// The name of a request in one source's wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(u64);
 
-/// What a waiting request asks for.
+/// A request that waits for positions.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
-    /// How many positions it still wants.
+pub struct WaitRequest {
+    /// The number of positions that it still wants.
     pub count: u64,
-    /// Until when it waits.
+    /// The deadline of its wait.
     pub due: BootMicros,
-    /// Whether fewer are welcome if the wait ends first.
+    /// Accepts fewer positions at the deadline, at least one.
     pub partial: bool,
     /// The shard on which it waits.
     pub shard: usize,
 }
 
-/// Why a request is refused.
+/// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The positions cannot be had by the deadline. `Some`: ask again after this long; `None`: never at this size.
+    /// The positions are not available by the deadline. `Some`: retry after this long. `None`: never at this size.
     Exhausted(Option<Duration>),
-    /// The wall clock is too far behind; IDs flow again after this long.
+    /// The wall clock is too far behind. IDs are available again after this long.
     ClockBehind(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
-    /// Another process may have the worker IDs: nothing is handed out any more.
+    /// Another process may have the worker IDs. Nothing is handed out any more.
     Lost,
     /// The layout's life is over.
     Ended,
-    /// The source was sealed: the daemon stops.
+    /// The source was sealed, because the daemon stops.
     Sealed,
 }
 
 /// A request whose wait is over.
 #[derive(Debug)]
 pub struct Finished {
-    /// Which one.
+    /// The request's name.
     pub ticket: Ticket,
-    /// What was claimed for it, increasing. Skipped for ever if the request was refused.
+    /// The positions claimed for it, increasing. Skipped for ever if the request was refused.
     pub spans: Vec<Span>,
-    /// `None` if it got all it wanted, or some and that is welcome.
+    /// `None` if it got all positions, or if it is partial and got some.
     pub refusal: Option<Refusal>,
-    /// The grant's generation under which they were claimed.
+    /// The grant's generation under which `spans` were claimed.
     pub generation: u64,
 }
 
-/// How the line tells others what happened; called without its lock held.
+/// The signals that the wait queue sends to other threads. It calls them without holding its lock.
 pub trait Signals {
-    /// Requests of that shard are finished: collect them.
+    /// Requests of that shard are finished; the shard must collect them.
     fn finished(&self, shard: usize);
-    /// A request waits for the ceiling: raise it.
+    /// A request waits for the ceiling; the keeper must raise it.
     fn ceiling_reached(&self);
 }
 
 #[derive(Debug)]
 struct Entry {
     ticket: Ticket,
-    wish: Wish,
+    request: WaitRequest,
     spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     generation: u64,
-    /// Whether it was let past large requests, and counted in `passed_ids`. What it does not claim goes back to their slack.
+    /// It passed large requests and was counted in `passed_ids`. IDs that it does not claim go back to their slack.
     passes: bool,
-    /// Small requests may pass while `passed_ids` stays at or below this. Of no meaning for a small one.
+    /// Small requests may pass while `passed_ids` stays at or below this. Unused for a small request.
     passing_limit: u64,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Served first; each has been let past all of `large`.
+    /// Served first: each of them has passed all of `large`.
     small: VecDeque<Entry>,
     large: VecDeque<Entry>,
-    /// Finished and not yet collected, with the shard that waits for them.
+    /// Finished and not yet collected, each with its shard.
     finished: Vec<(usize, Finished)>,
     next_ticket: u64,
 }
@@ -116,45 +117,45 @@ impl Queue {
     }
 }
 
-/// Whether a request may be served before those that wait.
+/// The answer to the question whether a request may be served before those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passage {
-    /// Nobody waits.
+    /// No request waits.
     Free,
-    /// It is let past large requests, and counted against their slack.
+    /// It may pass large requests, and is counted against their slack.
     Counted,
-    /// It has to line up.
+    /// It must queue.
     Closed,
 }
 
 /// The waiting requests of one source.
 #[derive(Debug)]
-pub struct Line {
+pub struct WaitQueue {
     queue: Mutex<Queue>,
     /// IDs admitted and not yet claimed.
     admitted: CachePadded<AtomicU64>,
-    /// Those of them that small requests wait for.
+    /// The part of `admitted` that small requests wait for.
     admitted_small: AtomicU64,
-    /// IDs that were let past large requests since the start: claimed, or promised to small ones that still wait.
+    /// IDs that passed large requests since the start: claimed, or promised to small requests that still wait.
     passed_ids: AtomicU64,
-    /// The least `passing_limit` of all large requests; `u64::MAX` when there are none.
+    /// The least `passing_limit` of all large requests, `u64::MAX` if there are none.
     passing_limit: AtomicU64,
     /// The largest request that may pass.
     small_ids: u64,
-    /// What large requests leave of a tick for small ones.
+    /// The IDs of a tick that large requests leave for small ones.
     left_for_small: u64,
-    /// Of so many ticks to come, one can be promised.
+    /// The number of future ticks of which one can be promised.
     ticks_per_promise: u64,
 }
 
-impl Line {
+impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
-        // What is left of a tick is claimed with the next wake-up, if that is not too late for it.
+        // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
-        // Of ticks that a late wake-up may miss whole, about half are had; no more are promised.
-        let is_had = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
-        Line {
+        // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only those are promised.
+        let is_reached = burst_window.saturating_add(tick) >= LATE_WAKE_UP;
+        WaitQueue {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
             admitted_small: AtomicU64::new(0),
@@ -162,7 +163,7 @@ impl Line {
             passing_limit: AtomicU64::new(u64::MAX),
             small_ids,
             left_for_small: if rolls_over { small_ids } else { 0 },
-            ticks_per_promise: if is_had { 1 } else { 2 },
+            ticks_per_promise: if is_reached { 1 } else { 2 },
         }
     }
 
@@ -172,7 +173,7 @@ impl Line {
         self.admitted.load(Ordering::Relaxed)
     }
 
-    /// Whether a request of this size may be served before those that wait.
+    /// Returns whether a request of this size may be served before those that wait.
     #[inline]
     pub(super) fn passage(&self, count: u64) -> Passage {
         if self.admitted_ids() == 0 {
@@ -184,7 +185,7 @@ impl Line {
         }
     }
 
-    /// Counts a request as let past the large ones, if it is small and their slack allows it.
+    /// Counts a request that passes the large ones. Returns false if it is not small or their slack does not allow it.
     #[cold]
     fn passes(&self, count: u64) -> bool {
         if count > self.small_ids {
@@ -198,7 +199,7 @@ impl Line {
         passed <= limit
     }
 
-    /// Takes back so much of a counted passage: it was not claimed.
+    /// Takes back a counted passage of `count` IDs that were not claimed.
     pub(super) fn uncount_passage(&self, count: u64) {
         self.passed_ids.fetch_sub(count, Ordering::Relaxed);
     }
@@ -221,41 +222,41 @@ impl Line {
         }
     }
 
-    /// Takes back what an entry that leaves has not claimed.
+    /// Takes back the IDs that a leaving entry has not claimed.
     fn uncount_rest(&self, entry: &Entry, small: bool) {
-        self.uncount(entry.wish.count, small);
+        self.uncount(entry.request.count, small);
         if entry.passes {
-            self.uncount_passage(entry.wish.count);
+            self.uncount_passage(entry.request.count);
         }
     }
 
-    /// Recomputes what depends on which large requests wait. Called with the lock held, after entries left.
-    fn settle(&self, queue: &Queue) {
+    /// Recomputes the passing limit. Called with the lock held, after entries left.
+    fn update_passing_limit(&self, queue: &Queue) {
         let limit = queue.large.iter().map(|entry| entry.passing_limit).min().unwrap_or(u64::MAX);
         self.passing_limit.store(limit, Ordering::Relaxed);
     }
 }
 
 impl Source {
-    /// Claims what there is for those that wait, in their order, ends waits that are over, and says after how long it
-    /// wants to be called again; `None` if nobody waits.
+    /// Claims for waiting requests, in their order, and ends waits that are over. Returns after how long it must be called
+    /// again, or `None` if no request waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
-        // The generation of what is claimed is the window's, however long the lock takes.
+        // The claims below carry the window's generation, however long it takes to get the lock.
         let (window, generation) = self.window_and_generation(now);
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
         self.feed_small(&window, generation, &mut queue, rng);
         self.feed_large(&window, generation, &mut queue, rng);
         let some_wait = queue.waiting().next().is_some();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
         if window.bound == Bound::Clock && some_wait {
-            self.ride_on(now);
+            self.begin_catch_up(now);
         }
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
         if !shards.is_empty() {
-            self.line.settle(&queue);
+            self.wait_queue.update_passing_limit(&queue);
         }
         let next = self.next_event(&window, &queue);
         drop(queue);
@@ -273,7 +274,7 @@ impl Source {
 
     fn feed_small(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
         while let Some(head) = queue.small.front_mut() {
-            if !self.feed(window, generation, head, window.edge, true, rng) {
+            if !self.feed(window, generation, head, window.limit, true, rng) {
                 return;
             }
             queue.finished.extend(queue.small.pop_front().map(|entry| entry.finish(None)));
@@ -281,11 +282,11 @@ impl Source {
     }
 
     fn feed_large(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let left = Position(window.edge.0.saturating_sub(self.line.left_for_small));
+        let left = Position(window.limit.0.saturating_sub(self.wait_queue.left_for_small));
         let next_tick = window.now.boot.after(self.next_tick_in(window));
         while let Some(head) = queue.large.front_mut() {
-            let last_chance = head.wish.due <= next_tick;
-            let limit = if last_chance { window.edge } else { left };
+            let last_chance = head.request.due <= next_tick;
+            let limit = if last_chance { window.limit } else { left };
             if !self.feed(window, generation, head, limit, false, rng) {
                 return;
             }
@@ -293,8 +294,8 @@ impl Source {
         }
     }
 
-    /// Claims for one request below `limit`; true when it has all it wants. What was claimed for it under a grant that was
-    /// lost is skipped, and claimed anew.
+    /// Claims for one request below `limit`. Returns true when it has all its positions. Positions claimed under a grant
+    /// that was lost are skipped and claimed again.
     fn feed(
         &self,
         window: &Window,
@@ -306,24 +307,24 @@ impl Source {
     ) -> bool {
         if entry.generation != generation {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
-            self.line.count(lost, small);
-            entry.wish.count += lost;
+            self.wait_queue.count(lost, small);
+            entry.request.count += lost;
             entry.generation = generation;
         }
-        let Some(span) = self.claim_some(window, 1, entry.wish.count, limit, rng) else {
+        let Some(span) = self.claim_some(window, 1, entry.request.count, limit, rng) else {
             return false;
         };
-        self.line.uncount(span.count, small);
-        entry.wish.count -= span.count;
+        self.wait_queue.uncount(span.count, small);
+        entry.request.count -= span.count;
         match entry.spans.last_mut() {
             Some(last) if last.end() == span.from => last.count += span.count,
             _ => entry.spans.push(span),
         }
-        entry.wish.count == 0
+        entry.request.count == 0
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue) {
-        let is_over = |entry: &Entry| entry.wish.due <= window.now.boot || window.bound == Bound::Sealed;
+        let is_over = |entry: &Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
         if !queue.waiting().any(is_over) {
             return;
         }
@@ -332,8 +333,8 @@ impl Source {
             let (over, still): (VecDeque<Entry>, VecDeque<Entry>) = waiting.drain(..).partition(is_over);
             *waiting = still;
             for entry in over {
-                self.line.uncount_rest(&entry, small);
-                let satisfied = entry.wish.partial && !entry.spans.is_empty();
+                self.wait_queue.uncount_rest(&entry, small);
+                let satisfied = entry.request.partial && !entry.spans.is_empty();
                 let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
                 finished.push(entry.finish(refusal));
             }
@@ -350,25 +351,25 @@ impl Source {
         }
     }
 
-    /// The refusal of a request whose IDs are not, or no more, granted.
+    /// Returns the refusal of a request whose IDs are not granted, or no longer.
     pub fn refusal_without_grant(&self) -> Refusal {
         if self.grant.is_lost() { Refusal::Lost } else { Refusal::NoCeiling }
     }
 
     fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
-        let due = queue.waiting().map(|entry| entry.wish.due).min()?;
+        let due = queue.waiting().map(|entry| entry.request.due).min()?;
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
     /// Takes the finished requests of one shard.
     pub fn collect(&self, shard: usize) -> Vec<Finished> {
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let (mine, others) =
             std::mem::take(&mut queue.finished).into_iter().partition(|(owner, _)| *owner == shard);
         queue.finished = others;
         let mine: Vec<(usize, Finished)> = mine;
         let generation = self.grant.generation();
-        // A refusal stays what it is; only IDs are lost with the grant.
+        // A refusal stays the same; only IDs are lost with the grant.
         let is_good = |finished: &Finished| finished.generation == generation || finished.refusal.is_some();
         let of_this_grant = |(_, finished): (usize, Finished)| match is_good(&finished) {
             true => finished,
@@ -377,7 +378,7 @@ impl Source {
         mine.into_iter().map(of_this_grant).collect()
     }
 
-    /// Ends the wait of a request because the daemon stops. What was claimed for it is skipped.
+    /// Ends the wait of a request because the daemon stops. Positions claimed for it are skipped.
     pub fn refuse(&self, ticket: Ticket) -> Finished {
         self.cancel(ticket);
         Finished {
@@ -388,25 +389,25 @@ impl Source {
         }
     }
 
-    /// Ends the wait of a request whose connection is gone. What was claimed for it is skipped.
+    /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
     pub fn cancel(&self, ticket: Ticket) {
-        let mut queue = self.line.lock();
+        let mut queue = self.wait_queue.lock();
         let Queue { small, large, finished, .. } = &mut *queue;
         for (waiting, small) in [(small, true), (large, false)] {
             if let Some(index) = waiting.iter().position(|entry| entry.ticket == ticket)
                 && let Some(entry) = waiting.remove(index)
             {
-                self.line.uncount_rest(&entry, small);
+                self.wait_queue.uncount_rest(&entry, small);
             }
         }
         finished.retain(|(_, finished)| finished.ticket != ticket);
-        self.line.settle(&queue);
+        self.wait_queue.update_passing_limit(&queue);
     }
 }
 
 impl Entry {
     fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { ticket, wish, spans, generation, .. } = self;
-        (wish.shard, Finished { ticket, spans, refusal, generation })
+        let Entry { ticket, request, spans, generation, .. } = self;
+        (request.shard, Finished { ticket, spans, refusal, generation })
     }
 }

@@ -1,0 +1,185 @@
+//! A file that this process has locked, and that names its holder. It locks worker IDs and state directories.
+//!
+//! The locks are advisory (`flock`), held by the open file, and gone with the process however it ends. The files stay:
+//! removing one that another process is about to lock would give the lock to both. If somebody else removes one, its
+//! holder finds out ([`still_ours`](LockedFile::still_ours)).
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::TakenOver;
+
+/// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
+pub(super) const HOLDER_BYTES: u64 = 256;
+/// How often a lock is tried. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
+const ATTEMPTS: usize = 5;
+/// The pause before a held lock is tried again. A process that only asks for the holder has it for microseconds.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Device and inode: the same file, whatever its name.
+pub(super) type FileId = (u64, u64);
+
+pub(super) fn file_id(metadata: &fs::Metadata) -> FileId {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Gives a file that root has just made to the owner of its directory: what an export or an import leaves is then the
+/// daemon's, which runs as another user. If the system refuses, the file stays root's.
+pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
+    if let (Ok(directory), Ok(made)) = (fs::metadata(directory), file.metadata())
+        && made.uid() == 0
+        && directory.uid() != 0
+    {
+        let _ = fchown(file, Some(directory.uid()), Some(directory.gid()));
+    }
+}
+
+/// The reason why a file could not be locked.
+#[derive(Debug)]
+pub(super) enum FileLockError {
+    /// Another process has it.
+    Held {
+        /// ` (process 123)`, or empty.
+        holder: String,
+    },
+    /// The name leads to another user's file, or to something that is no file.
+    Obstructed(io::Error),
+    /// The system refuses.
+    Refused(io::Error),
+}
+
+impl From<io::Error> for FileLockError {
+    fn from(error: io::Error) -> Self {
+        FileLockError::Refused(error)
+    }
+}
+
+/// A file that is locked until this is dropped, and that names its holder.
+#[derive(Debug)]
+pub(super) struct LockedFile {
+    /// Holds the lock.
+    pub(super) file: File,
+    pub(super) path: PathBuf,
+    id: FileId,
+}
+
+impl LockedFile {
+    /// Locks the file and writes its holder into it. A missing file is made with this mode.
+    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, FileLockError> {
+        let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
+        for attempt in 0..ATTEMPTS {
+            if attempt > 0 {
+                thread::sleep(PAUSE);
+            }
+            let file = open(path, mode)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    refusal = FileLockError::Held { holder: holder(&file) };
+                    continue;
+                }
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+            let id = file_id(&file.metadata()?);
+            describe(&file, what)?;
+            let locked = LockedFile { file, path: path.to_owned(), id };
+            // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
+            if locked.still_ours().is_ok() {
+                return Ok(locked);
+            }
+        }
+        Err(refusal)
+    }
+
+    /// Checks that the name still leads to the locked file.
+    pub(super) fn still_ours(&self) -> Result<(), TakenOver> {
+        same_file(&self.path, self.id, "lock")
+    }
+
+    /// Returns ` (process 123)` if a process has the lock; `None` if none has.
+    pub(super) fn holder_of(file: &File) -> Option<String> {
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(holder(file)),
+            // Dropping the file gives the lock back.
+            Ok(()) | Err(TryLockError::Error(_)) => None,
+        }
+    }
+}
+
+/// Checks that a name still leads to the same file. If the system does not tell, it counts as the same.
+pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), TakenOver> {
+    let happened = match fs::symlink_metadata(path) {
+        Ok(metadata) if file_id(&metadata) == id => return Ok(()),
+        Ok(_) => "replaced",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "removed",
+        Err(_) => return Ok(()),
+    };
+    Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
+}
+
+fn open(path: &Path, mode: u32) -> Result<File, FileLockError> {
+    let open = |create| {
+        let mut options = OpenOptions::new();
+        // A link that another user put into the shared directory is not followed.
+        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        options.read(true).write(true).create_new(create).mode(mode).custom_flags(no_follow).open(path)
+    };
+    // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
+    match open(false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
+        Err(error) => return Err(error.into()),
+        // Reading a pipe would block.
+        Ok(file) if !file.metadata()?.is_file() => {
+            return Err(FileLockError::Obstructed(io::Error::other("it is not a regular file")));
+        }
+        Ok(file) => return Ok(file),
+    }
+    match open(true) {
+        Ok(file) => {
+            file.set_permissions(Permissions::from_mode(mode))?;
+            if let Some(directory) = path.parent() {
+                give_to_owner_of(directory, &file);
+            }
+            Ok(file)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open(false)?),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns whether the name is there and leads to something that this process cannot open as its lock.
+fn is_obstructed(path: &Path, error: &io::Error) -> bool {
+    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_of_name && fs::symlink_metadata(path).is_ok()
+}
+
+/// Writes the holder of the lock, for the refusal of another daemon.
+fn describe(file: &File, what: &str) -> io::Result<()> {
+    let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
+    line.resize(HOLDER_BYTES as usize, b' ');
+    line[HOLDER_BYTES as usize - 1] = b'\n';
+    file.write_all_at(&line, 0)
+}
+
+fn holder(file: &File) -> String {
+    let mut line = String::new();
+    // The holder may be writing this very moment; then it is not named.
+    let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
+    holder_in(&line)
+}
+
+/// Returns ` (process 123)` if a holder's line begins so; else nothing.
+pub(super) fn holder_in(line: &str) -> String {
+    match line.split_once(',') {
+        Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
+        _ => String::new(),
+    }
+}
