@@ -150,7 +150,7 @@ fn check_saturation(source: &SourceStatus) -> Check {
             format!("requests that wait: {requests}, for {ids} IDs, {} in all", seconds(source.line_s)),
         )
     } else {
-        (Level::Ok, String::from("nobody waits"))
+        (Level::Ok, String::from("no request waits"))
     };
     about(source, CheckName::Saturation, level, message)
 }

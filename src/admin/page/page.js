@@ -278,7 +278,7 @@ function drawTiles(moment) {
   const percent = (100 * ids) / most;
   const tiles = [
     ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
-    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "nobody waits"],
+    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
     ["Errors per second", known ? rate(moment.errors) : "–", `${count(Object.values(status.errors).reduce((a, b) => a + b, 0))} since the start`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
     ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
