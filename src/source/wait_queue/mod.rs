@@ -121,6 +121,11 @@ impl WaitQueue {
         self.admitted.load(Ordering::Relaxed)
     }
 
+    /// The number of requests that wait. Takes the lock: not for a request's path.
+    pub fn waiting_requests(&self) -> u64 {
+        self.lock().waiting().count() as u64
+    }
+
     /// Returns whether a request of this size may be served before those that wait.
     #[inline]
     pub(super) fn passage(&self, count: u64) -> Passage {
