@@ -69,8 +69,11 @@ impl Collector for Exposition {
     }
 }
 
-/// The metrics of requests that each source has: name, help, whether it is a counter, value.
-const REQUESTS: [(&str, &str, bool, fn(&SourceStatus) -> u64); 7] = [
+/// A metric that each source has: name, help, true for a counter, value.
+type SourceMetric = (&'static str, &'static str, bool, fn(&SourceStatus) -> u64);
+
+/// The metrics of requests.
+const REQUESTS: [SourceMetric; 7] = [
     ("snowbank_ids_issued", "IDs handed out", true, |source| source.ids),
     (
         "snowbank_requests",
