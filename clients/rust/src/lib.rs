@@ -41,6 +41,14 @@
 //! The client connects when a call needs it. After a failure it leaves that endpoint alone for a random time
 //! that grows, so that a daemon that comes back does not meet all of its clients at once.
 //!
+//! # Errors
+//! An [`Error`] reaches the application only after these retries. [`Error::retry_after`] is the time after
+//! which the same call may succeed. Without it, the error's text says what to change.
+//!
+//! # Closing
+//! There is no call to close a client. Drop all of its clones and [`Ids`]: the connection then closes. IDs
+//! left in a buffer are skipped.
+//!
 //! # TLS
 //! An address `tls:host:port` is one of a TLS listener, and needs the cargo feature `tls`.
 //! `ClientOptions::tls` sets the authorities that the client trusts, and the client's own certificate if the

@@ -7,8 +7,8 @@ use super::socket_stream::SocketStream;
 use super::tls_stream::TlsStream;
 use crate::tls::{Acceptor, HandshakeFailure};
 
-/// Shakes hands within the handshake timeout. If that fails, logs the reason, lets the peer read the alert, and returns
-/// `None`.
+/// Shakes hands within the handshake timeout. If that fails, logs the reason, lets the peer read the alert,
+/// and returns `None`.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let peer = socket.peer_addr();
     match acceptor.accept(socket).await {
