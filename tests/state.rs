@@ -393,6 +393,34 @@ fn a_rename_that_fails_is_tried_again() {
     draw_until_served(&mut wire, &mut ids);
 }
 
+/// The sync of the directory failed after the rename: a power failure may bring the old file back. Repeating the sync proves
+/// nothing, so only another new file will do, and there is no room for one.
+#[test]
+fn a_file_whose_name_may_not_be_durable_is_not_used_on_a_full_disk() {
+    let machine = Machine::new();
+    let disk = machine.disk();
+    let daemon = disk.under(machine.setup().config("max_ahead = \"302ms\"")).start();
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    let inode = || fs::metadata(machine.file()).expect("the file is there").ino();
+    disk.order(&format!("sync fail {EIO}"));
+    draw_until_no_ceiling(&mut wire, &mut ids);
+    let before = inode();
+    disk.order(&format!("name fail {EIO}"));
+    poll("a new file has the name", || {
+        wire.next(Ask::of(1).wait_ms(50)).assert_error(0, NO_CEILING);
+        (inode() != before).then_some(())
+    });
+    disk.order(&format!("name fail {EIO}\nopen fail {ENOSPC}"));
+    thread::sleep(Duration::from_millis(100));
+    disk.order(&format!("open fail {ENOSPC}"));
+    for _ in 0..30 {
+        wire.next(Ask::of(1).wait_ms(100)).assert_error(0, NO_CEILING);
+    }
+    disk.works();
+    draw_until_served(&mut wire, &mut ids);
+}
+
 /// Anybody who reaches the admin listener may ask how the daemon is; its disk is not his.
 #[test]
 fn health_checks_write_nothing() {

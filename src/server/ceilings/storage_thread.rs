@@ -119,13 +119,21 @@ impl Storage {
     /// # Errors
     /// The ceilings may not be lowered.
     pub(super) fn end(mut self, trims: Option<Vec<(usize, Position)>>) -> Result<(), StoreError> {
-        trims.into_iter().for_each(|trims| self.send(Job::Trim(trims)));
+        let is_wanted = trims.is_some_and(|trims| {
+            self.send(Job::Trim(trims));
+            true
+        });
         drop(self.jobs);
         let trimmed = iter::from_fn(|| self.done.recv().ok()).filter_map(|done| match done {
             Done::Trimmed(trimmed) => Some(trimmed),
-            Done::Written(_) | Done::Ours | Done::Lost(_) => None,
+            Done::Lost(TakenOver(reason)) => Some(Err(StoreError(reason))),
+            Done::Written(_) | Done::Ours => None,
         });
-        trimmed.last().unwrap_or(Ok(()))
+        match trimmed.last() {
+            Some(trimmed) => trimmed,
+            None if is_wanted => Err(StoreError(String::from("the storage thread has failed"))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -219,5 +227,14 @@ mod tests {
         assert!(storage.is_idle());
         storage.end(None).unwrap();
         assert_eq!(Arc::strong_count(&is_taken), 1, "the store is gone");
+    }
+
+    #[test]
+    fn a_trim_that_was_not_made_is_no_success() {
+        let is_taken = Arc::new(AtomicBool::new(true));
+        let storage = Storage::start(Box::new(TakenWithin(Arc::clone(&is_taken)))).unwrap();
+        storage.end(Some(Vec::new())).unwrap_err();
+        let storage = Storage::start(Box::new(TakenWithin(is_taken))).unwrap();
+        storage.end(None).unwrap();
     }
 }

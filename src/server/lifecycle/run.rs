@@ -36,7 +36,7 @@ impl Server {
             ceilings,
             join_requests,
             adopted,
-            announcers,
+            kernel_log,
             notes: _,
         } = self;
         let runtime = make_runtime().map_err(io::Error::other)?;
@@ -46,7 +46,7 @@ impl Server {
         };
         let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
         let keeper = KeeperThread::spawn(ceilings, &common, join_requests)?;
-        restored::watch(announcers, Arc::clone(&common));
+        restored::watch(kernel_log, Arc::clone(&common));
         let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
