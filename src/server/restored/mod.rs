@@ -42,15 +42,15 @@ pub(crate) fn watch(KernelLog { way, log }: KernelLog, common: Arc<Common>) {
         Ok(log) => log,
         Err(error) => {
             tracing::info!(
-                "cannot read the kernel's log ({way}: {error}): that the machine was restored from a snapshot is noticed by \
-                 its clocks, if they jump"
+                "cannot read the kernel's log ({way}: {error}): a restore of the machine from a snapshot is noticed only if \
+                 its clocks jump"
             );
             return;
         }
     };
     tracing::info!(
-        "reads the kernel's log ({way}): that the machine was restored from a snapshot is noticed at once, if its \
-         hypervisor changes the VM generation ID then"
+        "reads the kernel's log ({way}): it reports when the machine was restored from a snapshot, if the hypervisor then \
+         changes the VM generation ID"
     );
     // Without a thread, only the clocks show a restored machine.
     let _ = thread::Builder::new().name(String::from("restored")).spawn(move || {
