@@ -43,9 +43,9 @@ enum Command {
     Next(next::Arguments),
     /// Take IDs apart into their instant and fields.
     Decode(decode::Arguments),
-    /// The first and last ID that two instants can hold, for `WHERE id BETWEEN`.
+    /// Print the first and last ID of a time span, for `WHERE id BETWEEN`.
     Range(range::Arguments),
-    /// Show the table of presets, or the picture of one layout.
+    /// List the presets, or draw one layout.
     Layout(layout::Arguments),
     /// Find every mistake in a configuration file.
     Check(check::Arguments),
@@ -119,7 +119,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Usage(reason)) => (2, reason),
         Err(Failure::Start(error)) => (error.exit_code(), error.to_string()),
     };
-    service::say_refusal(&reason);
+    service::log_failure(&reason);
     ExitCode::from(code)
 }
 

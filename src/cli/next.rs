@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
-    /// Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number.
+    /// Write one JSON object per line: {"id":"…"}. The ID is a string, because many readers keep only 53 bits of a number.
     #[arg(long)]
     json: bool,
 }

@@ -282,7 +282,7 @@ impl Ceilings {
     /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
     ///
     /// # Errors
-    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
+    /// Why the ceilings could not be trimmed: the next start goes on above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
         // Perhaps since the last look.

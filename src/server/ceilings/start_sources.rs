@@ -292,8 +292,8 @@ pub(super) fn plan_joining(
 /// Returns a note on the risks of a start without a stored ceiling.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
-        "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \
-         worker IDs handed out elsewhere, or before with a clock that was ahead",
+        "source {:?}: no ceiling is stored yet, so it starts at the next tick; IDs can repeat if another machine \
+         used its worker IDs, or if the clock was ahead before; then move that state here first",
         source.name
     )
 }

@@ -116,11 +116,11 @@ impl KeeperThread {
         match self.trimmed.recv_timeout(drain_left + TRIM_TIMEOUT) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+                tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
             // The thread ends with the process, as by kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
-                "storage did not answer in time; the ceilings are not trimmed, and the next start rides from them"
+                "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(RunError::ThreadFailed("the keeper's thread"));
