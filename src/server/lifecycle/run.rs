@@ -44,7 +44,7 @@ impl Server {
         let registered = {
             let _reactor = runtime.enter();
             let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
-            registered.map_err(|error| StartError::no_thread(&error))
+            registered.map_err(|error| StartError::ResourceShort(error.to_string()))
         };
         let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
         let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
