@@ -168,8 +168,6 @@ impl SlotFile {
             return None;
         }
         slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
-        // A start that was killed may not have come to this.
-        sync_directory(directory).ok()?;
         Some(slots)
     }
 

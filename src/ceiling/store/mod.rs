@@ -23,7 +23,7 @@ pub use record::{Record, id_bound, position_from};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{Newcomer, StoreError, TakenOver};
+use super::{Newcomer, StateError, StoreError, TakenOver};
 use snowbank_client::layout::{Numbering, Position};
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
@@ -82,6 +82,14 @@ impl DiskStore {
             #[cfg(test)]
             after_write: None,
         }
+    }
+
+    /// Waits until the names of the directory and of the state file are durable. Nothing that is stored counts before.
+    ///
+    /// # Errors
+    /// They may not be durable.
+    pub fn await_names(&self) -> Result<(), StateError> {
+        self.directory.await_names()
     }
 
     /// Makes the records of all sources durable, with these changes.

@@ -131,6 +131,7 @@ impl Found {
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
                 })?;
+                store.await_names()?;
                 Some((store, retired))
             }
         };
