@@ -821,7 +821,10 @@ fn a_backup_is_refused_once_more_was_handed_out() {
     assert_eq!(machine.back_up(), running, "it is left as it is");
     let export = machine.command(&["export"]);
     assert_eq!(export.status.code(), Some(1), "{export:?}");
-    assert!(String::from_utf8_lossy(&export.stderr).contains("is older than what served"), "{export:?}");
+    assert!(
+        String::from_utf8_lossy(&export.stderr).contains("is older than the state that served"),
+        "{export:?}"
+    );
     assert_eq!(export.stdout, b"");
 
     // The newest is as good as ever, and after another life a copy of it no more.

@@ -21,8 +21,6 @@ const NOT_YET: &[&str] = &[
     // The daemon
     "src/admin",
     // -
-    "src/cli",
-    // -
     "src/front",
     // -
     "src/service",

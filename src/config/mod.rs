@@ -54,7 +54,7 @@ pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings, WorkerIds};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
-pub(crate) use units::Grouped;
+pub(crate) use units::{Grouped, parse_duration};
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;

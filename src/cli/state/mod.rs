@@ -1,4 +1,4 @@
-//! `snowbank state`: what is kept over restarts, shown (`show`) and moved.
+//! `snowbank state`: shows, exports and imports the state that a daemon keeps over restarts.
 
 mod marks;
 mod show;
@@ -26,27 +26,28 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show each source's ceiling: below it IDs may have been handed out, from it on none was
+    /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
     /// Release all sources here, and write what another machine needs to go on with their worker IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
-    /// Take over the sources of an export; only upward, so that no ID comes twice
+    /// Take over the sources of an export; never below IDs that this machine has granted
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
 
 const EXPORT_HELP: &str = "\
-Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
-IDs is refused here from then on, until they are imported again. Exporting again writes the same. Import it on one machine
-alone; nothing can tell that it was imported on two.
-Exit code 0: exported. 1: there is nothing to export, it is in use or older than what served on this machine, or it could
-not be written. 2: wrong use.";
+Stop the daemon first. The sources are marked as released, durably, before anything is written: from then on, no daemon of
+this machine starts with their worker IDs, until they are imported again. Another export writes the same. Import it on one
+machine only: two machines that import it hand out the same IDs, and nothing detects it.
+Exit code 0: exported. 1: there is no state, it is in use, it is older than the state that served on this machine, or the
+export cannot be written. 2: wrong use.";
 
 const IMPORT_HELP: &str = "\
 Stop the daemon that uses the state directory first.
-Exit code 0: imported. 1: refused: in use, not an export, or lower than what was granted here. 2: wrong use.";
+Exit code 0: imported. 1: refused: the state is in use, the file is no export, or this machine has granted IDs above it.
+2: wrong use.";
 
 #[derive(Debug, clap::Args)]
 struct Directory {
@@ -57,7 +58,7 @@ struct Directory {
 
 #[derive(Debug, clap::Args)]
 struct LockDirectory {
-    /// The directory of the machine's locks of worker IDs, with their marks
+    /// The directory of the machine's worker-ID locks, with their marks
     #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
     lock_dir: PathBuf,
 }
@@ -79,7 +80,7 @@ struct ImportArguments {
     directory: Directory,
     #[command(flatten)]
     locks: LockDirectory,
-    /// What `snowbank state export` wrote; `-` for standard input
+    /// The output of `snowbank state export`; `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -97,7 +98,7 @@ impl Directory {
         let given = self.state_dir.clone().filter(|path| !path.as_os_str().is_empty());
         let choice = StateDirChoice::from(given);
         match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
-            StatePlace::Kept { path, .. } => Ok(path),
+            StatePlace::Directory { path, .. } => Ok(path),
             StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
         }
     }
@@ -119,7 +120,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let locks = lock_records(&arguments.locks.lock_dir, &records).map_err(Failure::no)?;
     refuse_lower(&records, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
-    // Opened before anything is released: a name that is taken is found out in time.
+    // Created before anything is released: a name that is taken must fail first.
     let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
     let output = output.map_err(|(path, error): (&Path, io::Error)| {
         Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
@@ -148,13 +149,13 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// A new file that only its user can read: whoever has the export can go on with the worker IDs.
+/// Creates a new file that only its user can read: a copy of an export is enough to use its worker IDs.
 fn create(path: &Path) -> Result<File, (&Path, io::Error)> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| (path, error))
 }
 
-/// Locks a state directory, which is not made for this.
+/// Locks a state directory. A missing one is an error; it is not created.
 fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
     if !path.is_dir() {
         return Err(no_state(path));
@@ -172,21 +173,21 @@ fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     }
 }
 
-/// What leaves or arrives must not end below what the machine remembers of its worker IDs.
+/// Refuses records whose ceilings are below the marks of this machine: they are an older copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         let marks = locks.marks().map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
-            "{what} is older than what served on this machine: of source {:?} it ends at ID {}, and its worker IDs were \
-             granted up to ID {} since; use the newest",
+            "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
+             IDs were granted up to ID {} since; use the newest copy",
             record.name, record.id_bound, ahead.id_bound,
         )));
     }
     Ok(())
 }
 
-/// Has the machine remember what became of worker IDs.
+/// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], is_released: bool) -> io::Result<()> {
     records.iter().zip(locks).try_for_each(|(record, locks)| {
         locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), is_released })

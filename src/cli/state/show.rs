@@ -1,4 +1,4 @@
-//! `snowbank state show`: what is kept of each source, and what the machine remembers of its worker IDs beside it.
+//! `snowbank state show`: the stored record of each source, and the marks of its worker IDs on this machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,11 +16,12 @@ use crate::clock;
 use snowbank_client::layout::{Numbering, UnixMicros};
 
 pub(super) const HELP: &str = "\
-Works while a daemon runs: it reads the state and the locks' files, and never writes. A mark is what a worker ID's lock says
-until the machine's next boot: the lowest ID that was never granted, and which state granted the others.
-Exit code 0: shown, also where a mark cannot be read (it says so). 1: there is no state, or it cannot be read. 2: wrong use.";
+Works while a daemon runs: it only reads. A mark is a note in a worker ID's lock file, which lasts until the machine's next
+boot: the lowest ID that was never granted, and the state that granted the IDs below.
+Exit code 0: shown; a mark that cannot be read is shown as not known. 1: there is no state, or it cannot be read.
+2: wrong use.";
 
-/// How often what is stored is read again because a daemon raised it while the marks were read.
+/// The most readings of the state. Each raise by a daemon while the marks are read causes another.
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -55,15 +56,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// A record, and what the locks of its worker IDs said while it stood.
+/// A record, and the marks of its worker IDs at the same moment.
 struct Found {
     record: Record,
     numbering: Numbering,
     seen: Vec<Seen>,
 }
 
-/// Reads the records and their marks of one moment: a mark that is compared with a ceiling of before its raise would seem to
-/// lie beyond it.
+/// Reads the records and their marks at one moment. A mark compared with a ceiling from before its raise would seem to lie
+/// beyond it.
 fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
     let mut records = store::read(path).map_err(Failure::no)?;
     for _ in 0..ATTEMPTS {
@@ -83,12 +84,12 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
         records = again;
     }
     Err(Failure::no(format_args!(
-        "the state in {} never holds still; something keeps writing it",
+        "the state in {} changed at each of {ATTEMPTS} readings; try again",
         path.display()
     )))
 }
 
-/// What `show --json` prints.
+/// The output of `show --json`.
 #[derive(Serialize)]
 struct Shows<'a> {
     state_dir: String,
@@ -97,7 +98,7 @@ struct Shows<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of it. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
+/// One source of the output. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
@@ -116,7 +117,7 @@ struct Shown<'a> {
     wall_minus_boot_us: i64,
     clean: bool,
     released: bool,
-    /// What the locks of its worker IDs say, those together that say the same.
+    /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
 }
 

@@ -143,7 +143,9 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     if over_tls {
         address = match address {
             Address::Tcp { host, port } => Address::Tls { host, port },
-            _ => return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS")),
+            _ => {
+                return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS"));
+            }
         };
     }
     socket.set_nonblocking(true).map_err(|_| Unusable("the socket cannot be made non-blocking"))?;
