@@ -151,15 +151,9 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     }
 }
 
-/// A warning for each environment variable that is called like one of ours and is none.
-pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let warn = |name| {
-        format!(
-            "the environment variable {name} is unknown; a setting has SNOWBANK_, its section and its key, in capitals"
-        )
-    };
-    config::unknown_variables(names).into_iter().map(warn)
+/// Returns a warning for each misspelt environment variable.
+pub(super) fn warnings_of_environment() -> Vec<String> {
+    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
 /// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
