@@ -38,16 +38,24 @@ enum Command {
 }
 
 const EXPORT_HELP: &str = "\
-Stop the daemon first. The sources are marked as released, durably, before anything is written: from then on, no daemon of
-this machine starts with their worker IDs, until they are imported again. Another export writes the same. Import it on one
-machine only: two machines that import it hand out the same IDs, and nothing detects it.
-Exit code 0: exported. 1: there is no state, it is in use, it is older than the state that served on this machine, or the
-export cannot be written. 2: wrong use.";
+Stop the daemon first. The sources are durably marked as released before the export is
+written. From then on a start with their worker IDs is refused here, until they are imported
+again. Exporting again writes the same. Import the file on one machine only: Snowbank cannot
+notice a second import, and both machines would hand out the same IDs.
+
+Exit codes:
+  0  exported
+  1  no state, the state is in use, it is an older copy, or the export cannot be written
+  2  wrong use";
 
 const IMPORT_HELP: &str = "\
 Stop the daemon that uses the state directory first.
-Exit code 0: imported. 1: refused: the state is in use, the file is no export, or this machine has granted IDs above it.
-2: wrong use.";
+
+Exit codes:
+  0  imported
+  1  refused: the state is in use, the file is not an export, or it is lower than what was
+     granted here
+  2  wrong use";
 
 #[derive(Debug, clap::Args)]
 struct Directory {

@@ -16,10 +16,14 @@ use crate::clock;
 use snowbank_client::layout::{Numbering, UnixMicros};
 
 pub(super) const HELP: &str = "\
-Works while a daemon runs: it only reads. A mark is a note in a worker ID's lock file, which lasts until the machine's next
-boot: the lowest ID that was never granted, and the state that granted the IDs below.
-Exit code 0: shown; a mark that cannot be read is shown as not known. 1: there is no state, or it cannot be read.
-2: wrong use.";
+Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is
+in the lock file of a worker ID until the machine's next boot: the lowest ID that was never
+granted, and the state that granted the others.
+
+Exit codes:
+  0  shown; if a mark cannot be read, its line says so
+  1  there is no state, or it cannot be read
+  2  wrong use";
 
 /// The most readings of the state. Each raise by a daemon while the marks are read causes another.
 const ATTEMPTS: usize = 10;

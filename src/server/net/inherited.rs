@@ -65,7 +65,7 @@ impl Inherited {
                 None => (name, false),
             };
             let listener = take_listener(&mut handed_over, index, over_tls)
-                .map_err(|refusal| StartError::from(refusal.message_for(index, name)))?;
+                .map_err(|refusal| StartError::WrongSetting(refusal.message_for(index, name)))?;
             Ok((Protocol::of(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
@@ -94,7 +94,7 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
     match sockets.parse() {
         Ok(0) => Ok(None),
         Ok(count @ 1..=SOCKETS_MAX) => Ok(Some(count)),
-        _ => Err(StartError::from(format!(
+        _ => Err(StartError::WrongSetting(format!(
             "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
         ))),
     }
