@@ -68,7 +68,7 @@ impl Notifier {
 
     /// The daemon stops, which takes at most `within` and what storage needs.
     pub fn stopping(&self, within: Duration) {
-        let status = NotifyState::Status("stopping: answering what has arrived");
+        let status = NotifyState::Status("stopping: answers the requests that have arrived");
         self.tell(
             Kind::Stopping,
             &[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))],
