@@ -127,29 +127,6 @@ mod take {
             .with_inputs(|| daemon.taker())
             .bench_refs(|taker| taker.hand_out(each));
     }
-
-    /// The quickest way to one ID: from the current block, without a list of runs; so many in a wake-up.
-    #[divan::bench(args = [64, 1_024])]
-    fn take_one(bencher: Bencher<'_, '_>, deep: u64) {
-        let daemon = Daemon::new(Order::Relaxed);
-        bencher.counter(ItemsCount::new(IDS)).with_inputs(|| daemon.taker()).bench_refs(|taker| {
-            for _ in 0..IDS / deep {
-                taker.now = taker.now.after(BETWEEN);
-                taker.shard.wake(taker.now);
-                let (lane, rng) = taker.shard.lane(0);
-                for later in (0..deep).rev() {
-                    match lane.take_one() {
-                        Some(id) => drop(black_box(id)),
-                        None => {
-                            taker.runs.clear();
-                            assert_eq!(lane.take(1, || later, rng, &mut taker.runs), Ok(()));
-                        }
-                    }
-                }
-                taker.shard.top_up();
-            }
-        });
-    }
 }
 
 /// The crates that are nearest, one ID at a time.

@@ -34,6 +34,7 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
+//! - `system_error`: the causes behind the operating system's errors.
 //! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), the wire
 //!   format (`protocol`) and addresses, which the daemon uses too.
 //!
@@ -88,5 +89,6 @@ pub mod shard;
 #[doc(hidden)]
 pub mod source;
 mod sync;
+mod system_error;
 #[doc(hidden)]
 pub mod tls;

@@ -40,7 +40,7 @@ pub struct Lane {
     /// The block that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
     current: Block,
     /// IDs of the current block that must not be taken until this wake-up has checked them. They are kept apart, so that
-    /// [`take_one`](Lane::take_one) has a single condition to check.
+    /// [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
     /// The rest of this shard's last direct claim: above the current block, below the ring.
     rest: Span,
@@ -134,15 +134,6 @@ impl Lane {
 
     fn ring(&self) -> &Ring {
         &self.rings[self.shard]
-    }
-
-    /// Takes one ID from the current block: the fastest path to an ID.
-    ///
-    /// Returns `None` when the block is used up, or when this wake-up has not checked it yet. Call [`take`](Lane::take)
-    /// then.
-    #[inline]
-    pub fn take_one(&mut self) -> Option<u64> {
-        self.current.take_one()
     }
 
     /// Takes exactly `count` IDs and appends them to `runs`.

@@ -53,16 +53,6 @@ impl Block {
         Some(run)
     }
 
-    /// Takes one ID. Returns `None` when none is left.
-    #[inline]
-    pub fn take_one(&mut self) -> Option<u64> {
-        let count = self.count.checked_sub(1)?;
-        let id = self.first;
-        self.count = count;
-        self.first = id.wrapping_add(self.stride);
-        Some(id)
-    }
-
     /// Returns the position of the first ID that is left, or the position after the last when the block is used up.
     #[inline]
     pub fn position(&self) -> Position {

@@ -281,20 +281,6 @@ fn a_busy_shard_hands_out_each_id_once() {
 }
 
 #[test]
-fn one_id_at_a_time_is_each_id_once() {
-    let source = source(TWITTER, "0");
-    let mut shard = shards(&source, 1, Order::Relaxed).remove(0);
-    let mut runs = Vec::new();
-    shard.wake(START);
-    let (lane, rng) = shard.lane(0);
-    assert_eq!(lane.take_one(), None, "nothing is claimed for it");
-    lane.take(1, || 9, rng, &mut runs).expect("there is room");
-    let next: Vec<u64> = std::iter::from_fn(|| lane.take_one()).collect();
-    let expected: Vec<u64> = (1..10).map(|index| runs[0].first + index).collect();
-    assert_eq!(next, expected);
-}
-
-#[test]
 fn what_a_lost_grant_had_claimed_is_dropped_though_nobody_looked_meanwhile() {
     let source = source(TWITTER, "0");
     let mut shard = shards(&source, 1, Order::Relaxed).remove(0);

@@ -55,9 +55,8 @@ pub(crate) struct SourceCounters {
     pub(crate) ids: Counter,
     /// Answers that were `exhausted`.
     pub(crate) exhausted: Counter,
-    /// Requests that had to wait, and how many of them wait no more.
+    /// Requests that had to wait.
     pub(crate) waits: Counter,
-    pub(crate) waits_over: Counter,
 }
 
 /// The counters of one shard.

@@ -80,9 +80,6 @@ impl Common {
         let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
         let waiting_ids = source.wait_queue().admitted_ids();
         let line = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
-        // A wait may end between the two sums.
-        let waits_over = sum(|counters| counters.waits_over.get());
-        let waits = sum(|counters| counters.waits.get());
         SourceStatus {
             name: source.name().to_owned(),
             layout: layout.to_string(),
@@ -91,8 +88,8 @@ impl Common {
             ids: sum(|counters| counters.ids.get()),
             requests: sum(|counters| counters.requests.get()),
             exhausted: sum(|counters| counters.exhausted.get()),
-            waits,
-            waiting_requests: waits.saturating_sub(waits_over),
+            waits: sum(|counters| counters.waits.get()),
+            waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids,
             line_s: if ahead.is_zero() { line } else { 2.0 * line },
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),

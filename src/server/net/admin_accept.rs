@@ -67,9 +67,8 @@ async fn serve_one(
         (SocketStream::Tcp(socket), Some(acceptor)) => {
             // The handshake has its own deadline, which may be longer than this connection's life.
             match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(failed)) => return failed.close().await,
-                Err(_) => return,
+                Ok(Some(stream)) => stream,
+                _ => return,
             }
         }
         (stream, _) => stream,

@@ -65,7 +65,7 @@ impl Inherited {
                 None => (name, false),
             };
             let listener = take_listener(&mut handed_over, index, over_tls)
-                .map_err(|refusal| StartError::from(refusal.message_for(index, name)))?;
+                .map_err(|refusal| StartError::WrongSetting(refusal.message_for(index, name)))?;
             Ok((Protocol::of(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
@@ -94,7 +94,7 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
     match sockets.parse() {
         Ok(0) => Ok(None),
         Ok(count @ 1..=SOCKETS_MAX) => Ok(Some(count)),
-        _ => Err(StartError::from(format!(
+        _ => Err(StartError::WrongSetting(format!(
             "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
         ))),
     }
@@ -143,7 +143,9 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     if over_tls {
         address = match address {
             Address::Tcp { host, port } => Address::Tls { host, port },
-            _ => return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS")),
+            _ => {
+                return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS"));
+            }
         };
     }
     socket.set_nonblocking(true).map_err(|_| Unusable("the socket cannot be made non-blocking"))?;

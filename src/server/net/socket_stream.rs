@@ -1,14 +1,21 @@
 //! TCP, Unix and TLS connections behind one type.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use socket2::{Domain, Socket};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
 
 use super::tls_stream::TlsStream;
+
+/// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake
+/// the last reply or the TLS alert.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// An accepted connection on its shard's reactor.
 #[derive(Debug)]
@@ -105,6 +112,20 @@ impl SocketStream {
             SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             SocketStream::Tls(stream) => stream.poll_half_close(cx),
         }
+    }
+
+    /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last bytes arrive.
+    pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
+        let closed = timeout(LINGER, poll_fn(|cx| self.poll_half_close(cx))).await;
+        if !matches!(closed, Ok(Ok(()))) {
+            return;
+        }
+        half_closed();
+        let mut discarded = [0; 1_024];
+        // The connection is over, whatever the result.
+        let _ =
+            timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} })
+                .await;
     }
 }
 

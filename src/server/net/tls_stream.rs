@@ -6,7 +6,7 @@
 
 use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 use tokio::net::TcpStream;
@@ -15,10 +15,10 @@ use crate::tls::ServerStream;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
-pub(crate) struct TlsStream(ServerStream<Counted>);
+pub(crate) struct TlsStream(ServerStream<TcpStream>);
 
 impl TlsStream {
-    pub(crate) fn new(stream: ServerStream<Counted>) -> Self {
+    pub(crate) fn new(stream: ServerStream<TcpStream>) -> Self {
         TlsStream(stream)
     }
 
@@ -40,28 +40,29 @@ impl TlsStream {
         self.0.get_ref().1.wants_write()
     }
 
-    /// Works as `SocketStream::poll_send`. Progress is counted at the socket: a slow reader may take encrypted bytes for a long
-    /// time before any of `bytes`.
+    /// Works as `SocketStream::poll_send`. Sends the encrypted bytes first: a slow reader may take them for a long time before
+    /// any of `bytes`, and that is progress as well.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let before = self.0.get_ref().0.sent_bytes;
-        let polled = if bytes.is_empty() {
-            Pin::new(&mut self.0).poll_flush(cx).map_ok(|()| 0)
-        } else {
-            self.poll_write(cx, bytes)
-        };
-        match polled {
-            Poll::Pending if self.0.get_ref().0.sent_bytes > before => Poll::Ready(Ok(0)),
-            polled => polled,
+        while self.has_unsent() {
+            let (socket, session) = self.0.get_mut();
+            ready!(socket.poll_write_ready(cx))?;
+            match session.write_tls(&mut Room(socket)) {
+                Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Ok(_) => return Poll::Ready(Ok(0)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
         }
+        if bytes.is_empty() { Poll::Ready(Ok(0)) } else { self.poll_write(cx, bytes) }
     }
 
     pub(crate) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
-        self.0.get_ref().0.socket.peer_addr()
+        self.0.get_ref().0.peer_addr()
     }
 
     /// Waits until the socket beneath is ready for any of `interest`.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        self.0.get_ref().0.socket.ready(interest).await
+        self.0.get_ref().0.ready(interest).await
     }
 
     pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -72,72 +73,10 @@ impl TlsStream {
 impl Drop for TlsStream {
     /// Sends the TLS alert for the end if the socket has room for it. The peer then knows that the end was intended.
     fn drop(&mut self) {
-        let (counted, session) = self.0.get_mut();
+        let (socket, session) = self.0.get_mut();
         session.send_close_notify();
         // If it does not fit, the peer does not read.
-        let _ = session.write_tls(&mut Room(&counted.socket));
-    }
-}
-
-/// A socket that counts the bytes that it has sent.
-#[derive(Debug)]
-pub(crate) struct Counted {
-    socket: TcpStream,
-    sent_bytes: u64,
-}
-
-impl Counted {
-    pub(crate) fn new(socket: TcpStream) -> Self {
-        Counted { socket, sent_bytes: 0 }
-    }
-
-    pub(crate) fn into_socket(self) -> TcpStream {
-        self.socket
-    }
-
-    fn count(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(bytes)) = written {
-            self.sent_bytes += bytes as u64;
-        }
-        written
-    }
-}
-
-impl AsyncRead for Counted {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write(cx, bytes);
-        self.count(written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
-        self.count(written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.socket.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(cx)
+        let _ = session.write_tls(&mut Room(socket));
     }
 }
 
@@ -147,6 +86,10 @@ struct Room<'a>(&'a TcpStream);
 impl Write for Room<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -39,7 +39,7 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     };
 }
 
-/// Shakes hands without delaying a stop. Returns `None` if the handshake failed; the connection is closed then.
+/// Shakes hands without delaying a stop. Returns `None` if the handshake failed.
 async fn shake_hands(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let mut shake = pin!(handshake::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
@@ -51,12 +51,5 @@ async fn shake_hands(member: &mut Member, socket: TcpStream, acceptor: &Acceptor
         }
         polled
     });
-    match shaken.await {
-        Ok(stream) => Some(stream),
-        Err(failed) => {
-            member.note_drained();
-            failed.close().await;
-            None
-        }
-    }
+    shaken.await
 }

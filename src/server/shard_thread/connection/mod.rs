@@ -103,7 +103,11 @@ impl<F: Front> Connection<F> {
                     Box::pin(self.wait(waiting)).await?;
                     read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
                 }
-                Turn::Close => return Box::pin(self.linger()).await,
+                Turn::Close => {
+                    let Connection { stream, member, .. } = self;
+                    Box::pin(stream.linger(|| member.note_drained())).await;
+                    return Ok(());
+                }
                 Turn::End => return Ok(()),
             }
         }

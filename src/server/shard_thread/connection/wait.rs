@@ -2,9 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use crossbeam::utils::CachePadded;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -14,7 +12,6 @@ use super::Connection;
 use crate::clock::{self, BootMicros};
 use crate::config::Limits;
 use crate::front::{Ask, Front};
-use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
@@ -27,27 +24,6 @@ pub(super) struct Waiting {
     finished: oneshot::Receiver<Finished>,
     /// IDs that the request already has.
     taken: Taken,
-    _counted: CountedWait,
-}
-
-/// A wait in the counters. Counts its begin when made and its end when dropped.
-struct CountedWait {
-    counters: Arc<CachePadded<ShardCounters>>,
-    source: usize,
-}
-
-impl CountedWait {
-    fn begin(thread: &ThreadState, source: usize) -> CountedWait {
-        let counters = Arc::clone(&thread.counters);
-        counters.sources[source].waits.add(1);
-        CountedWait { counters, source }
-    }
-}
-
-impl Drop for CountedWait {
-    fn drop(&mut self) {
-        self.counters.sources[self.source].waits_over.add(1);
-    }
 }
 
 /// Returns when a request that was read at `read_at` must be answered.
@@ -82,8 +58,8 @@ impl<F: Front> Connection<F> {
                     thread.common.wake_ups.wake_shard(thread.index);
                 }
                 let taken = lane.keep(state.runs.clone());
-                let counted = CountedWait::begin(thread, ask.source);
-                Some(Box::new(Waiting { ask, ticket, finished, taken, _counted: counted }))
+                thread.counters.sources[ask.source].waits.add(1);
+                Some(Box::new(Waiting { ask, ticket, finished, taken }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
                 self.encode_ids(thread, live_config, state, ask);
@@ -101,7 +77,7 @@ impl<F: Front> Connection<F> {
     /// # Errors
     /// If the connection is reset meanwhile. The request has left the wait queue then.
     pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
-        let Waiting { ask, ticket, finished, taken, _counted } = *waiting;
+        let Waiting { ask, ticket, finished, taken } = *waiting;
         let thread = Rc::clone(&self.member.thread);
         let mut cancel = CancelOnDrop { thread: &thread, source: ask.source, ticket, armed: true };
         let finished = tokio::select! {

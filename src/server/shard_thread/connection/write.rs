@@ -3,18 +3,11 @@
 use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
-use std::time::Duration;
-
-use tokio::io::ReadBuf;
 
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
 use super::{Connection, Turn};
 use crate::front::Front;
-
-/// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake the
-/// last reply.
-const LINGER: Duration = Duration::from_secs(1);
 
 impl<F: Front> Connection<F> {
     /// Writes the replies that the turn has encoded, keeps the bytes that the socket does not take, and lets the shard claim
@@ -63,27 +56,5 @@ impl<F: Front> Connection<F> {
         // An idle connection owns no buffer.
         self.unwritten = Vec::new();
         Ok(())
-    }
-
-    /// Closes the sending half, and reads for a moment more so that the last reply arrives.
-    pub(super) async fn linger(&mut self) -> io::Result<()> {
-        let stream = &mut self.stream;
-        match tokio::time::timeout(LINGER, poll_fn(|cx| stream.poll_half_close(cx))).await {
-            Ok(closed) => closed?,
-            Err(_) => return Ok(()),
-        }
-        self.member.note_drained();
-        let mut discarded = [0; 4_096];
-        let stream = &mut self.stream;
-        let until_end = async {
-            loop {
-                let mut buffer = ReadBuf::new(&mut discarded);
-                poll_fn(|cx| stream.poll_read(cx, &mut buffer)).await?;
-                if buffer.filled().is_empty() {
-                    return Ok(());
-                }
-            }
-        };
-        tokio::time::timeout(LINGER, until_end).await.unwrap_or(Ok(()))
     }
 }
