@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             () = reload_at_hangups(hangups, &reloads) => {}
         }
         notifier.stopping(settings.limits.drain_timeout);
-        tracing::info!("stopping: answering what has arrived");
+        tracing::info!("stopping: answers the requests that have arrived");
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),

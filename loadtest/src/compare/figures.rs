@@ -64,7 +64,7 @@ impl Figure {
     pub(crate) fn value(self, run: &Run) -> Option<f64> {
         match self {
             Self::Rate => Some(run.ids_per_s),
-            Self::Errors => Some((run.refused.values().sum::<u64>() + run.unanswered) as f64),
+            Self::Errors => Some(run.errors() as f64),
             Self::Response(quantile) => {
                 run.response_time.at(quantile).filter(|_| run.response_time.count > 0)
             }
@@ -73,7 +73,8 @@ impl Figure {
         }
     }
 
-    /// Several runs' value: counts by their mean, the rest by the geometric mean, because ratios are compared.
+    /// Several runs' value: counts by their mean, the rest by the geometric mean, because ratios are
+    /// compared.
     pub(crate) fn mean(self, values: &[f64]) -> f64 {
         let number = values.len().max(1) as f64;
         if self == Self::Errors || values.iter().any(|&value| value <= 0.0) {

@@ -13,12 +13,13 @@ use crate::daemon::Daemon;
 use crate::measure::Fault;
 use crate::report::Report;
 use crate::report::json::Run;
-use crate::run::{self, CannotRun, Drive, Length, Progress, Scenario};
+use crate::run::{self, CannotRun, Progress};
+use crate::scenario::{Drive, Length, Scenario};
 use crate::value::Rate;
 use crate::verdict::{Objectives, Verdict};
 
-/// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the next tick or
-/// are refused.
+/// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
+/// next tick or are refused.
 const AT_CEILING: f64 = 0.99;
 
 /// A step of a sweep, with the keys of its JSON.

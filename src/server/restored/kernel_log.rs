@@ -12,12 +12,26 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat, major, minor};
 use rustix::io::Errno;
 
-use super::{ANNOUNCEMENT_BYTES, Heard};
-
 const PATH: &str = "/dev/kmsg";
 /// The device's major and minor number, the same on every Linux.
 const DEVICE: (u32, u32) = (1, 11);
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
+
+/// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
+const RECORD_BYTES: usize = 8_192;
+
+/// The result of one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The machine may have been restored.
+    NewGeneration,
+    /// Another message.
+    Other,
+    /// Everything has been read.
+    Nothing,
+    /// The log has ended.
+    End,
+}
 
 /// The way in which this process got the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +94,7 @@ fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
 
 /// Reads one record of the log.
 pub(super) fn hear_log(log: BorrowedFd<'_>) -> Heard {
-    let mut record = [0; ANNOUNCEMENT_BYTES];
+    let mut record = [0; RECORD_BYTES];
     understand(rustix::io::read(log, &mut record).map(|size| &record[..size]))
 }
 

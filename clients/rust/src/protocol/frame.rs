@@ -2,7 +2,8 @@
 
 use super::{ErrorCode, HEADER_SIZE, MIN_LENGTH};
 
-/// The result of parsing the start of a stream. `T` is a [`Request`](super::Request) or a [`Reply`](super::Reply).
+/// The result of parsing the start of a stream. `T` is a [`Request`](super::Request) or a
+/// [`Reply`](super::Reply).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<T> {
     /// The first frame is not complete: read more bytes, and parse again from the same place.
@@ -16,8 +17,8 @@ pub enum Parsed<T> {
         /// The size of the frame in bytes.
         consumed: usize,
     },
-    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown, so the stream
-    /// is lost. The parser reports this as soon as it has the length field.
+    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown,
+    /// so the stream is lost. The parser reports this as soon as it has the length field.
     BadLength(u32),
 }
 
@@ -67,7 +68,6 @@ impl Fault {
 pub(super) struct RawFrame<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,
-    pub(super) tag: u16,
     pub(super) body: &'a [u8],
 }
 
@@ -109,8 +109,8 @@ pub(super) fn parse<'a, T>(
         return Parsed::Incomplete;
     };
     let tag = u16::from_le_bytes([tag_low, tag_high]);
-    let frame = RawFrame { kind, flags, tag, body };
-    Parsed::Frame { content: understand(&frame), tag: frame.tag, consumed: HEADER_SIZE + body.len() }
+    let frame = RawFrame { kind, flags, body };
+    Parsed::Frame { content: understand(&frame), tag, consumed: HEADER_SIZE + body.len() }
 }
 
 /// Returns the eight bytes before a body. The caller keeps `body_size` within the limit.
