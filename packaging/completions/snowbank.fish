@@ -104,24 +104,24 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status does'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l lock-dir -d 'The directory of the machine\'s locks of worker IDs, with their marks' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -l json -d 'Print one JSON object'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l lock-dir -d 'The directory of the machine\'s locks of worker IDs, with their marks' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -l output -d 'Write to this new file instead of standard output' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from export" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l lock-dir -d 'The directory of the machine\'s locks of worker IDs, with their marks' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from import" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
-complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
+complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "serve" -d 'Run the daemon'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
@@ -133,6 +133,6 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_s
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: below it IDs may have been handed out, from it on none was'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; only upward, so that no ID comes twice'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
