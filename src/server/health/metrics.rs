@@ -196,7 +196,7 @@ impl Timing {
 
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
+pub(crate) struct AcceptorCounters {
     /// Connections handed to a shard.
     pub(crate) accepted: Counter,
     /// Connections refused with `too_busy`.
@@ -209,7 +209,7 @@ pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
-    pub(crate) doors: Doors,
+    pub(crate) acceptors: AcceptorCounters,
     keeper: Mutex<LastSeen>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
@@ -222,7 +222,7 @@ impl Metrics {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
-            doors: Doors::default(),
+            acceptors: AcceptorCounters::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             draining: AtomicBool::new(false),
             instance,

@@ -2,7 +2,6 @@
 //!
 //! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 
-use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,27 +18,11 @@ const PATH: &str = "/dev/kmsg";
 const DEVICE: (u32, u32) = (1, 11);
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
-/// The way in which this process got the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    HandedOver,
-    Opened,
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Way::HandedOver => "standard input",
-            Way::Opened => PATH,
-        })
-    }
-}
-
-/// Opens the log at its end, so that earlier records do not count. Reading it never waits.
-pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
+/// Opens the log at its end, so that earlier records do not count, and returns where it was found. Reading it never waits.
+pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
     match is_standard_input() {
-        true => (Way::HandedOver, take_over(io::stdin().as_fd())),
-        false => (Way::Opened, open(Path::new(PATH))),
+        true => ("standard input", take_over(io::stdin().as_fd())),
+        false => (PATH, open(Path::new(PATH))),
     }
 }
 

@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use tokio::time::Instant;
 
 use self::events::{hear_event, subscribe};
-use self::kernel_log::{Way, hear_log};
+use self::kernel_log::hear_log;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 
@@ -34,15 +34,16 @@ const ANNOUNCEMENT_BYTES: usize = 8_192;
 /// The kernel's log and its events, opened at the start. Announcements from then on are noticed.
 #[derive(Debug)]
 pub(crate) struct Announcers {
-    way: Way,
+    /// Where the log was found.
+    log_at: &'static str,
     log: io::Result<OwnedFd>,
     events: rustix::io::Result<OwnedFd>,
 }
 
 impl Announcers {
     pub(crate) fn open() -> Announcers {
-        let (way, log) = kernel_log::find();
-        Announcers { way, log, events: subscribe() }
+        let (log_at, log) = kernel_log::find();
+        Announcers { log_at, log, events: subscribe() }
     }
 
     /// Logs how a restored machine is noticed.
@@ -51,7 +52,7 @@ impl Announcers {
             Ok(_) => tracing::info!(
                 "reads the kernel's log ({}): that the machine was restored from a snapshot is noticed at once, if its \
                  hypervisor changes the VM generation ID then",
-                self.way
+                self.log_at
             ),
             Err(error) => {
                 // Most kernels do not send the event, so its absence alone is not worth a line.
@@ -60,7 +61,7 @@ impl Announcers {
                 tracing::info!(
                     "cannot read the kernel's log ({}: {error}){events}: that the machine was restored from a snapshot is \
                      noticed by its clocks, if they jump",
-                    self.way
+                    self.log_at
                 );
             }
         }
