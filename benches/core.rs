@@ -127,7 +127,6 @@ mod take {
             .with_inputs(|| daemon.taker())
             .bench_refs(|taker| taker.hand_out(each));
     }
-
 }
 
 /// The crates that are nearest, one ID at a time.

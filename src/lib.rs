@@ -34,6 +34,7 @@
 //! - [`config`]: the settings. [`cli`]: the commands.
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
+//! - `system_error`: the causes behind the operating system's errors.
 //! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), the wire
 //!   format (`protocol`) and addresses, which the daemon uses too.
 //!
@@ -54,11 +55,11 @@
 //! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
 //! | What happens when the wall clock goes back? | `source/window.rs`; it applies the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
-//! | What is written before an ID may be used? | a ceiling above it, to the state file: `ceiling/store/mod.rs` |
+//! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `ceiling/store/file.rs` |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush` |
-//! | Which settings may a reload change? | `config/diff.rs`; `server/lifecycle/reload.rs` applies them |
+//! | What may a reload change? | settings marked `Reload` in `config/daemon.rs`, and added sources: `config/diff.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
@@ -88,5 +89,6 @@ pub mod shard;
 #[doc(hidden)]
 pub mod source;
 mod sync;
+mod system_error;
 #[doc(hidden)]
 pub mod tls;

@@ -87,7 +87,7 @@ fn layouts_that_are_none_that_ended_or_have_not_begun_are_refused() {
     refuses(&["--layout", "baidu"], &["--layout", "2024", "ended"]);
     refuses(&["--layout", "twiter"], &["twiter", "twitter"]);
     refuses(&["--layout", "time:41,worker:10"], &["sequence"]);
-    refuses(
+    refuses_for_now(
         &["--layout", "time:41,worker:10,sequence:12;epoch=2999-01-01T00:00:00Z"],
         &["2999-01-01", "epoch"],
     );
@@ -106,16 +106,16 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
         setup.option("--state-dir", &state).args(options)
     };
     let process = format!("process {}", daemon.id());
-    other(&["--worker-id", "5"]).end().assert_refusal(&["worker ID 5", "another daemon", &process]);
-    other(&["--worker-id", "0-4"]).end().assert_refusal(&["worker ID 4"]);
+    other(&["--worker-id", "5"]).end().assert_refusal_for_now(&["worker ID 5", "another daemon", &process]);
+    other(&["--worker-id", "0-4"]).end().assert_refusal_for_now(&["worker ID 4"]);
     // The same IDs under another name.
     let spelled = "time:41,datacenter:5,worker:5,sequence:12;epoch=2010-11-04T01:42:54.657Z";
-    other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal(&["worker ID 6"]);
+    other(&["--worker-id", "6", "--layout", spelled]).end().assert_refusal_for_now(&["worker ID 6"]);
     let renamed = "time:41,dc:5,host:5,sequence:12;epoch=1288834974657";
-    other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal(&["worker ID 6"]);
+    other(&["--worker-id", "6", "--layout", renamed]).end().assert_refusal_for_now(&["worker ID 6"]);
     // A constant in the place of a worker ID's digit.
     let folded = "time:41,zero:7:constant(0),host:3,sequence:12;epoch=1288834974657";
-    other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal(&[
+    other(&["--worker-id", "6", "--layout", folded]).end().assert_refusal_for_now(&[
         "worker ID 6",
         "another daemon",
         &process,
@@ -128,7 +128,7 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
             "worker ID {worker} of layout {layout} can make the same IDs as number 5 of time,node:=1024,"
         );
         let words = [&*twin, "another daemon of this machine", &process];
-        other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal(&words);
+        other(&["--worker-id", worker, "--layout", layout]).end().assert_refusal_for_now(&words);
     }
     // Another worker ID is nobody's, or another layout: from years later on, or whose IDs rise faster or slower.
     other(&["--worker-id", "7"]).start().stop();
@@ -159,7 +159,7 @@ fn a_lock_that_does_not_say_what_it_stands_for_is_not_passed_over() {
     drop(lock("0123456789abcdef-7.lock", "worker ID 7"));
     start().start().stop();
     let newer = lock("0123456789abcdef-5.lock", "process 77, worker ID 5, of a release to come");
-    start().end().assert_refusal(&["0123456789abcdef-5.lock", "(process 77)", "does not say"]);
+    start().end().assert_refusal_for_now(&["0123456789abcdef-5.lock", "(process 77)", "does not say"]);
     drop(newer);
     start().start().stop();
 }

@@ -29,8 +29,8 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -s V -l version -d 'Prin
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "serve" -d 'Run the daemon'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "decode" -d 'Take IDs apart into their instant and fields'
-complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
-complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'List the presets, or draw one layout'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
@@ -59,7 +59,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number'
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}. The ID is a string, because many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l json -d 'Print one JSON object per line'
@@ -126,8 +126,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "serve" -d 'Run the daemon'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "range" -d 'The first and last ID that two instants can hold, for `WHERE id BETWEEN`'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "layout" -d 'Show the table of presets, or the picture of one layout'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "layout" -d 'List the presets, or draw one layout'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'

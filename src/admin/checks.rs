@@ -1,22 +1,24 @@
-//! What a status amounts to, in words for the operator, and whether the daemon is ready.
+//! The checks of a status, in words for the operator. They decide whether the daemon is ready.
 //!
-//! Fails: requests are refused, so that a load balancer had better send them elsewhere. Warns: they are served, and
-//! somebody should look. A daemon whose whole ceiling is in use warns and does not fail: it still hands out all there is,
-//! and taken out of service it would hand out nothing.
+//! - Fail: requests are refused, so a load balancer should send them elsewhere.
+//! - Warn: requests are served, and an operator should look.
+//!
+//! A daemon that is saturated warns and does not fail: it still hands out IDs at its full rate, and out of service it would
+//! hand out none.
 
 use super::status::{CertificateStatus, Check, CheckName, ClockState, Level, SourceStatus, Status};
 use crate::config::Grouped;
 
-/// A raise that takes longer than this while a request waits for it is no longer a matter of moments.
+/// The time after which a raise fails the check if a request waits for it.
 const SLOW_RAISE_S: f64 = 1.0;
-/// Of the wait that requests have by default, the share from which the line counts as saturated: those that come now are
-/// refused or nearly so.
+/// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
+/// will be.
 const SATURATED_SHARE: f64 = 0.75;
-/// A layout with less than this left is to be replaced.
+/// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
 
 impl Status {
-    /// Looks at everything, and decides whether the daemon is ready.
+    /// Runs all checks, and decides whether the daemon is ready.
     pub(crate) fn check(&mut self) {
         let mut checks = vec![self.check_stop(), self.check_worker_ids()];
         checks.extend(self.check_wall_clock());
@@ -27,20 +29,20 @@ impl Status {
             checks.push(check_layout(source));
         }
         checks.extend(self.certificate.as_ref().map(check_certificate));
-        // The worst first; among equals the order above.
+        // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
         self.ready = checks.iter().all(|check| check.level != Level::Fail);
         self.checks = checks;
     }
 
-    /// The checks that are not as they should be, the worst first.
+    /// Returns the checks that fail or warn, the worst first.
     pub(crate) fn findings(&self) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(|check| check.level != Level::Ok)
     }
 
     fn check_stop(&self) -> Check {
         let (level, message) = match self.draining {
-            true => (Level::Fail, "stopping: answers what has arrived, and accepts nothing more"),
+            true => (Level::Fail, "stopping: answers the requests that have arrived, and accepts no more"),
             false => (Level::Ok, "serving"),
         };
         Check { name: CheckName::Stop, source: None, level, message: message.to_owned() }
@@ -51,7 +53,7 @@ impl Status {
             Some(reason) => (
                 Level::Fail,
                 format!(
-                    "lost: {reason}; nothing is handed out any more: stop this daemon, and see who else runs"
+                    "lost: {reason}; no more IDs are handed out: stop this daemon, and find the other one"
                 ),
             ),
             None => (Level::Ok, String::from("held by this daemon alone")),
@@ -59,7 +61,7 @@ impl Status {
         Check { name: CheckName::WorkerIds, source: None, level, message }
     }
 
-    /// What is odd about the machine's clock. What it does to a source is that source's check.
+    /// Checks the machine's clock. Its effect on a source is that source's check.
     fn check_wall_clock(&self) -> Option<Check> {
         let by = seconds(self.clock.by_s);
         let message = match self.clock.state {
@@ -68,7 +70,7 @@ impl Status {
                 format!("the wall clock is {by} behind IDs already handed out: check time synchronisation")
             }
             ClockState::Held => format!(
-                "the wall clock stepped forward by {by}, and is not followed until that has lasted: check time synchronisation"
+                "the wall clock stepped forward by {by}, and is not followed until the step has lasted: check time synchronisation"
             ),
         };
         Some(Check { name: CheckName::Clock, source: None, level: Level::Warn, message })
@@ -80,15 +82,15 @@ impl Status {
             (
                 Level::Fail,
                 format!(
-                    "the wall clock is too far behind IDs already handed out: refuses with clock_behind for {wait} more"
+                    "the wall clock is too far behind IDs already handed out: refuses with clock_behind for another {wait}"
                 ),
             )
         } else if source.ahead_s > 0.0 {
             let (ahead, most) = (seconds(source.ahead_s), seconds(source.max_ahead_s));
             let message = format!(
-                "rides {ahead} ahead of the wall clock, at half speed until it has caught up; at most {most} is allowed"
+                "catching up: {ahead} ahead of the wall clock, at half speed until that has caught up; at most {most} is allowed"
             );
-            // After a crash or a takeover a ride is what should be.
+            // After a crash or a takeover, a catch-up is normal.
             let is_odd = self.clock.state != ClockState::Steady;
             (if is_odd { Level::Warn } else { Level::Ok }, message)
         } else {
@@ -103,18 +105,18 @@ impl Status {
         let is_reached = source.headroom_s <= 0.0;
         let (level, message) = match &ceilings.failing {
             _ if ceilings.lost.is_some() => {
-                (Level::Fail, String::from("taken away, because the worker IDs are lost"))
+                (Level::Fail, String::from("revoked, because the worker IDs are lost"))
             }
             Some(reason) if is_reached => (
                 Level::Fail,
                 format!(
-                    "reached, and cannot be raised: {reason}; refuses with no_ceiling until storage works: see to its disk"
+                    "reached, and cannot be raised: {reason}; refuses with no_ceiling until storage works: check the state directory's disk"
                 ),
             ),
             Some(reason) => (
                 Level::Warn,
                 format!(
-                    "cannot be raised: {reason}; IDs last for {left} more: see to the state directory's disk"
+                    "cannot be raised: {reason}; IDs last for another {left}: check the state directory's disk"
                 ),
             ),
             None if is_reached && source.ceiling_wanted && ceilings.under_way_s > SLOW_RAISE_S => {
@@ -124,7 +126,7 @@ impl Status {
             None if is_reached && source.ceiling_wanted => {
                 (Level::Ok, String::from("reached, and being raised"))
             }
-            None if is_reached => (Level::Ok, String::from("rests, and is raised with the next request")),
+            None if is_reached => (Level::Ok, String::from("unused, and raised with the next request")),
             None => (Level::Ok, format!("durable for {left} ahead")),
         };
         about(source, CheckName::Ceiling, level, message)
@@ -140,17 +142,17 @@ fn check_saturation(source: &SourceStatus) -> Check {
         (
             Level::Warn,
             format!(
-                "more is asked for than there is: {requests} requests wait for {ids} IDs, {line} of all that the layout \
-                 yields ({rate} IDs/s); further ones are refused with exhausted. More worker IDs yield more"
+                "saturated: {requests} requests wait for {ids} IDs, which take {line} at the full rate of the layout \
+                 ({rate} IDs/s); more requests are refused with exhausted. More worker IDs raise the rate"
             ),
         )
     } else if source.waiting_ids > 0 {
         (
             Level::Ok,
-            format!("requests that wait: {requests}, for {ids} IDs, {} in all", seconds(source.line_s)),
+            format!("waiting requests: {requests}, for {ids} IDs, which take {}", seconds(source.line_s)),
         )
     } else {
-        (Level::Ok, String::from("nobody waits"))
+        (Level::Ok, String::from("no request waits"))
     };
     about(source, CheckName::Saturation, level, message)
 }
@@ -171,7 +173,7 @@ fn check_layout(source: &SourceStatus) -> Check {
     about(source, CheckName::Layout, level, message)
 }
 
-/// Clients that have no TLS, or whose connections are open, are served whatever it is: never a failure.
+/// Checks the certificate. Never a failure, because clients without TLS and open connections are still served.
 fn check_certificate(certificate: &CertificateStatus) -> Check {
     let (level, message) = match &certificate.warning {
         Some(warning) => (Level::Warn, warning.clone()),
@@ -184,7 +186,7 @@ fn about(source: &SourceStatus, name: CheckName, level: Level, message: String) 
     Check { name, source: Some(source.name.clone()), level, message }
 }
 
-/// A length of time as a person reads it: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
+/// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
 pub(crate) fn seconds(seconds: f64) -> String {
     match seconds {
         ..0.001 if seconds > 0.0 => format!("{:.0} µs", seconds * 1e6),
@@ -202,7 +204,7 @@ mod tests {
     use super::super::status::{CeilingsStatus, ClockStatus, Connections, Latency};
     use super::*;
 
-    /// A daemon as it should be.
+    /// A healthy daemon's status.
     pub(crate) fn healthy() -> Status {
         let source = SourceStatus {
             name: String::from("orders"),
@@ -258,7 +260,7 @@ mod tests {
         status
     }
 
-    /// What changing a healthy daemon so makes of it: ready or not, and the first finding.
+    /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
     fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(CheckName, Level, String)>) {
         let mut status = healthy();
         change(&mut status);
@@ -287,7 +289,7 @@ mod tests {
         finds(CheckName::WorkerIds, Level::Fail, "lock file is gone", |status| {
             status.ceilings.lost = Some(String::from("the lock file is gone"));
         });
-        finds(CheckName::Clock, Level::Fail, "clock_behind for 4.0 s", |status| {
+        finds(CheckName::Clock, Level::Fail, "clock_behind for another 4.0 s", |status| {
             status.sources[0].stands_s = 4.0;
         });
         finds(CheckName::Ceiling, Level::Fail, "disk full", |status| {
@@ -303,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_all_the_same_warns() {
+    fn what_is_served_anyway_warns() {
         finds(CheckName::Clock, Level::Warn, "3.0 s behind", |status| {
             status.clock.state = ClockState::Behind;
             status.clock.by_s = 3.0;
@@ -312,7 +314,7 @@ mod tests {
             status.clock.state = ClockState::Held;
             status.clock.by_s = 7_200.0;
         });
-        finds(CheckName::Ceiling, Level::Warn, "last for 2.5 s", |status| {
+        finds(CheckName::Ceiling, Level::Warn, "last for another 2.5 s", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
         });
         finds(CheckName::Saturation, Level::Warn, "exhausted", |status| {
@@ -333,7 +335,11 @@ mod tests {
             status.ceilings.under_way_s = 0.01;
         };
         assert_eq!(checked(being_raised), (true, None));
-        assert_eq!(checked(|status| status.sources[0].ahead_s = 2.0), (true, None), "riding after a crash");
+        assert_eq!(
+            checked(|status| status.sources[0].ahead_s = 2.0),
+            (true, None),
+            "catching up after a crash"
+        );
     }
 
     #[test]

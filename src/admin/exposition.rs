@@ -1,4 +1,4 @@
-//! The status as metrics, in the text that Prometheus and all that read its format understand.
+//! The status as metrics, in the text formats of Prometheus.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::process::Process;
 use super::status::{CertificateStatus, ClockState, Level, SourceStatus, Status};
 
-/// The status in OpenMetrics text, with what the system says of the process.
+/// Formats the status as OpenMetrics text, with the system's figures of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Exposition(status.clone(), process.clone())));
@@ -22,8 +22,8 @@ pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
     out
 }
 
-/// The same for readers that know only the older text format of Prometheus, version 0.0.4: there a counter is described under
-/// its full name, and there are neither units nor infos nor an end mark.
+/// Converts OpenMetrics text to the older text format of Prometheus, version 0.0.4. There a counter is described under its
+/// full name, and there are no units, no infos and no end mark.
 pub(crate) fn prometheus_text(openmetrics: &str) -> String {
     let mut out = String::with_capacity(openmetrics.len() + 1_024);
     let mut help: Option<(&str, &str)> = None;
@@ -69,6 +69,35 @@ impl Collector for Exposition {
     }
 }
 
+/// A metric that each source has: name, help, true for a counter, value.
+type SourceMetric = (&'static str, &'static str, bool, fn(&SourceStatus) -> u64);
+
+/// The metrics of requests.
+const REQUESTS: [SourceMetric; 7] = [
+    ("snowbank_ids_issued", "IDs handed out", true, |source| source.ids),
+    (
+        "snowbank_requests",
+        "Requests for IDs that were answered, with IDs or a refusal of the source",
+        true,
+        |source| source.requests,
+    ),
+    (
+        "snowbank_exhausted",
+        "Requests refused because the IDs were not available within the wait",
+        true,
+        |source| source.exhausted,
+    ),
+    ("snowbank_waits", "Requests that had to wait for IDs", true, |source| source.waits),
+    ("snowbank_waiting_requests", "Requests that wait for IDs now", false, |source| source.waiting_requests),
+    ("snowbank_waiting_ids", "IDs that they wait for", false, |source| source.waiting_ids),
+    (
+        "snowbank_ids_per_second_max",
+        "IDs per second that the layout and the worker IDs allow",
+        false,
+        |source| source.ids_per_second,
+    ),
+];
+
 type Labels<'a> = [(&'static str, &'a str); 1];
 
 struct Page<'a> {
@@ -91,7 +120,7 @@ impl Page<'_> {
         self.gauge("snowbank_connections", "Connections open now", None, connections.open)?;
         self.gauge("snowbank_connections_max", "Connections that may be open", None, connections.max)?;
         self.counter("snowbank_connections_accepted", "Connections accepted", None, connections.accepted)?;
-        let help = "Connections told too_busy, because all were in use";
+        let help = "Connections refused with too_busy, because all were in use";
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
         let bytes = Some(&Unit::Bytes);
         self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
@@ -99,56 +128,10 @@ impl Page<'_> {
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
-        self.of_sources(
-            ("snowbank_ids_issued", "IDs handed out", None, MetricType::Counter),
-            status,
-            |source| source.ids,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_requests",
-                "Requests for IDs that were answered, with IDs or a refusal of the source",
-                None,
-                MetricType::Counter,
-            ),
-            status,
-            |source| source.requests,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_exhausted",
-                "Requests refused because the IDs could not be had within the wait",
-                None,
-                MetricType::Counter,
-            ),
-            status,
-            |source| source.exhausted,
-        )?;
-        self.of_sources(
-            ("snowbank_waits", "Requests that had to wait for IDs", None, MetricType::Counter),
-            status,
-            |source| source.waits,
-        )?;
-        self.of_sources(
-            ("snowbank_waiting_requests", "Requests that wait for IDs now", None, MetricType::Gauge),
-            status,
-            |source| source.waiting_requests,
-        )?;
-        self.of_sources(
-            ("snowbank_waiting_ids", "IDs that they wait for", None, MetricType::Gauge),
-            status,
-            |source| source.waiting_ids,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_ids_per_second_max",
-                "IDs per second that the layout and the worker IDs yield",
-                None,
-                MetricType::Gauge,
-            ),
-            status,
-            |source| source.ids_per_second,
-        )?;
+        for (name, help, is_counter, value) in REQUESTS {
+            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
+            self.of_sources((name, help, None, kind), status, value)?;
+        }
         let help = "Requests answered with an error";
         let mut errors =
             self.encoder.encode_descriptor("snowbank_errors", help, None, MetricType::Counter)?;
@@ -175,14 +158,19 @@ impl Page<'_> {
     fn clock_and_ceilings(&mut self, status: &Status) -> fmt::Result {
         let seconds = Some(&Unit::Seconds);
         self.of_sources(
-            ("snowbank_ceiling_headroom", "For how long IDs can be handed out if the ceiling is not raised; 0 also while it rests because nobody asks", seconds, MetricType::Gauge),
+            (
+                "snowbank_ceiling_headroom",
+                "For how long IDs can be handed out if the ceiling is not raised; 0 also if no client asks",
+                seconds,
+                MetricType::Gauge,
+            ),
             status,
             |source| source.headroom_s,
         )?;
         self.of_sources(
             (
                 "snowbank_clock_ahead",
-                "How far the ID clock rides ahead of the wall clock",
+                "How far the ID clock is ahead of the wall clock, until that has caught up",
                 seconds,
                 MetricType::Gauge,
             ),
@@ -192,7 +180,7 @@ impl Page<'_> {
         self.of_sources(
             (
                 "snowbank_clock_standing",
-                "How long the clock keeps IDs from being had; above 0 requests are refused with clock_behind",
+                "How long until the clock allows IDs again; above 0 requests are refused with clock_behind",
                 seconds,
                 MetricType::Gauge,
             ),
@@ -208,7 +196,7 @@ impl Page<'_> {
         let by = |state| if clock.state == state { clock.by_s } else { 0.0 };
         let help = "How far the wall clock is behind IDs already handed out";
         self.gauge("snowbank_wall_clock_behind", help, seconds, by(ClockState::Behind))?;
-        let help = "By how much the wall clock stepped forward, while that is not followed";
+        let help = "By how much the wall clock stepped forward, while the step is not followed";
         self.gauge("snowbank_wall_clock_held", help, seconds, by(ClockState::Held))?;
         let help = "Steps of the wall clock that were noticed, of at least a tenth of a second";
         let mut steps =
@@ -239,7 +227,7 @@ impl Page<'_> {
         self.gauge(name, help, Some(&Unit::Seconds), certificate.ends_unix_s)
     }
 
-    /// Under the names that Prometheus' own clients give them.
+    /// Encodes the process's metrics, under the names that Prometheus' own clients use.
     fn process(&mut self, status: &Status, process: &Process) -> fmt::Result {
         let (seconds, bytes) = (Some(&Unit::Seconds), Some(&Unit::Bytes));
         self.gauge(
@@ -285,7 +273,7 @@ impl Page<'_> {
         self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&value)
     }
 
-    /// A metric with a value for each source.
+    /// Encodes a metric with a value for each source.
     fn of_sources<V: EncodeCounterValue + EncodeGaugeValue>(
         &mut self,
         (name, help, unit, kind): (&str, &str, Option<&Unit>, MetricType),

@@ -17,25 +17,25 @@ use super::status::Status;
 use crate::config::Address;
 use snowbank_client::tls::{self, ClientFiles};
 
-/// Far above the status of a daemon with as many sources as can be, and proof that something else answers.
+/// The largest answer. It is far above the status of a daemon with the most sources, so a larger one is not a daemon's.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 
-/// Whom to ask, and how.
+/// The daemon to ask.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// Where the daemon's admin listener is.
+    /// The address of the daemon's admin listener.
     pub(crate) address: Address,
-    /// Whom to believe there, and who to be, where that is over TLS.
+    /// The certificates to trust and to send, if the address is over TLS.
     pub(crate) tls: ClientFiles,
-    /// How long it may take, over all.
+    /// The longest time for the whole exchange.
     pub(crate) timeout: Duration,
 }
 
 impl Target {
-    /// The daemon's status.
+    /// Fetches the daemon's status.
     ///
     /// # Errors
-    /// In one line, why it cannot be had.
+    /// Returns the reason in one line.
     pub(crate) async fn fetch(&self) -> Result<Status, String> {
         let Target { address, timeout, .. } = self;
         match tokio::time::timeout(*timeout, self.fetch_patiently()).await {
@@ -53,7 +53,7 @@ impl Target {
                 ask(stream, address, &address.to_string()).await
             }
             Address::Tls { host, port } => {
-                // For each connection, as files are renewed. Nobody else waits for this thread.
+                // Read for each connection, because files may be renewed. Nothing else runs on this thread.
                 let connector = self.tls.read().map_err(|fault| fault.to_string())?;
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(cannot)?;
                 let stream = connector.connect(host, stream).await.map_err(cannot)?;
@@ -76,7 +76,7 @@ fn cannot(address: &Address, error: &io::Error) -> String {
     }
 }
 
-/// What TLS has to say of a conversation that failed: that a client certificate is missing is said only there.
+/// Returns the TLS error behind a failed exchange. A missing client certificate is reported only there.
 fn explain(error: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = iter::successors(Some(error), |&error| error.source());
     causes.find_map(|cause| tls::explain(cause.downcast_ref()?))

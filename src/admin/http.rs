@@ -1,7 +1,7 @@
 //! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status` and the page.
 //!
-//! Everything is read-only and made from one [`Status`]. Whoever asks slowly, or takes nothing of the answer, has a
-//! deadline; an answer is made in memory at once and nothing is locked while it leaves.
+//! Everything is read-only and made from one [`Status`]. A client that sends or reads slowly has a deadline. An answer is
+//! made in memory at once, and no lock is held while it is sent.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -23,18 +23,18 @@ use super::exposition;
 use super::process::Process;
 use super::status::{Check, Level, Status};
 
-/// How patiently a connection is served.
+/// The time that a connection may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stay {
-    /// It may stay until it asks again, while there are places.
+    /// It may stay for its next request, because there is room for more connections.
     Long,
-    /// Others may wait for its place.
+    /// Other clients may wait for its place.
     Short,
 }
 
 impl Stay {
-    /// How long a request's head may take from the end of the answer before it: longer than scrapers and the page pause, so
-    /// that they keep their connection; where places are scarce, as long as a round trip of one who asks at once.
+    /// Returns how long a request's head may take from the end of the answer before it. This is longer than scrapers and the
+    /// page pause, so they keep their connection. If connections are scarce, it is one round trip.
     fn head_timeout(self) -> Duration {
         Duration::from_secs(match self {
             Stay::Long => 75,
@@ -42,7 +42,7 @@ impl Stay {
         })
     }
 
-    /// How long a connection lives at most: who takes nothing of an answer holds a place no longer than this.
+    /// Returns the longest life of a connection, so that a client that never reads its answer does not hold a place.
     pub(crate) fn life(self) -> Duration {
         Duration::from_secs(match self {
             Stay::Long => 600,
@@ -51,16 +51,16 @@ impl Stay {
     }
 }
 
-/// How long an answer that has begun then has yet.
+/// The extra time for an answer that has begun at the end of a connection's life.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
-/// How long a thread may take to show that it makes progress, as probes see it: far above any turn on a machine that does
-/// much else. The service manager's watchdog has a time of its own.
+/// The time within which each thread must show progress for `/healthz`. It is far above any turn on a busy machine. The
+/// service manager's watchdog has its own period.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
-/// What is kept of a request's head, which hyper wants no smaller; browsers send one or two KiB.
+/// The largest head of a request, which is hyper's minimum. Browsers send one or two KiB.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
 
-/// Nothing of the page comes from elsewhere, and nothing of it can be put into another page.
+/// The page loads nothing from other sites, and cannot be embedded in another page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'",
@@ -68,7 +68,7 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
 
 const PATHS: &str = "/ /metrics /healthz /readyz /status";
 
-/// What all admin connections share.
+/// The state that all admin connections share.
 pub(crate) struct Site {
     status: Box<dyn Fn() -> Status + Send + Sync>,
     all_beat: Box<dyn Fn() -> Beats + Send + Sync>,
@@ -77,7 +77,7 @@ pub(crate) struct Site {
 /// Completes when every thread has shown that it makes progress.
 pub(crate) type Beats = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How a connection came in.
+/// The way by which a connection came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Via {
     /// To a loopback address: see [`is_local_name`].
@@ -87,7 +87,7 @@ pub(crate) enum Via {
 }
 
 impl Site {
-    /// A site that asks `status`, and for `/healthz` `all_beat`, for each answer.
+    /// Creates a site that calls `status` for each answer, and `all_beat` for `/healthz`.
     pub(crate) fn new(
         status: impl Fn() -> Status + Send + Sync + 'static,
         all_beat: impl Fn() -> Beats + Send + Sync + 'static,
@@ -111,7 +111,7 @@ impl Site {
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
-        // An error is the peer's: nobody is there to be told.
+        // An error is the peer's, and needs no answer.
         if tokio::time::timeout(stay.life(), connection.as_mut()).await.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
@@ -126,8 +126,7 @@ impl Site {
         via: Via,
     ) -> Response<Full<Bytes>> {
         if via == Via::Loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
-            let text =
-                "this address is for this machine alone: ask for it as localhost or by its IP address\n";
+            let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }
         if !matches!(
@@ -177,7 +176,7 @@ impl Site {
         match tokio::time::timeout(PROGRESS_WITHIN, (self.all_beat)()).await {
             Ok(()) => respond(StatusCode::OK, TEXT, "ok\n"),
             Err(_) => {
-                let text = "a thread makes no progress: the daemon is to be started anew\n";
+                let text = "a thread makes no progress: restart the daemon\n";
                 respond(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
             }
         }
@@ -218,15 +217,15 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// In which format metrics are written.
+/// The text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     OpenMetrics,
     Prometheus,
 }
 
-/// OpenMetrics for who names it or takes anything; the older format, which is plain text, for who names others: readers that
-/// know only that, and browsers, which would save a file of a type that they do not know.
+/// Returns the format for an Accept header: OpenMetrics for clients that name it or accept anything. Clients that name
+/// plain text or HTML get the older format: readers that know only that, and browsers, which would download other types.
 fn format_for(accept: Option<&HeaderValue>) -> Format {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let named =
@@ -238,8 +237,10 @@ fn format_for(accept: Option<&HeaderValue>) -> Format {
     }
 }
 
-/// Whether a Host names this machine by an address or as `localhost`. On a loopback address anything else is a page on the
-/// Web whose name was made to point here, so that its script could read the answers as its own (DNS rebinding).
+/// Returns whether a Host header names this machine by an address or as `localhost`.
+///
+/// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so that its script could
+/// read the answers (DNS rebinding).
 fn is_local_name(host: &HeaderValue) -> bool {
     let Ok(host) = host.to_str() else {
         return false;

@@ -1,11 +1,11 @@
-//! What an operator sees: the daemon's status in one struct, and the ways to it.
+//! The operator's view: the daemon's status in one struct, and the ways to it.
 //!
-//! - `status`: the struct. `checks`: what it amounts to, in words, and whether the daemon is ready.
-//! - `exposition`: the same as metrics, in OpenMetrics text. `process`: what the system says of the process.
+//! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
+//! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `fetch`: asks another daemon for its status.
 //!
-//! Knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
+//! This room knows nothing of sources, shards or the server: `server/health/status.rs` fills the struct.
 
 mod checks;
 mod exposition;

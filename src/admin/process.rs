@@ -1,8 +1,8 @@
-//! What the system says of this process.
+//! The system's figures of this process.
 
 use std::fs;
 
-/// What the system says of this process; what it does not say is left out.
+/// The system's figures of this process. A figure that is not available is `None`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Process {
     pub(super) cpu_s: Option<f64>,
@@ -12,7 +12,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Looks at /proc.
+    /// Reads /proc.
     pub(crate) fn look() -> Process {
         use rustix::param::{clock_ticks_per_second, page_size};
         use rustix::process::{Resource, getrlimit};
@@ -27,18 +27,18 @@ impl Process {
     }
 }
 
-/// Since Linux 6.2 the directory's size is their number. Before they have to be listed, which takes its time where there are
-/// tens of thousands.
+/// Counts the open files. Since Linux 6.2 the directory's size is their number. Before, they must be listed, which is slow
+/// for tens of thousands.
 fn open_files() -> Option<u64> {
     const FILES: &str = "/proc/self/fd";
     match fs::metadata(FILES).ok()?.len() {
-        // The directory that is being read is one of them, and gone after it.
+        // The listed directory is one of them, and is closed afterwards.
         0 => Some(fs::read_dir(FILES).ok()?.count().saturating_sub(1) as u64),
         open => Some(open),
     }
 }
 
-/// User and system time of proc_pid_stat(5), whose second field is a name that may hold anything.
+/// Parses user and system time from proc_pid_stat(5), whose second field is a name with any characters.
 fn cpu_ticks(stat: &str) -> Option<u64> {
     let after_name = stat.rsplit_once(')')?.1;
     // The first field after the name is the third of all; times are the 14th and 15th.
@@ -46,7 +46,7 @@ fn cpu_ticks(stat: &str) -> Option<u64> {
     Some(times.next()?.ok()? + times.next()?.ok()?)
 }
 
-/// The second field of proc_pid_statm(5).
+/// Parses the second field of proc_pid_statm(5).
 fn resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }

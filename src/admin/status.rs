@@ -1,41 +1,41 @@
-//! What a daemon is doing, in one plain struct. The metrics, the checks, `/status`, the page and `snowbank status` all
-//! tell this and nothing else.
+//! The status of a daemon, in one plain struct. The metrics, the checks, `/status`, the page and `snowbank status` all show
+//! this and nothing else.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of the latency histogram, in microseconds: from what a busy turn takes to the longest that a request may
-/// wait by default, in steps of 1, 2 and 5, so that a percentile is known to within half. 2 ms, within which single IDs
-/// are promised beside a stream of large requests, is one of them.
+/// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a request,
+/// in steps of 1, 2 and 5, so that a percentile is known to within half. One bound is 2 ms, within which single IDs are
+/// promised beside a stream of large requests.
 pub(crate) const BOUNDS_US: [u64; 19] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
     1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 
-/// What a daemon is doing at one moment. Counters count from its start.
+/// The status of a daemon at one moment. Counters count from its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Status {
     pub(crate) version: String,
     pub(crate) instance: String,
     pub(crate) started_unix_s: f64,
     pub(crate) uptime_s: f64,
-    /// Whether requests are served: no check fails.
+    /// True if requests are served: no check fails.
     pub(crate) ready: bool,
-    /// What there is to say of its state, the worst first. Never empty.
+    /// The results of all checks, the worst first. Never empty.
     pub(crate) checks: Vec<Check>,
-    /// Whether it is stopping.
+    /// True while it stops.
     pub(crate) draining: bool,
     pub(crate) shards: usize,
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
-    /// What TLS listeners show; none: no listener has one.
+    /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) connections: Connections,
-    /// By code; every code is there.
+    /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Requests other than for IDs.
     pub(crate) other_requests: u64,
@@ -44,39 +44,39 @@ pub(crate) struct Status {
     pub(crate) latency: Latency,
 }
 
-/// One thing that was looked at, in words for the operator.
+/// The result of one check, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) name: CheckName,
-    /// The source that it is about, if it is about one.
+    /// The source that it concerns, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) level: Level,
     pub(crate) message: String,
 }
 
-/// What is looked at.
+/// The subject of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum CheckName {
-    /// Whether the daemon is stopping.
+    /// The daemon's stop.
     Stop,
-    /// Whether the worker IDs and the state are this daemon's alone.
+    /// The exclusive use of the worker IDs and the state.
     WorkerIds,
-    /// How far the clock lets IDs be handed out.
+    /// The clock, which limits the IDs that can be handed out.
     Clock,
-    /// How far the durable ceiling does, and whether it is raised.
+    /// The durable ceiling, which limits them too, and its raises.
     Ceiling,
-    /// Whether more is asked for than there is.
+    /// The demand, compared with the full rate.
     Saturation,
-    /// How long the layout lasts.
+    /// The remaining life of the layout.
     Layout,
-    /// How long clients believe the certificate of TLS listeners.
+    /// The remaining life of the TLS listeners' certificate.
     Certificate,
 }
 
 impl CheckName {
-    /// As in JSON.
+    /// Returns the name in JSON.
     pub(crate) fn name(self) -> &'static str {
         match self {
             CheckName::Stop => "stop",
@@ -90,15 +90,15 @@ impl CheckName {
     }
 }
 
-/// How bad it is. The worst is the least.
+/// The severity of a check's result. The worst is the least value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
     /// Requests are refused: not ready.
     Fail,
-    /// Requests are served; somebody should look.
+    /// Requests are served, and an operator should look.
     Warn,
-    /// As it should be.
+    /// All is well.
     Ok,
 }
 
@@ -106,14 +106,14 @@ pub(crate) enum Level {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ClockStatus {
     pub(crate) state: ClockState,
-    /// By how much, where it is behind or held.
+    /// The difference from ID time, if it is behind or held.
     pub(crate) by_s: f64,
-    /// Steps that were noticed, each of more than a tenth of a second.
+    /// The steps observed, each of more than a tenth of a second.
     pub(crate) steps_back: u64,
     pub(crate) steps_forward: u64,
 }
 
-/// What the wall clock does.
+/// The state of the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ClockState {
@@ -121,34 +121,34 @@ pub(crate) enum ClockState {
     Steady,
     /// It is behind the time of IDs already handed out.
     Behind,
-    /// It stepped far forward, and is not followed until that has lasted.
+    /// It stepped far forward, and is not followed until the step has lasted.
     Held,
 }
 
-/// How the ceilings are raised.
+/// The state of raising ceilings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CeilingsStatus {
-    /// Raises that are durable; one may be of several sources.
+    /// The number of durable raises. One may raise several sources.
     pub(crate) raises: u64,
     pub(crate) failures: u64,
-    /// How long all raises together took.
+    /// The total time of all raises.
     pub(crate) raising_s: f64,
-    /// How long ago the last one was durable; none: not since the start.
+    /// The time since the last raise became durable. `None`: none since the start.
     pub(crate) last_raise_ago_s: Option<f64>,
-    /// How long the raise that is under way has taken so far; 0: none is.
+    /// The time that the current raise has taken so far. 0 without one.
     pub(crate) under_way_s: f64,
-    /// Why the last try failed; none: it did not.
+    /// The reason why the last raise failed. `None`: it did not fail.
     pub(crate) failing: Option<String>,
-    /// Why the worker IDs or the state may be another's; none: they are held.
+    /// The reason why another process may have the worker IDs or the state. `None`: this daemon holds them.
     pub(crate) lost: Option<String>,
 }
 
 /// The certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
-    /// Until when clients believe it.
+    /// The end of its validity.
     pub(crate) ends_unix_s: f64,
-    /// What somebody should do about it; none: nothing yet.
+    /// The warning for the operator, if it ends soon.
     pub(crate) warning: Option<String>,
 }
 
@@ -158,27 +158,27 @@ pub(crate) struct SourceStatus {
     pub(crate) name: String,
     pub(crate) layout: String,
     pub(crate) worker_ids: String,
-    /// The most that its layout and worker IDs yield.
+    /// The full rate of its layout and worker IDs.
     pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
     pub(crate) requests: u64,
     pub(crate) exhausted: u64,
-    /// Requests that had to wait for their IDs.
+    /// The number of requests that had to wait for their IDs.
     pub(crate) waits: u64,
-    /// Those that wait now, and the IDs that they wait for.
+    /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
-    /// How long it takes to hand those out, and how long a request waits that does not say.
+    /// The time that the waiting IDs take at the full rate, and the default wait of a request.
     pub(crate) line_s: f64,
     pub(crate) default_wait_s: f64,
-    /// The ceiling's time less the ID clock's: for how long IDs can be handed out if it is not raised. At least 0.
+    /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
     pub(crate) headroom_s: f64,
-    /// Whether a request waits for the ceiling.
+    /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
-    /// How far the ID clock is ahead of the wall clock, and how far it may be.
+    /// The lead of the ID clock over the wall clock, and the most allowed.
     pub(crate) ahead_s: f64,
     pub(crate) max_ahead_s: f64,
-    /// How long the clock keeps IDs from being had.
+    /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
@@ -193,12 +193,12 @@ pub(crate) struct Connections {
     pub(crate) refused: u64,
 }
 
-/// How long requests for IDs took, from their bytes read to their reply on its way.
+/// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Latency {
-    /// Upper bounds, increasing.
+    /// The upper bounds, increasing.
     pub(crate) bounds_us: Vec<u64>,
-    /// Requests between one bound and the next; the last are those above all bounds.
+    /// The number of requests between one bound and the next. The last is the number above all bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum_us: u64,
 }
@@ -210,20 +210,21 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// How many requests there were.
+    /// Returns the number of requests.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// What happened since an earlier moment.
+    /// Returns the requests since an earlier moment.
     pub(crate) fn since(&self, earlier: &Latency) -> Latency {
         let counts = self.counts.iter().zip(&earlier.counts).map(|(now, then)| now.saturating_sub(*then));
         let sum_us = self.sum_us.saturating_sub(earlier.sum_us);
         Latency { bounds_us: self.bounds_us.clone(), counts: counts.collect(), sum_us }
     }
 
-    /// The time within which this share of requests was answered, in microseconds: linear between the bounds, as
-    /// Prometheus has it, and the highest bound where that is exceeded. `None` without requests.
+    /// Returns the time within which this share of requests was answered, in microseconds. `None` without requests.
+    ///
+    /// It is linear between the bounds, as in Prometheus, and the highest bound for requests above all bounds.
     pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
         let wanted = self.count() as f64 * share;
         let (mut below, mut low_us) = (0.0, 0.0);

@@ -12,11 +12,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::locked_file::{HOLDER_BYTES, LockError, LockedFile};
+use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile};
 use super::mark::Mark;
-use super::neighbours::{check_neighbours, unusable};
+use super::neighbours::check_neighbours;
 use super::store::Record;
-use super::{Owner, TakenOver};
+use super::{LockError, Owner, TakenOver};
 use snowbank_client::layout::Numbering;
 
 /// Like `/tmp`: every user of the machine may make files, and none may remove another's.
@@ -71,8 +71,8 @@ impl WorkerLocks {
     /// Returns the marks of the worker IDs, of all states.
     ///
     /// # Errors
-    /// In one line: a mark cannot be read, so it is unknown how far IDs were granted, and what to do.
-    pub fn marks(&self) -> Result<Vec<Mark>, String> {
+    /// A mark cannot be read, so nothing tells how far IDs were granted.
+    pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let marks = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         marks.collect()
     }
@@ -81,9 +81,8 @@ impl WorkerLocks {
 /// Locks all worker IDs of a numbering.
 ///
 /// # Errors
-/// In one line: another process holds a worker ID (its process ID follows if it is known), or the directory does not
-/// allow locks. A lock is never skipped.
-pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, String> {
+/// A worker ID is held by another process, or the directory does not allow locks. A lock is never skipped.
+pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLocks, LockError> {
     lock_workers_but(&HashSet::new(), directory, numbering)
 }
 
@@ -91,17 +90,17 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
 ///
 /// # Errors
 /// As [`lock_workers`], or a record contradicts itself.
-pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, String> {
+pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, LockError> {
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
     let lock = |(index, record): (usize, &Record)| {
-        let numbering = record.numbering().map_err(|error| error.to_string())?;
+        let numbering = record.numbering()?;
         let locks = lock_workers_but(&locked, directory, &numbering)?;
         locked.extend(locks.files.iter().map(|file| file.path.clone()));
         Ok((index, locks))
     };
-    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, String>>()?;
+    let mut locks: Vec<_> = furthest_first.into_iter().map(lock).collect::<Result<_, LockError>>()?;
     locks.sort_by_key(|&(index, _)| index);
     Ok(locks.into_iter().map(|(_, locks)| locks).collect())
 }
@@ -110,26 +109,25 @@ fn lock_workers_but(
     locked: &HashSet<PathBuf>,
     directory: &Path,
     numbering: &Numbering,
-) -> Result<WorkerLocks, String> {
-    make_directory(directory).map_err(|error| unusable(directory, &error))?;
+) -> Result<WorkerLocks, LockError> {
+    make_directory(directory).map_err(|error| LockError::NotLocked { path: directory.to_owned(), error })?;
     let layout = numbering.layout();
     let space = layout.space();
     let files =
         lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
             let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
             LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
-                LockError::Held { holder } => format!(
-                    "worker ID {worker} of layout {layout} is held by another daemon of this machine{holder}; \
-                     give this one another worker ID, or stop that one",
-                ),
-                LockError::Unusable(error) => unusable(&path, &error),
+                FileLockError::Held { holder } => {
+                    LockError::Held { worker, layout: Box::new(layout.clone()), holder }
+                }
+                FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
+                FileLockError::Refused(error) => LockError::NotLocked { path, error },
             })
         });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
-    check_neighbours(directory, &|path| own.contains(path), numbering)
-        .map_err(|neighbour| neighbour.refusal(numbering))?;
+    check_neighbours(directory, &|path| own.contains(path), numbering)?;
     Ok(WorkerLocks { files, state: None })
 }
 
@@ -156,14 +154,8 @@ fn make_directory(directory: &Path) -> io::Result<()> {
     }
 }
 
-fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, String> {
-    read_mark(&locked.file).map_err(|error| {
-        format!(
-            "{} does not say how far the IDs of its worker ID were granted: {error}; find out who wrote it, and once \
-             every ID handed out lies in the past, remove it",
-            locked.path.display()
-        )
-    })
+fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
+    read_mark(&locked.file).map_err(|error| LockError::MarkDamaged { path: locked.path.clone(), error })
 }
 
 /// Returns the mark in a lock's file; `None` in a file that was just made, or by a program from before marks.
@@ -239,15 +231,15 @@ mod tests {
         let owner = Owner::new();
         let lock = || lock_workers(directory.path(), &numbering()).unwrap();
         let mut locks = lock();
-        assert_eq!(locks.marks(), Ok(vec![]));
+        assert_eq!(locks.marks().unwrap(), []);
         locks.mark_granted(7).unwrap();
-        assert_eq!(locks.marks(), Ok(vec![]), "a daemon without a state leaves none");
+        assert_eq!(locks.marks().unwrap(), [], "a daemon without a state leaves none");
         for id_bound in [7, u64::MAX, 3] {
             locks.mark_for(&owner);
             locks.mark_granted(id_bound).unwrap();
             drop(locks);
             locks = lock();
-            assert_eq!(locks.marks(), Ok(vec![marked(id_bound, &owner)]));
+            assert_eq!(locks.marks().unwrap(), [marked(id_bound, &owner)]);
         }
         let text = fs::read_to_string(only_lock(directory.path())).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
@@ -281,6 +273,6 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let _locks = lock_workers(directory.path(), &numbering()).unwrap();
         let refused = lock_workers(directory.path(), &numbering()).unwrap_err();
-        assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
+        assert!(refused.to_string().contains(&format!("(process {})", std::process::id())), "{refused}");
     }
 }

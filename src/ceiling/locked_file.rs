@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use super::TakenOver;
 
 /// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
@@ -40,14 +42,22 @@ pub(super) fn give_to_owner_of(directory: &Path, file: &File) {
 
 /// The reason why a file could not be locked.
 #[derive(Debug)]
-pub(super) enum LockError {
+pub(super) enum FileLockError {
     /// Another process has it.
     Held {
         /// ` (process 123)`, or empty.
         holder: String,
     },
-    /// The system does not let this one.
-    Unusable(io::Error),
+    /// The name leads to another user's file, or to something that is no file.
+    Obstructed(io::Error),
+    /// The system refuses.
+    Refused(io::Error),
+}
+
+impl From<io::Error> for FileLockError {
+    fn from(error: io::Error) -> Self {
+        FileLockError::Refused(error)
+    }
 }
 
 /// A file that is locked until this is dropped, and that names its holder.
@@ -61,23 +71,23 @@ pub(super) struct LockedFile {
 
 impl LockedFile {
     /// Locks the file and writes its holder into it. A missing file is made with this mode.
-    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, LockError> {
-        let mut refusal = LockError::Unusable(io::Error::other("somebody keeps removing it"));
+    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, FileLockError> {
+        let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            let file = open(path, mode).map_err(LockError::Unusable)?;
+            let file = open(path, mode)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
-                    refusal = LockError::Held { holder: holder(&file) };
+                    refusal = FileLockError::Held { holder: holder(&file) };
                     continue;
                 }
-                Err(TryLockError::Error(error)) => return Err(LockError::Unusable(error)),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            let id = file_id(&file.metadata().map_err(LockError::Unusable)?);
-            describe(&file, what).map_err(LockError::Unusable)?;
+            let id = file_id(&file.metadata()?);
+            describe(&file, what)?;
             let locked = LockedFile { file, path: path.to_owned(), id };
             // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
             if locked.still_ours().is_ok() {
@@ -113,7 +123,7 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
     Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
 }
 
-fn open(path: &Path, mode: u32) -> io::Result<File> {
+fn open(path: &Path, mode: u32) -> Result<File, FileLockError> {
     let open = |create| {
         let mut options = OpenOptions::new();
         // A link that another user put into the shared directory is not followed.
@@ -123,9 +133,12 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
     match open(false) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+        Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
+        Err(error) => return Err(error.into()),
         // Reading a pipe would block.
-        Ok(file) if !file.metadata()?.is_file() => return Err(io::Error::other("it is not a regular file")),
+        Ok(file) if !file.metadata()?.is_file() => {
+            return Err(FileLockError::Obstructed(io::Error::other("it is not a regular file")));
+        }
         Ok(file) => return Ok(file),
     }
     match open(true) {
@@ -136,9 +149,16 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
             }
             Ok(file)
         }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false),
-        Err(error) => Err(error),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open(false)?),
+        Err(error) => Err(error.into()),
     }
+}
+
+/// Returns whether the name is there and leads to something that this process cannot open as its lock.
+fn is_obstructed(path: &Path, error: &io::Error) -> bool {
+    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_of_name && fs::symlink_metadata(path).is_ok()
 }
 
 /// Writes the holder of the lock, for the refusal of another daemon.

@@ -4,6 +4,7 @@
 //! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
+mod errors;
 mod identity;
 mod lock;
 mod locked_file;
@@ -12,6 +13,7 @@ mod neighbours;
 pub mod store;
 mod survey;
 
+pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
 pub use mark::{Mark, Marked, compare, instant_of};

@@ -7,52 +7,11 @@
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::LockError;
 use super::locked_file::{HOLDER_BYTES, holder_in};
 use snowbank_client::layout::{Numbering, Space};
-
-/// The reason why worker IDs cannot be used beside those that others hold.
-#[derive(Debug)]
-pub(super) enum Neighbour {
-    /// Another daemon can make the same IDs.
-    Twin {
-        /// The worker ID of ours.
-        worker: u64,
-        /// The other's worker ID: its number, and its ID space.
-        twin: (u64, Space),
-        /// ` (process 123)`, or empty.
-        holder: String,
-    },
-    /// A lock is held, and its line cannot be read: another release wrote it.
-    Unknown {
-        /// The lock's file.
-        path: PathBuf,
-        /// ` (process 123)`, or empty.
-        holder: String,
-    },
-    /// The system does not allow reading the locks.
-    Unusable(PathBuf, io::Error),
-}
-
-impl Neighbour {
-    /// Returns the refusal in one line: why the worker IDs cannot be used, and what to do.
-    pub(super) fn refusal(&self, numbering: &Numbering) -> String {
-        match self {
-            Neighbour::Twin { worker, twin: (number, space), holder } => format!(
-                "worker ID {worker} of layout {} can make the same IDs as number {number} of {space}, which is held by \
-                 another daemon of this machine{holder}; give this one another worker ID, or stop that one",
-                numbering.layout(),
-            ),
-            Neighbour::Unknown { path, holder } => format!(
-                "{} is held by another daemon of this machine{holder}, and does not say in words that this release \
-                 knows which IDs that makes; stop that one, or run the same release",
-                path.display(),
-            ),
-            Neighbour::Unusable(path, error) => unusable(path, error),
-        }
-    }
-}
 
 /// Checks that no held lock in this directory, except `own`, stands for IDs that this numbering can make.
 ///
@@ -62,7 +21,7 @@ pub(super) fn check_neighbours(
     directory: &Path,
     own: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
-) -> Result<(), Neighbour> {
+) -> Result<(), LockError> {
     let (space, workers) = (numbering.layout().space(), numbering.workers());
     let numbers = numbering.layout().numbers_in_space(workers);
     for (other, held) in by_space(held_locks(directory, own)?) {
@@ -73,7 +32,8 @@ pub(super) fn check_neighbours(
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
             let (number, holder) = held[theirs].clone();
             let worker = workers.iter().nth(mine).unwrap_or_default();
-            return Err(Neighbour::Twin { worker, twin: (number, other), holder });
+            let (layout, colliding) = (Box::new(numbering.layout().clone()), (number, Box::new(other)));
+            return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
         }
     }
     Ok(())
@@ -93,23 +53,23 @@ fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
     spaces
 }
 
-fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, Neighbour> {
-    let unusable = |path: &Path| {
+fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
+    let refused = |path: &Path| {
         let path = path.to_owned();
-        move |error| Neighbour::Unusable(path, error)
+        move |error| LockError::NotLocked { path, error }
     };
     let mut held = Vec::new();
-    for entry in fs::read_dir(directory).map_err(unusable(directory))? {
-        let path = entry.map_err(unusable(directory))?.path();
+    for entry in fs::read_dir(directory).map_err(refused(directory))? {
+        let path = entry.map_err(refused(directory))?.path();
         if !is_lock(&path) || own(&path) {
             continue;
         }
-        let Some(line) = line_if_held(&path).map_err(unusable(&path))? else { continue };
+        let Some(line) = line_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
             Some((number, space)) => held.push((number, space, holder_in(&line))),
             // Its holder is writing it at this moment, and reads our locks next.
             None if line.len() < HOLDER_BYTES as usize => {}
-            None => return Err(Neighbour::Unknown { path, holder: holder_in(&line) }),
+            None => return Err(LockError::UnknownHeld { path, holder: holder_in(&line) }),
         }
     }
     Ok(held)
@@ -145,15 +105,6 @@ fn line_if_held(path: &Path) -> io::Result<Option<String>> {
     let mut line = Vec::new();
     file.take(HOLDER_BYTES).read_to_end(&mut line)?;
     Ok(Some(String::from_utf8_lossy(&line).into_owned()))
-}
-
-/// Returns the refusal where locks cannot be used.
-pub(super) fn unusable(path: &Path, error: &io::Error) -> String {
-    format!(
-        "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same \
-         IDs: make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
-        path.display()
-    )
 }
 
 /// Returns the number and the space that a holder's line names.

@@ -12,10 +12,13 @@ use crate::config::{self, Credentials, Overrides};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`, and reads the files that the configuration names: tokens,
-certificates, keys.
-Exit code 0: `serve` would take this configuration; what it would do is printed.
-1: there are mistakes, each on a line of standard output. 2: the file cannot be read as text.";
+Takes the same options and variables as `serve`. Also reads the files of tokens,
+certificates and keys that the configuration names.
+
+Exit codes:
+  0  `serve` accepts this configuration; a summary of it is printed
+  1  there are mistakes, each on a line of standard output
+  2  the file cannot be read as text";
 
 /// Options of `snowbank check`.
 #[derive(Debug, clap::Args)]

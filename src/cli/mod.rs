@@ -22,7 +22,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 
+use crate::server::StartError;
 use crate::service;
 
 /// Hand out batches of unique, time-sortable 64-bit IDs.
@@ -41,9 +43,9 @@ enum Command {
     Next(next::Arguments),
     /// Take IDs apart into their instant and fields.
     Decode(decode::Arguments),
-    /// The first and last ID that two instants can hold, for `WHERE id BETWEEN`.
+    /// Print the first and last ID of a time span, for `WHERE id BETWEEN`.
     Range(range::Arguments),
-    /// Show the table of presets, or the picture of one layout.
+    /// List the presets, or draw one layout.
     Layout(layout::Arguments),
     /// Find every mistake in a configuration file.
     Check(check::Arguments),
@@ -60,12 +62,12 @@ enum Command {
 pub enum Failure {
     /// The answer is no: mistakes found, refused, unreachable. Exit code 1.
     No(String),
-    /// Wrong use, or a refusal to start that holds until somebody changes something. Exit code 2.
+    /// Wrong use. Exit code 2.
     Usage(String),
-    /// A refusal to start for a reason that may pass by itself: a port that is taken, a disk that is full. Exit code 3.
-    ForNow(String),
-    /// The reader of the output has seen enough and closed the pipe (`| head -1`). Exit code 0.
-    ReaderGone,
+    /// The daemon does not start, or a command cannot run. The cause has the exit code: 2 or 3.
+    Start(StartError),
+    /// The output cannot be written. Exit code 1; 0 if its reader closed the pipe (`| head -1`).
+    Output(io::Error),
 }
 
 impl Failure {
@@ -80,13 +82,23 @@ impl Failure {
     }
 }
 
+/// The commands' only untyped I/O is writing to their output. Other I/O errors are mapped where they happen.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
-            _ => Failure::No(format!("cannot write the output: {error}")),
-        }
+        Failure::Output(error)
     }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        Failure::Start(error)
+    }
+}
+
+/// Makes the reactor of a command.
+fn make_reactor() -> Result<Runtime, Failure> {
+    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    made.map_err(|error| Failure::Start(StartError::no_thread(&error)))
 }
 
 /// The result of every command. Output goes to the writer that the command gets.
@@ -100,12 +112,14 @@ pub fn main() -> ExitCode {
         Ok(out.flush()?)
     });
     let (code, reason) = match outcome {
-        Ok(()) | Err(Failure::ReaderGone) => return ExitCode::SUCCESS,
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => (1, format!("cannot write the output: {error}")),
         Err(Failure::No(reason)) => (1, reason),
         Err(Failure::Usage(reason)) => (2, reason),
-        Err(Failure::ForNow(reason)) => (3, reason),
+        Err(Failure::Start(error)) => (error.exit_code(), error.to_string()),
     };
-    service::say_refusal(&reason);
+    service::log_failure(&reason);
     ExitCode::from(code)
 }
 

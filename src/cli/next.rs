@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::tls::{TlsOptions, locate};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, make_reactor};
 use crate::config::FileRef;
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
-    /// Write one JSON object per line: {"id":"…"}. The ID is a string, as many readers keep only 53 bits of a number.
+    /// Write one JSON object per line: {"id":"…"}. The ID is a string, because many readers keep only 53 bits of a number.
     #[arg(long)]
     json: bool,
 }
@@ -122,7 +122,7 @@ pub(super) fn explain(error: Error) -> Failure {
 
 /// Runs a command's conversation with a daemon on a runtime of its own.
 pub(super) fn converse(talk: impl Future<Output = Outcome>) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::no)?;
+    let runtime = make_reactor()?;
     let outcome = runtime.block_on(talk);
     // A name that is still being resolved must not delay the end.
     runtime.shutdown_background();

@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread;
 
-use tokio::runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
-
 use super::serve;
 use crate::clock;
-use crate::config::{self, Credentials, InheritedAddresses, Mistakes, Overrides, Secrets, Settings};
-use crate::server::{Reloaded, Reloader};
+use crate::config::{
+    self, Credentials, FileError, InheritedAddresses, Mistakes, Overrides, Secrets, Settings,
+};
+use crate::server::{Reloaded, Reloader, StartError};
 use crate::service::{Logs, Notifier};
+use crate::system_error::Attempt;
 use snowbank_client::layout::UnixMicros;
 
 /// The inputs of a configuration. A reload reads them as the start does: options and variables override the file.
@@ -49,6 +49,19 @@ impl Unread {
     }
 }
 
+impl From<Unread> for StartError {
+    fn from(unread: Unread) -> Self {
+        let reason = unread.first_line();
+        match unread {
+            Unread::File(FileError::Unreadable { error, .. }) => {
+                StartError::of_system(Attempt::UseFile, &error, reason)
+            }
+            Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
+            Unread::File(_) | Unread::Mistakes(_) | Unread::Exposed(_) => StartError::WrongSetting(reason),
+        }
+    }
+}
+
 impl Inputs {
     /// Reads the file, and the files that it names.
     pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Secrets), Unread> {
@@ -60,15 +73,6 @@ impl Inputs {
         settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
         Ok((settings, secrets))
     }
-}
-
-/// Catches hang-ups from now on, so that they do not end the process while it starts, serves or stops. Those that come
-/// before the daemon serves are handled when it does. A daemon that was started from a terminal outlives it.
-pub(super) fn catch_hangups() -> io::Result<Signal> {
-    // The runtime only registers the signal: any reactor of the process delivers it.
-    let runtime = runtime::Builder::new_current_thread().enable_io().build()?;
-    let _entered = runtime.enter();
-    signal(SignalKind::hangup())
 }
 
 /// Starts the thread that reloads. It reads files and waits for storage, which no reactor may. A stop does not wait for it.

@@ -5,18 +5,23 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
+use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::reload::{self, Inputs, Requests};
 use super::{Failure, Outcome, parent};
 use crate::clock;
 use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
-use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, Server, StartError, State};
+use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, RunError, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
+const HELP: &str = "\
+Exit code 0: stopped as asked. 1: it could not go on. 2: somebody must change something. 3: the cause may pass by itself.";
+
 /// Options of `snowbank serve`. Options beat environment variables, and these beat the file.
 #[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The configuration, in TOML; `snowbank check` finds its mistakes
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
@@ -38,36 +43,35 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let notifier = Notifier::from_environment();
     // First, because it must run before there are threads.
-    let inherited = Inherited::take().map_err(refusal);
+    let inherited = Inherited::take();
     let inputs = inputs(arguments, inherited.as_ref().ok());
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
     let logs =
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
-    let (mut settings, mut secrets) = loaded.map_err(|unread| Failure::Usage(unread.first_line()))?;
+    let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
-    let hangups = reload::catch_hangups().map_err(Failure::no)?;
-    let place = settle_state_dir(&mut settings).map_err(Failure::usage)?;
+    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
+    let hangups = catch(SignalKind::hangup())?;
+    let place =
+        settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
     let state = State { directory: place.path(), adopt: arguments.adopt_state };
     let starting = notifier.extend_start("starting: storage takes its time for the first ceilings");
-    let (server, reloader) = Server::start(&settings, secrets, state, inherited).map_err(refusal)?;
+    let (server, reloader) = Server::start(&settings, secrets, state, inherited)?;
     drop(starting);
     // Not before, because a refusal to start is one line.
     log_choices(&settings, &place, now);
     let notes = server.notes().iter().chain(&warnings_of_secrets).chain(&too_few_files);
     notes.for_each(|note| tracing::warn!("{note}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
-    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs).map_err(Failure::no)?;
+    let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
+        .map_err(|error| StartError::no_thread(&error))?;
     let (health, addresses) = (server.health(), where_it_listens(&server));
+    let (mut interrupt, mut terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
     let stop = async {
-        let Ok((mut interrupt, mut terminate)) = catch_ends().inspect_err(|error| {
-            tracing::error!(%error, "cannot catch signals; stopping");
-        }) else {
-            return;
-        };
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
         tokio::select! {
@@ -80,7 +84,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         notifier.stopping(settings.limits.drain_timeout);
         tracing::info!("stopping: answering what has arrived");
     };
-    server.run(stop).map_err(Failure::no)
+    server.run(stop).map_err(|error| match error {
+        RunError::Start(error) => Failure::Start(error),
+        failed @ RunError::ThreadFailed(_) => Failure::no(failed),
+    })
 }
 
 /// Returns everything that configures the daemon, at the start and at each reload.
@@ -116,19 +123,21 @@ async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
     std::future::pending().await
 }
 
-fn refusal(error: StartError) -> Failure {
-    if error.may_pass() { Failure::ForNow(error.to_string()) } else { Failure::Usage(error.to_string()) }
-}
-
 /// A line for each listener.
 fn where_it_listens(server: &Server) -> Vec<String> {
     let clients = server.addresses().map(|address| format!("listening on {address}"));
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 
-/// SIGINT and SIGTERM.
-fn catch_ends() -> io::Result<(Signal, Signal)> {
-    Ok((signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+/// Catches a signal from now on: it no longer ends the process.
+fn catch(kind: SignalKind) -> Result<Signal, StartError> {
+    // Needed only to register the signal: any reactor of the process delivers it.
+    let runtime = runtime::Builder::new_current_thread().enable_io().build();
+    let caught = runtime.and_then(|runtime| {
+        let _entered = runtime.enter();
+        signal(kind)
+    });
+    caught.map_err(|error| StartError::no_thread(&error))
 }
 
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::next::{ignore_closed_reader, parse_duration};
 use super::tls::TlsOptions;
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, make_reactor};
 use crate::admin::{Check, ClockState, Level, SourceStatus, Status, Target, seconds};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
@@ -48,8 +48,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let address = address(arguments).map_err(Failure::Usage)?;
     let tls = arguments.tls.files(&address)?.unwrap_or_default();
     let target = Target { address, tls, timeout: arguments.timeout };
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::usage)?;
+    let runtime = make_reactor()?;
     let outcome = runtime.block_on(async {
         match arguments.watch {
             Some(every) => watch(&target, arguments, Duration::from_secs(every), out).await,

@@ -42,7 +42,12 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             Change::Reload => changed.push(Changed { key, from, to }),
             Change::Restart(reason) => {
                 let text = format!("found {to}, the daemon runs with {from}: {reason}; {WHAT_TO_DO}");
-                refused.push(Mistake { origin: wanted.origins.place_of(row, source).1, key, text });
+                refused.push(Mistake {
+                    origin: wanted.origins.place_of(row, source).1,
+                    key,
+                    text,
+                    is_clock_behind: false,
+                });
             }
         }
     };
@@ -61,7 +66,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
         let name = &source.name;
         let text = format!("found no source {name:?}, the daemon runs with it: {PLACE}; {WHAT_TO_DO}");
         let origin = last.cloned().unwrap_or(Origin::Default);
-        refused.push(Mistake { origin, key: format!("sources[{index}]"), text });
+        refused.push(Mistake { origin, key: format!("sources[{index}]"), text, is_clock_behind: false });
     }
     Mistakes::new(refused).map_or(Ok(changed), Err)
 }

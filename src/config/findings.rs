@@ -82,9 +82,18 @@ pub(super) struct Findings {
 
 impl Findings {
     pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl Into<String>) {
+        let mistake = Mistake { origin, key: key.into(), text: text.into(), is_clock_behind: false };
+        self.push(mistake);
+    }
+
+    /// Reports a mistake that passes once the clock is right.
+    pub(super) fn clock_behind(&mut self, origin: Origin, key: String, text: String) {
+        self.push(Mistake { origin, key, text, is_clock_behind: true });
+    }
+
+    fn push(&mut self, mut mistake: Mistake) {
         // A message is one line, even if a library's text or a value has several.
-        let text = text.into().replace(char::is_control, " ");
-        let mistake = Mistake { origin, key: key.into(), text };
+        mistake.text = mistake.text.replace(char::is_control, " ");
         if !self.broken.contains(&mistake.origin) {
             self.mistakes.push(mistake);
         }

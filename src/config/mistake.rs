@@ -69,6 +69,8 @@ pub struct Mistake {
     pub key: String,
     /// The line that says what was found, what is allowed and what to do.
     pub text: String,
+    /// The clock may be wrong instead of the setting: it passes once the clock is right.
+    pub is_clock_behind: bool,
 }
 
 impl fmt::Display for Mistake {
@@ -107,6 +109,11 @@ impl Mistakes {
     #[expect(clippy::len_without_is_empty, reason = "it is never empty")]
     pub fn len(&self) -> usize {
         self.0.len()
+    }
+
+    /// Returns whether all of them pass once the clock is right.
+    pub fn are_all_of_the_clock(&self) -> bool {
+        self.0.iter().all(|mistake| mistake.is_clock_behind)
     }
 
     /// Returns the first mistake and the number of the others, in one line: the message of `serve` when it refuses to

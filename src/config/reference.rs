@@ -7,7 +7,7 @@ use super::setting::{Change, Section};
 const LINE_CHARS_MAX: usize = 100;
 
 const HEAD: &str = "\
-Every setting of Snowbank, with its default: it holds without a file, and if the file does not set it.
+Every setting of Snowbank, with its default. The default applies where no file, variable or option sets the key.
 Durations have a unit: \"10ms\", \"1s\", \"5m\", \"1h\", or \"0\".
 Each setting has an environment variable: SNOWBANK_, its section and its key in capitals, as in SNOWBANK_LISTEN, \
 SNOWBANK_LIMITS_MAX_WAIT or SNOWBANK_LOG_LEVEL. An empty variable counts as not set. Several addresses have commas \
@@ -21,7 +21,7 @@ This file is generated from the code: change it there.";
 
 const SOURCE_HEAD: &str = "\
 The settings of a source, a supply of IDs. Here, above the first [section], they hold for all sources that do not set \
-them in [[sources]] below. Their environment variables set those of the only source.";
+them in [[sources]] below. Their environment variables are refused if there are several sources.";
 
 const SOURCES_HEAD: &str = "\
 Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. Clients \

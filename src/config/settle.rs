@@ -174,11 +174,16 @@ impl Place<'_> {
         let layout = &source.layout;
         let text = match layout.life(now) {
             Life::Running { .. } | Life::LastYear { .. } => return self.of("layout").is_some(),
-            Life::NotBegun => format!(
-                "found an epoch of {}, allowed: not after now, {} (or the clock is wrong)",
-                layout.rfc3339(layout.first()),
-                layout.rfc3339(now)
-            ),
+            Life::NotBegun => {
+                let (first, now) = (layout.rfc3339(layout.first()), layout.rfc3339(now));
+                let text = format!(
+                    "found an epoch of {first}, allowed: not after now, {now} (or the clock is wrong)"
+                );
+                if let Some((full, origin)) = self.of("layout") {
+                    self.findings.clock_behind(origin, full, text);
+                }
+                return false;
+            }
             Life::Ended { at } => format!(
                 "found a layout that ended {}, allowed: one that has IDs left at {}: a later epoch, or more time",
                 layout.rfc3339(at),

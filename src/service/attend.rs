@@ -1,4 +1,4 @@
-//! What the service manager hears while the daemon runs: when it is ready, how it is, and that all its threads live.
+//! Messages to the service manager while the daemon runs: readiness, status, and the heartbeat of all threads.
 
 use std::time::Duration;
 
@@ -9,34 +9,33 @@ use crate::admin::Status;
 use crate::config::Grouped;
 use crate::server::Health;
 
-/// How often the status may change.
+/// The shortest time between two status messages. Pending messages are retried as often.
 const STATUS_EVERY: Duration = Duration::from_secs(5);
-/// How often a daemon that is not ready looks whether it is: a clock that is set right is noticed soon.
+/// The longest time between two checks of a daemon that is not ready, so that a corrected clock is noticed soon.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells the service manager how the daemon is, until dropped. Runs on the acceptor's thread, so that this one is known to
-/// live as well.
+/// Keeps the service manager informed until dropped. Runs on the acceptor's thread, so the watchdog covers that one too.
 pub async fn attend(notifier: &Notifier, health: &Health) {
     if notifier.is_wanted() {
         let first = await_ready(notifier, health).await;
         let status = status_line(None, &first);
         notifier.ready(&status);
-        tokio::join!(feed(notifier, health), tell(notifier, health, first, status));
+        tokio::join!(feed(notifier, health), send_status(notifier, health, first, status));
     }
     std::future::pending().await
 }
 
-/// Waits until IDs can be had, and gives the status of that moment.
+/// Waits until IDs are available, and returns the status of that moment.
 async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
-    let mut told_at: Option<Instant> = None;
+    let mut sent_at: Option<Instant> = None;
     loop {
         let status = health.status();
         if status.ready {
             return status;
         }
-        if told_at.is_none_or(|told_at| told_at.elapsed() >= EXTEND_EVERY) {
+        if sent_at.is_none_or(|sent_at| sent_at.elapsed() >= EXTEND_EVERY) {
             notifier.not_ready(&status_line(None, &status));
-            told_at = Some(Instant::now());
+            sent_at = Some(Instant::now());
         }
         let stands_s = status.sources.iter().map(|source| source.stands_s).fold(0.0, f64::max);
         let soon = if stands_s > 0.0 { Duration::try_from_secs_f64(stands_s).ok() } else { None };
@@ -44,8 +43,8 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
     }
 }
 
-/// Feeds the watchdog: at half its period all threads are asked, and when all have answered, it is told. So it is not fed
-/// from the moment on when one is blocked, and acts within its period of that.
+/// Feeds the watchdog: asks all threads at half its period, and notifies it when all have answered. So it is not fed once
+/// a thread is blocked, and acts within its period after that.
 async fn feed(notifier: &Notifier, health: &Health) {
     let Some(period) = notifier.watchdog_period() else { return };
     let mut rounds = interval(period / 2);
@@ -58,22 +57,24 @@ async fn feed(notifier: &Notifier, health: &Health) {
     }
 }
 
-/// Tells the status where it has changed.
-async fn tell(notifier: &Notifier, health: &Health, mut before: Status, mut told: String) {
+/// Sends the status when it has changed, and retries pending messages.
+async fn send_status(notifier: &Notifier, health: &Health, mut before: Status, mut sent: String) {
     loop {
         sleep(STATUS_EVERY).await;
+        notifier.retry();
         let now = health.status();
         let status = status_line(Some(&before), &now);
         before = now;
-        if status != told {
+        if status != sent {
             notifier.status(&status);
-            told = status;
+            sent = status;
         }
     }
 }
 
-/// What `systemctl status` shows: the worst that there is to say, and what the daemon does. Without head-room where nobody
-/// asks, for ceilings are raised when somebody does; so an idle daemon has one line to say.
+/// Returns the line that `systemctl status` shows: the daemon's work and its worst finding.
+///
+/// An idle daemon's line has no head-room, because ceilings rise only when clients ask. So its status does not change.
 fn status_line(before: Option<&Status>, now: &Status) -> String {
     let worst = now.findings().next().map(|check| match &check.source {
         Some(source) => format!("source {source:?}: {}", check.message),
@@ -101,10 +102,10 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
     format!("ready: {doing}, {connections}{worst}")
 }
 
-/// The IDs that a source has handed out meanwhile, and its head-room; `None` if there were none.
+/// Returns the IDs that a source has handed out since `before`, and its head-room. `None` if there were none.
 fn issued(before: Option<&Status>, now: &Status, index: usize) -> Option<(u64, f64)> {
     let source = &now.sources[index];
-    // One that has joined meanwhile starts from nothing.
+    // A source that joined meanwhile starts from 0.
     let ids_before = before?.sources.get(index).map_or(0, |source| source.ids);
     let ids = source.ids.saturating_sub(ids_before);
     (ids > 0).then_some((ids, source.headroom_s))

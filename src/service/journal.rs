@@ -1,7 +1,7 @@
 //! journald's own protocol: an event is one datagram of fields (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 //!
-//! Ours and not `tracing-journald`: that one waits for the journal for as long as it takes, on a thread that answers clients,
-//! and it leaves an event's fields out of MESSAGE, which is all that `journalctl` shows.
+//! The crate `tracing-journald` is not used: it would block threads that answer clients while the journal is busy, and it
+//! leaves an event's fields out of MESSAGE, which is all that `journalctl` shows.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -13,11 +13,11 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Where journald listens.
+/// The socket of journald.
 const SOCKET: &str = "/run/systemd/journal/socket";
-/// How long an event waits for a journal that is busy. Then it goes to standard error, if that takes it.
+/// The longest wait of an event for a busy journal. Then the event goes to standard error.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// The longest value of a field, in bytes. What we say is far shorter; a longer datagram would not be taken.
+/// The longest value of a field, in bytes. Usual values are far shorter, and journald rejects much longer datagrams.
 const VALUE_BYTES_MAX: usize = 16 * 1024;
 
 /// Sends events to the journal.
@@ -27,7 +27,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// The journal of this machine.
+    /// Connects to the journal of this machine.
     pub(super) fn open() -> io::Result<Journal> {
         Self::at(Path::new(SOCKET))
     }
@@ -54,8 +54,7 @@ impl<S: Subscriber> Layer<S> for Journal {
             put(&mut datagram, &field_name(name), value);
         }
         if self.socket.send(&datagram).is_err() {
-            // journald reads the priority from the line as well, if standard error leads there. If not, nobody is left to
-            // tell.
+            // If standard error leads to journald, it reads the priority from the line. If this fails too, the event is lost.
             let _ = writeln!(io::stderr(), "<{priority}>{message}");
         }
     }
@@ -71,7 +70,7 @@ pub(super) fn priority(level: Level) -> u8 {
     }
 }
 
-/// What an event is made of, as text.
+/// The parts of an event, as text.
 #[derive(Debug, Default)]
 struct Parts {
     message: String,
@@ -79,7 +78,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// All of it in one line, as the text format has it.
+    /// Returns the message and all fields in one line, as in the text format.
     fn line(&self) -> String {
         let mut line = self.message.clone();
         for (name, value) in &self.fields {
@@ -105,7 +104,7 @@ impl Visit for Parts {
     }
 }
 
-/// Cuts a text to at most so many bytes, between two characters.
+/// Cuts a text between two characters, to at most `bytes_max` bytes.
 fn cut(text: &mut String, bytes_max: usize) {
     if text.len() > bytes_max {
         let end = (0..=bytes_max).rev().find(|&end| text.is_char_boundary(end));
@@ -113,13 +112,13 @@ fn cut(text: &mut String, bytes_max: usize) {
     }
 }
 
-/// journald takes capital letters, digits and underscores, at most 64 of them.
+/// Returns a name that journald takes: capital letters, digits and underscores, at most 64 of them.
 fn field_name(name: &str) -> String {
     let upper = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' });
     "SNOWBANK_".chars().chain(upper).take(64).collect()
 }
 
-/// A field whose value may hold line feeds: its length goes before it.
+/// Appends a field. The length before the value lets the value contain line feeds.
 fn put(datagram: &mut Vec<u8>, name: &str, value: &str) {
     datagram.extend_from_slice(name.as_bytes());
     datagram.push(b'\n');
@@ -134,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// What journald would read.
+    /// Parses a datagram as journald does.
     fn fields(mut datagram: &[u8]) -> Vec<(String, String)> {
         let mut fields = Vec::new();
         while !datagram.is_empty() {

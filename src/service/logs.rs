@@ -1,4 +1,4 @@
-//! Where events go and how they look.
+//! The destination and the format of events.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
@@ -11,10 +11,10 @@ use tracing_subscriber::{Registry, fmt, reload};
 use super::journal::Journal;
 use crate::config::{LogFormat, LogLevel, LogSettings};
 
-/// Set once events go somewhere: whether that is a place for plain text.
+/// Set once events have a destination: true if that takes plain text.
 static IS_TEXT: OnceLock<bool> = OnceLock::new();
 
-/// The events of this process, as they are written.
+/// The log of this process, with its level.
 #[derive(Debug)]
 pub struct Logs {
     chosen: LogLevel,
@@ -24,7 +24,7 @@ pub struct Logs {
 type Sink<S> = Box<dyn Layer<S> + Send + Sync>;
 
 impl Logs {
-    /// Has events written from now on, for as long as the process runs. The first call decides where they go.
+    /// Starts to write events, for as long as the process runs. The first call decides the destination.
     pub fn start(settings: LogSettings) -> Logs {
         let (level, handle) = reload::Layer::new(filter(settings.level));
         let (sink, is_text) = sink(settings.format);
@@ -34,33 +34,33 @@ impl Logs {
         Logs { chosen: settings.level, level: handle }
     }
 
-    /// Changes what is written: more from now on, less once it was said that it will be
+    /// Changes the level. A higher one counts from now on, a lower one after the change was logged
     /// ([`settle_level`](Self::settle_level)).
     pub fn set_level(&mut self, level: LogLevel) {
         let before = std::mem::replace(&mut self.chosen, level);
         self.write(before.max(level));
     }
 
-    /// Writes no more than was chosen.
+    /// Lowers the level to the chosen one.
     pub fn settle_level(&self) {
         self.write(self.chosen);
     }
 
     fn write(&self, level: LogLevel) {
-        // Fails only when the subscriber is gone, and with it all who could notice.
+        // Fails only when the subscriber is gone, and then nothing is logged at all.
         let _ = self.level.reload(filter(level));
     }
 }
 
-/// Says why the program ends: one line, wherever its events go.
-pub fn say_refusal(reason: &str) {
+/// Logs the reason why the program ends, in one line.
+pub fn log_failure(reason: &str) {
     if IS_TEXT.get().is_none() && leads_to_journal() {
         Logs::start(LogSettings::default());
     }
     if IS_TEXT.get() == Some(&false) {
         tracing::error!("{reason}");
     } else {
-        // If standard error is closed, the exit code has to do.
+        // If standard error is closed, only the exit code is left.
         let _ = writeln!(io::stderr(), "snowbank: {reason}");
     }
 }
@@ -75,7 +75,7 @@ fn filter(level: LogLevel) -> LevelFilter {
     }
 }
 
-/// What writes events, and whether as plain text.
+/// Returns the writer of events, and true if it writes plain text.
 fn sink<S>(format: LogFormat) -> (Sink<S>, bool)
 where
     S: tracing::Subscriber + for<'a> tracing_subscriber::registry::LookupSpan<'a>,
@@ -88,7 +88,7 @@ where
     if to_journal && let Ok(journal) = Journal::open() {
         return (journal.boxed(), false);
     }
-    // A log that nobody takes any more, or a full disk under it, ends no daemon.
+    // A closed log or a full disk must not end the daemon.
     let lines = fmt::layer().with_writer(io::stderr).log_internal_errors(false);
     match format {
         LogFormat::Json => (lines.json().flatten_event(true).boxed(), false),
@@ -96,14 +96,14 @@ where
     }
 }
 
-/// Whether standard error is the stream that systemd connected to the journal, and nobody has put another in its place.
+/// Returns whether standard error is still the stream that systemd connected to the journal.
 fn leads_to_journal() -> bool {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let found = rustix::fs::fstat(io::stderr());
     found.is_ok_and(|found| named == format!("{}:{}", found.st_dev, found.st_ino))
 }
 
-/// As no-color.org has it.
+/// Follows no-color.org.
 fn wants_colours() -> bool {
     let is_refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal() && !is_refused

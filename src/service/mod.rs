@@ -1,7 +1,7 @@
-//! The daemon as a service of its machine: what the service manager is told, and what goes into the journal.
+//! The daemon as a service of its machine: messages to the service manager, and events to the journal.
 //!
-//! - `notify`: the words of sd_notify(3). `attend`: when which of them is said. `outbox`: how they are sent; nobody waits.
-//! - `logs`: where events go and how they look. `journal`: journald's own protocol.
+//! - `notify`: the messages of sd_notify(3). `attend`: when each is sent. `outbox`: sends them without waiting.
+//! - `logs`: the destination and the format of events. `journal`: journald's own protocol.
 
 mod attend;
 mod journal;
@@ -10,5 +10,5 @@ mod notify;
 mod outbox;
 
 pub use attend::attend;
-pub use logs::{Logs, say_refusal};
+pub use logs::{Logs, log_failure};
 pub use notify::{Extending, Notifier};

@@ -1,4 +1,4 @@
-//! What the service manager is told, by the protocol of sd_notify(3): nothing where it did not ask (`$NOTIFY_SOCKET`).
+//! Messages to the service manager, by the protocol of sd_notify(3). Without `$NOTIFY_SOCKET` nothing is sent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,12 @@ use sd_notify::NotifyState;
 
 use super::outbox::{Kind, Outbox};
 
-/// How much longer each message of a start or a stop that takes its time asks for.
+/// The extra time that each message of a slow start or stop asks for.
 const EXTENSION: Duration = Duration::from_secs(30);
-/// How often such a message is sent: several within each extension, so that one lost does no harm.
+/// The time between two such messages: several fit in each extension, so a lost one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
-/// The way to the service manager. Its clones are one.
+/// A handle to the service manager. Its clones share one outbox.
 #[derive(Clone, Debug)]
 pub struct Notifier {
     outbox: Option<Arc<Outbox>>,
@@ -23,71 +23,78 @@ pub struct Notifier {
 }
 
 impl Notifier {
-    /// The service manager that the environment names, if it names one.
+    /// Finds the service manager in the environment, if there is one.
     pub fn from_environment() -> Notifier {
         let socket = std::env::var_os("NOTIFY_SOCKET").filter(|socket| !socket.is_empty());
         Notifier { outbox: socket.map(|socket| Arc::new(Outbox::new(socket))), is_ready: Arc::default() }
     }
 
-    /// Whether anybody listens.
+    /// Returns whether a service manager wants messages.
     pub fn is_wanted(&self) -> bool {
         self.outbox.is_some()
     }
 
-    /// IDs can be had.
+    /// Reports that IDs are available.
     pub fn ready(&self, status: &str) {
         self.is_ready.store(true, Ordering::Relaxed);
-        self.tell(Kind::Ready, &[NotifyState::Ready, NotifyState::Status(status)]);
+        self.send(Kind::Ready, &[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// A line for `systemctl status`.
+    /// Sends a line for `systemctl status`.
     pub fn status(&self, status: &str) {
-        self.tell(Kind::Status, &[NotifyState::Status(status)]);
+        self.send(Kind::Status, &[NotifyState::Status(status)]);
     }
 
-    /// The start is not over yet, and why: it may take [`EXTENSION`] from now.
+    /// Reports why the start is not over yet, and asks for [`EXTENSION`] from now.
     pub(super) fn not_ready(&self, status: &str) {
-        self.tell(Kind::Starting, &[NotifyState::Status(status), extension(EXTENSION)]);
+        self.send(Kind::Starting, &[NotifyState::Status(status), extension(EXTENSION)]);
     }
 
-    /// The configuration is being read anew. [`reloaded`](Self::reloaded) must follow, whether that worked or not.
+    /// Reports that the configuration is read again. [`reloaded`](Self::reloaded) must follow, also after a failure.
     pub fn reloading(&self) {
-        // Fails on no Linux; without the time the message still says what happens.
+        // Does not fail on Linux. Without the time, the message is still useful.
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(Kind::Reloading, &[NotifyState::Reloading, now]),
-            Err(_) => self.tell(Kind::Reloading, &[NotifyState::Reloading]),
+            Ok(now) => self.send(Kind::Reloading, &[NotifyState::Reloading, now]),
+            Err(_) => self.send(Kind::Reloading, &[NotifyState::Reloading]),
         }
     }
 
-    /// The end of [`reloading`](Self::reloading). Ready again, unless the daemon was not ready before.
+    /// Reports the end of [`reloading`](Self::reloading): ready again, unless the daemon was not ready before.
     pub fn reloaded(&self) {
         if self.is_ready.load(Ordering::Relaxed) {
-            self.tell(Kind::Reloaded, &[NotifyState::Ready]);
+            self.send(Kind::Reloaded, &[NotifyState::Ready]);
         }
     }
 
-    /// The daemon stops, which takes at most `within` and what storage needs.
+    /// Reports that the daemon stops, which takes at most `within` and the time of the last write to storage.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answering what has arrived");
-        self.tell(
+        self.send(
             Kind::Stopping,
             &[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))],
         );
     }
 
-    /// Every thread makes progress.
+    /// Reports that every thread makes progress.
     pub(super) fn alive(&self) {
-        self.tell(Kind::Alive, &[NotifyState::Watchdog]);
+        self.send(Kind::Alive, &[NotifyState::Watchdog]);
     }
 
-    /// How often the service manager wants to hear that, if it does.
+    /// Sends pending messages, if the service manager reads again.
+    pub(super) fn retry(&self) {
+        if let Some(outbox) = &self.outbox {
+            outbox.retry();
+        }
+    }
+
+    /// Returns the watchdog's period, if the service manager has one for this process.
     pub(super) fn watchdog_period(&self) -> Option<Duration> {
         let period = sd_notify::watchdog_enabled().filter(|period| !period.is_zero());
         period.filter(|_| self.is_wanted())
     }
 
-    /// Asks for more time, again and again, until the guard is dropped: for a start that storage holds up, and that cannot
-    /// say so itself meanwhile.
+    /// Asks for more time, again and again, until the guard is dropped. For a start that is blocked by storage and cannot
+    /// report it meanwhile.
     pub fn extend_start(&self, status: &'static str) -> Extending {
         let (guard, dropped) = mpsc::channel();
         if self.is_wanted() {
@@ -97,21 +104,21 @@ impl Notifier {
                     notifier.not_ready(status);
                 }
             };
-            // Without the thread the start has the time that the unit gives it.
+            // Without the thread, the start only has the unit's own time limit.
             let _ = thread::Builder::new().name(String::from("starting")).spawn(extend);
         }
         Extending { _guard: guard }
     }
 
-    /// Never waits: see [`Outbox`].
-    fn tell(&self, kind: Kind, states: &[NotifyState<'_>]) {
+    /// Sends without waiting: see [`Outbox`].
+    fn send(&self, kind: Kind, states: &[NotifyState<'_>]) {
         if let Some(outbox) = &self.outbox {
             outbox.send(kind, states.iter().map(|state| format!("{state}\n")).collect());
         }
     }
 }
 
-/// Ends what [`Notifier::extend_start`] began when it is dropped.
+/// The guard of [`Notifier::extend_start`]. Ends the extension when dropped.
 #[derive(Debug)]
 pub struct Extending {
     _guard: mpsc::Sender<()>,

@@ -1,9 +1,10 @@
-//! The way of messages to the service manager. Nobody waits for it: a message that does not fit its socket now, because the
-//! manager stands still, is kept and tried again, in order, by a thread that lives only as long as something is kept.
+//! The messages to the service manager. Nothing waits for it: if a message does not fit its socket now, because the manager
+//! stands still, it stays here and is sent again later, in order.
 //!
-//! A newer message takes the place of one of its kind that is kept, so there are never more than there are kinds. What is lost
-//! is then only what the newer one says anyway; readiness, the beginning and the end of a reload and the stop are told as soon
-//! as the manager reads again. A kept sign of life is one too many at most: the watchdog notices by one of its periods later.
+//! A newer message replaces a pending one of its kind, so there are never more than there are kinds. Each later message
+//! sends the pending ones first, and [`attend`](super::attend) retries them every few seconds. So readiness and the end of a
+//! reload arrive at most that late once the manager reads again. A pending sign of life is at most one too many: then the
+//! watchdog acts one of its periods later. At the end of the process, pending messages are lost.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -11,14 +12,9 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-/// How often what is kept is tried again. Only while the manager stands still, so that it costs nothing otherwise.
-const RETRY_EVERY: Duration = Duration::from_millis(100);
-
-/// What a message is about.
+/// The subject of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The start takes its time.
@@ -33,55 +29,37 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Outbox {
-    /// As `$NOTIFY_SOCKET` names it: a path, or `@` and an abstract name.
+    /// The value of `$NOTIFY_SOCKET`: a path, or `@` and an abstract name.
     socket: OsString,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    messages: VecDeque<(Kind, String)>,
-    is_retried: bool,
+    /// Messages that did not fit the socket, in order.
+    pending: Mutex<VecDeque<(Kind, String)>>,
 }
 
 impl Outbox {
     pub(super) fn new(socket: OsString) -> Outbox {
-        Outbox { socket, kept: Mutex::default() }
+        Outbox { socket, pending: Mutex::default() }
     }
 
-    /// Sends a message after those that are kept, or keeps it.
-    pub(super) fn send(self: &Arc<Self>, kind: Kind, message: String) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.messages.retain(|(other, _)| *other != kind);
-        kept.messages.push_back((kind, message));
-        self.flush(&mut kept.messages);
-        if !kept.messages.is_empty() && !kept.is_retried {
-            let outbox = Arc::clone(self);
-            // Without the thread the next message tries.
-            let retry = thread::Builder::new().name(String::from("notify")).spawn(move || outbox.retry());
-            kept.is_retried = retry.is_ok();
-        }
+    /// Sends a message after the pending ones, or adds it to them.
+    pub(super) fn send(&self, kind: Kind, message: String) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        pending.retain(|(other, _)| *other != kind);
+        pending.push_back((kind, message));
+        self.flush(&mut pending);
     }
 
-    fn retry(&self) {
-        loop {
-            thread::sleep(RETRY_EVERY);
-            let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-            self.flush(&mut kept.messages);
-            if kept.messages.is_empty() {
-                kept.is_retried = false;
-                return;
-            }
-        }
+    /// Sends pending messages, if the manager reads again.
+    pub(super) fn retry(&self) {
+        self.flush(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Sends what the manager's socket takes now. A manager that is gone, or that does not listen, changes nothing for those
-    /// who want IDs: what cannot be sent at all is dropped.
+    /// Sends the messages that fit the manager's socket now. Without a manager at the other end, messages are dropped: the
+    /// daemon serves on.
     fn flush(&self, messages: &mut VecDeque<(Kind, String)>) {
         while let Some((_, message)) = messages.front() {
             match send_now(&self.socket, message) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) => tracing::debug!(%error, "the service manager cannot be told"),
+                Err(error) => tracing::debug!(%error, "cannot notify the service manager"),
                 Ok(()) => {}
             }
             messages.pop_front();
@@ -101,16 +79,16 @@ fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    use std::time::Duration;
 
     use super::*;
 
-    fn manager() -> (tempfile::TempDir, UnixDatagram, Arc<Outbox>) {
+    fn manager() -> (tempfile::TempDir, UnixDatagram, Outbox) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        (directory, socket, Arc::new(Outbox::new(path.into_os_string())))
+        (directory, socket, Outbox::new(path.into_os_string()))
     }
 
     fn next(socket: &UnixDatagram) -> String {
@@ -119,17 +97,17 @@ mod tests {
         String::from_utf8(message[..size].to_vec()).unwrap()
     }
 
-    fn kept(outbox: &Outbox) -> Vec<String> {
-        outbox.kept.lock().unwrap().messages.iter().map(|(_, message)| message.clone()).collect()
+    fn pending(outbox: &Outbox) -> Vec<String> {
+        outbox.pending.lock().unwrap().iter().map(|(_, message)| message.clone()).collect()
     }
 
     #[test]
-    fn what_does_not_fit_is_kept_the_newest_of_each_kind_and_sent_in_order() {
+    fn messages_that_do_not_fit_stay_the_newest_of_each_kind_and_are_sent_in_order() {
         let (_directory, socket, outbox) = manager();
         outbox.send(Kind::Ready, String::from("at once"));
         assert_eq!(next(&socket), "at once");
         let mut filled = 0;
-        while kept(&outbox).is_empty() {
+        while pending(&outbox).is_empty() {
             outbox.send(Kind::Status, format!("status {filled}"));
             filled += 1;
         }
@@ -142,30 +120,27 @@ mod tests {
             outbox.send(Kind::Reloaded, format!("reloaded {round}"));
         }
         let expected = ["status b", "alive", "reloading 2", "reloaded 2"];
-        assert_eq!(kept(&outbox), expected);
-        // It reads again.
+        assert_eq!(pending(&outbox), expected);
+        // The manager reads again.
         for number in 0..filled - 1 {
             assert_eq!(next(&socket), format!("status {number}"));
         }
+        outbox.retry();
         for message in expected {
             assert_eq!(next(&socket), message);
         }
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while outbox.kept.lock().unwrap().is_retried {
-            assert!(Instant::now() < deadline, "the thread ends");
-            thread::sleep(Duration::from_millis(5));
-        }
+        assert_eq!(pending(&outbox), [""; 0]);
     }
 
     #[test]
-    fn abstract_names_are_reached_and_what_is_gone_is_left() {
+    fn abstract_names_work_and_messages_to_nobody_are_dropped() {
         let name = format!("snowbank-test-{}", std::process::id());
         let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        let outbox = Arc::new(Outbox::new(format!("@{name}").into()));
+        let outbox = Outbox::new(format!("@{name}").into());
         outbox.send(Kind::Alive, String::from("alive"));
         assert_eq!(next(&socket), "alive");
         drop(socket);
         outbox.send(Kind::Alive, String::from("alive"));
-        assert_eq!(kept(&outbox), [""; 0]);
+        assert_eq!(pending(&outbox), [""; 0]);
     }
 }

@@ -1,11 +1,11 @@
-// Asks the daemon for its status once a second while somebody looks, and draws what changed.
+// Asks the daemon for its status once a second while the page is visible, and draws the changes.
 "use strict";
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
-// What charts show: a minute at first, and more as it is seen. A longer time is Prometheus' business.
+// The span of the charts: a minute at first, then longer. Prometheus is there for longer times.
 const SHOWN_S = [60, 300];
-// Percentiles are of the requests of so many seconds.
+// The seconds whose requests percentiles are computed from.
 const LATENCY_S = 5;
 const LINES_MAX = 8;
 
@@ -19,7 +19,7 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-// ---- words for numbers
+// ---- numbers as text
 
 function count(n) {
   return Math.round(n).toLocaleString("en-US");
@@ -44,7 +44,7 @@ function duration(seconds) {
   return Math.round(seconds / 86400) + " days";
 }
 
-// ---- what was seen, oldest first: {at_s, status, ids: [per second of each source], requests, errors}
+// ---- the statuses received, oldest first: {at_s, status, ids: [per second of each source], requests, errors}
 
 let seen = [];
 
@@ -69,7 +69,7 @@ function note(status) {
   seen = seen.filter((one) => one.at_s > at_s - SHOWN_S[1] - 5);
 }
 
-// Of the requests of the last seconds, as Prometheus' histogram_quantile has it.
+// Computes a percentile of the last seconds' requests, as Prometheus' histogram_quantile does.
 function percentiles(moment) {
   const from = seen.findLast((one) => one.at_s <= moment.at_s - LATENCY_S + 0.5) ?? seen[0];
   const latency = moment.status.latency;
@@ -93,7 +93,7 @@ function percentiles(moment) {
 // ---- charts
 
 class Chart {
-  // `lines` gives [{name, class, value(moment)}]; `write` puts a value into words; `scale` is linear or logarithmic.
+  // `lines` returns [{name, class, value(moment)}]; `write` formats a value; `scale` is linear or logarithmic.
   constructor(title, hint, height, lines, write, scale) {
     Object.assign(this, { title, height, lines, write, scale, pointed_s: null });
     this.legend = make("ul", { class: "legend" });
@@ -175,7 +175,7 @@ function linear(values) {
   return { ticks, share: (v) => v / (highest * power) };
 }
 
-// From one power of ten to another: what takes microseconds stays visible beside what takes a second.
+// A scale between two powers of ten, so that microseconds stay visible beside seconds.
 function logarithmic(values) {
   const decade = (v, round) => Math.max(-6, round(Math.log10(v)));
   const low = values.length > 0 ? decade(Math.min(...values), Math.floor) : -5;
@@ -184,7 +184,7 @@ function logarithmic(values) {
   return { ticks, share: (v) => (Math.max(low, Math.log10(v)) - low) / (high - low) };
 }
 
-// A line's points, cut where nothing is known or nobody looked.
+// A line's points, with gaps where no status was received.
 function unbroken(value) {
   const pieces = [];
   let last_s = -Infinity;
@@ -201,7 +201,7 @@ function unbroken(value) {
   return pieces;
 }
 
-// The busiest sources; a chart of sixty-four lines shows none of them.
+// The busiest sources, because a chart of 64 lines is unreadable.
 function sourceLines(value) {
   const sources = seen.at(-1)?.status.sources ?? [];
   const busiest = sources.map((source, i) => [source.ids, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]);
@@ -226,7 +226,7 @@ const charts = [
   new Chart("Head-room to the ceiling", "0 while a source rests", 150, () => sourceLines((moment, i) => moment.status.sources[i]?.headroom_s), duration, linear),
 ];
 
-// ---- words
+// ---- findings and figures
 
 function drawState(status) {
   const findings = status.checks.filter((check) => check.level !== "ok");
@@ -239,7 +239,7 @@ function drawState(status) {
   document.title = (status.ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
 }
 
-// What is the same for several sources is said once.
+// Shows a finding that several sources share once.
 function together(findings) {
   const groups = new Map();
   for (const check of findings) {
@@ -262,7 +262,7 @@ function about(check) {
 
 function showState(look, headline, items) {
   byId("state").className = look;
-  // Written only when it changes: it is read aloud.
+  // Written only when it changes, because screen readers read it aloud.
   if (byId("headline").textContent !== headline) byId("headline").textContent = headline;
   byId("findings").replaceChildren(...items);
   byId("live").classList.toggle("stale", look === "gone");
@@ -278,7 +278,7 @@ function drawTiles(moment) {
   const percent = (100 * ids) / most;
   const tiles = [
     ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
-    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "nobody waits"],
+    ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
     ["Errors per second", known ? rate(moment.errors) : "–", `${count(Object.values(status.errors).reduce((a, b) => a + b, 0))} since the start`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
     ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
@@ -342,7 +342,7 @@ function facts(id, rows) {
   byId(id).replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
 }
 
-// ---- asking
+// ---- requests
 
 let heard_ms = null;
 let timer = null;
@@ -381,6 +381,6 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);
   else ask();
 });
-// In the next frame: what is drawn may change the size again.
+// In the next frame, because drawing may change the size again.
 new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.draw()))).observe(byId("charts"));
 ask();

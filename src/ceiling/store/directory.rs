@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
-use crate::ceiling::TakenOver;
-use crate::ceiling::locked_file::{LockError, LockedFile};
+use crate::ceiling::locked_file::{FileLockError, LockedFile};
+use crate::ceiling::{StateError, TakenOver};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The state file of programs from before `ceilings`. None of them was released.
@@ -46,27 +46,16 @@ impl StateDir {
     /// Makes the directory if it is missing, and locks it.
     ///
     /// # Errors
-    /// In one line: another process has it, or the system does not allow it.
-    pub fn lock(path: &Path) -> Result<StateDir, String> {
-        let shown = path.display();
-        make(path).map_err(|error| {
-            format!(
-                "cannot create the state directory or make its name durable: {shown}: {error}; make it writable, choose \
-                 another (--state-dir DIR), or do without (--state-dir none)"
-            )
-        })?;
-        let lock = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory").map_err(|error| match error {
-            LockError::Held { holder } => format!(
-                "the state directory {shown} is in use{holder}; give this daemon another (--state-dir DIR), or stop \
-                 that one"
-            ),
-            LockError::Unusable(error) => {
-                let is_full = error.kind() == io::ErrorKind::StorageFull;
-                let mend = if is_full { "make room" } else { "make it writable" };
-                format!(
-                    "cannot lock the state directory {shown}: {error}; {mend}, choose another (--state-dir DIR), or do \
-                     without (--state-dir none)"
-                )
+    /// Another process has it, or the system refuses.
+    pub fn lock(path: &Path) -> Result<StateDir, StateError> {
+        let directory = path.to_owned();
+        make(path).map_err(|error| StateError::NotMade { directory: directory.clone(), error })?;
+        let lock = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory");
+        let lock = lock.map_err(|error| match error {
+            FileLockError::Held { holder } => StateError::InUse { directory, holder },
+            // The directory is the daemon's own: nobody else made what has the name.
+            FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
+                StateError::NotLocked { directory, error }
             }
         })?;
         Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
@@ -80,8 +69,8 @@ impl StateDir {
     /// Returns its records; none if there is no state file yet.
     ///
     /// # Errors
-    /// In one line: the file cannot be read or trusted, and what to do.
-    pub fn read(&self) -> Result<Vec<Record>, String> {
+    /// The file cannot be read or trusted.
+    pub fn read(&self) -> Result<Vec<Record>, StateError> {
         read(&self.path)
     }
 
@@ -105,37 +94,29 @@ impl StateDir {
 /// Therefore a file without a whole copy is read again.
 ///
 /// # Errors
-/// In one line: the file cannot be read or trusted, and what to do.
-pub fn read(directory: &Path) -> Result<Vec<Record>, String> {
+/// The file cannot be read or trusted.
+pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     const ATTEMPTS: usize = 10;
     /// Several times longer than it takes to read a file.
     const PAUSE: Duration = Duration::from_millis(1);
 
-    let shown = directory.join(FILE_NAME);
-    let shown = shown.display();
+    let path = directory.join(FILE_NAME);
     for attempt in 1.. {
-        let bytes = file::read(directory)
-            .map_err(|error| format!("cannot read the state file {shown}: {error}; make it readable"))?;
-        let Some(bytes) = bytes else { break };
+        let bytes = match file::read(directory) {
+            Ok(Some(bytes)) => bytes,
+            Ok(None) => break,
+            Err(error) => return Err(StateError::NotRead { path, error }),
+        };
         match copies::read(&bytes) {
             Ok(stored) => return Ok(stored.records),
             Err(CopyError::Corrupt(_)) if attempt < ATTEMPTS => thread::sleep(PAUSE),
-            Err(CopyError::Corrupt(reason)) => {
-                return Err(format!(
-                    "the state file {shown} is corrupt: {reason}; put no older one in its place; once the clock is right \
-                     and every ID handed out lies in the past, move it away: a start without it begins above now"
-                ));
-            }
-            Err(newer) => return Err(format!("the state file {shown} cannot be used: {newer}")),
+            Err(CopyError::Corrupt(reason)) => return Err(StateError::Damaged { path, reason }),
+            Err(newer) => return Err(StateError::Newer { path, reason: newer.to_string() }),
         }
     }
     let before = directory.join(FILE_NAME_BEFORE);
     match before.exists() {
-        true => Err(format!(
-            "{} was written by an older program, and this one does not read it: run `snowbank state export` of the \
-             program that wrote it, move the file away, and then run `snowbank state import` of this one",
-            before.display()
-        )),
+        true => Err(StateError::Older(before)),
         false => Ok(Vec::new()),
     }
 }

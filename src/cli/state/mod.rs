@@ -38,15 +38,24 @@ enum Command {
 }
 
 const EXPORT_HELP: &str = "\
-Stop the daemon first. The sources are marked as released, durably, before anything is written: a start with their worker
-IDs is refused here from then on, until they are imported again. Exporting again writes the same. Import it on one machine
-alone; nothing can tell that it was imported on two.
-Exit code 0: exported. 1: there is nothing to export, it is in use or older than what served on this machine, or it could
-not be written. 2: wrong use.";
+Stop the daemon first. The sources are durably marked as released before the export is
+written. From then on a start with their worker IDs is refused here, until they are imported
+again. Exporting again writes the same. Import the file on one machine only: Snowbank cannot
+notice a second import, and both machines would hand out the same IDs.
+
+Exit codes:
+  0  exported
+  1  no state, the state is in use, it is an older copy, or the export cannot be written
+  2  wrong use";
 
 const IMPORT_HELP: &str = "\
 Stop the daemon that uses the state directory first.
-Exit code 0: imported. 1: refused: in use, not an export, or lower than what was granted here. 2: wrong use.";
+
+Exit codes:
+  0  imported
+  1  refused: the state is in use, the file is not an export, or it is lower than what was
+     granted here
+  2  wrong use";
 
 #[derive(Debug, clap::Args)]
 struct Directory {

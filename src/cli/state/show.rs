@@ -16,9 +16,14 @@ use crate::clock;
 use snowbank_client::layout::{Numbering, UnixMicros};
 
 pub(super) const HELP: &str = "\
-Works while a daemon runs: it reads the state and the locks' files, and never writes. A mark is what a worker ID's lock says
-until the machine's next boot: the lowest ID that was never granted, and which state granted the others.
-Exit code 0: shown, also where a mark cannot be read (it says so). 1: there is no state, or it cannot be read. 2: wrong use.";
+Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is
+in the lock file of a worker ID until the machine's next boot: the lowest ID that was never
+granted, and the state that granted the others.
+
+Exit codes:
+  0  shown; if a mark cannot be read, its line says so
+  1  there is no state, or it cannot be read
+  2  wrong use";
 
 /// How often what is stored is read again because a daemon raised it while the marks were read.
 const ATTEMPTS: usize = 10;

@@ -113,10 +113,7 @@ impl Ceilings {
             managed.grant(ceiling);
         }
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
-        let storage = store
-            .map(Storage::start)
-            .transpose()
-            .map_err(|error| StartError::for_now(format_args!("cannot start the storage thread: {error}")))?;
+        let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
         let keeper = Keeper::new(sources, WRITERS, Arc::clone(wall), started);
         Ok(Ceilings { keeper, worker_ids, storage, retired, pending: None, stored_at: started.boot })
     }
@@ -285,7 +282,7 @@ impl Ceilings {
     /// Ends all claims, and lowers the ceilings to what was claimed. Waits for storage.
     ///
     /// # Errors
-    /// Why the ceilings could not be trimmed: the next start rides from the old ones.
+    /// Why the ceilings could not be trimmed: the next start goes on above the old ones.
     pub(crate) fn seal_and_trim(mut self) -> Result<(), StoreError> {
         let trims = self.keeper.seal();
         // Perhaps since the last look.

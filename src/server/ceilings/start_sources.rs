@@ -73,7 +73,7 @@ impl Found {
         if let Some(record) = store::foreign(&records, &here) {
             let (path, source) = (path.display(), &record.name);
             if !state.adopt {
-                return Err(StartError::from(format!(
+                return Err(StartError::ForeignState(format!(
                     "the state in {path} is another machine's (source {source:?}): if that machine still runs, both \
                      would hand out the same IDs; start with --adopt-state once its daemon has stopped for good, or \
                      choose another --state-dir"
@@ -129,7 +129,7 @@ impl Found {
                     starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
-                    StartError::for_now(format_args!("cannot make the first ceilings durable: {error}"))
+                    StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
                 })?;
                 Some((Box::new(store) as Box<dyn CeilingStore>, retired))
             }
@@ -148,8 +148,7 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| error.to_string())?;
-        let Plan { starts, mut retired } = plan;
+        let Plan { starts, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
@@ -180,7 +179,7 @@ impl Found {
         let Claimant { name, numbering, .. } = *claimant;
         let end = match ceiling::compare(&locks.marks()?, numbering, *start, &self.records) {
             Marked::Below => return Ok(None),
-            Marked::Released => return Err(StartError::from(moved_away(claimant))),
+            Marked::Released => return Err(moved_away(claimant).into()),
             Marked::ByAnother(end) => {
                 *start = end;
                 return Ok(None);
@@ -191,7 +190,7 @@ impl Found {
         let shown = numbering.layout().rfc3339(until);
         if !self.adopt {
             let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
-            return Err(StartError::from(format!(
+            return Err(StartError::OlderState(format!(
                 "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
                  granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
                  --adopt-state once the clock is past {shown}",
@@ -201,7 +200,7 @@ impl Found {
         let wait_us = until.0.saturating_sub(now.wall.0);
         if wait_us > 0 {
             let wait = Duration::from_millis(wait_us.unsigned_abs().div_ceil(1_000));
-            return Err(StartError::for_now(format_args!(
+            return Err(StartError::ClockBehind(format!(
                 "the state is older than the one that served on this machine: to source {name:?} IDs were granted until \
                  {shown}, and the clock gets there in {wait:?}; start with --adopt-state then"
             )));
@@ -214,10 +213,10 @@ impl Found {
     }
 }
 
-fn moved_away(claimant: &Claimant<'_>) -> String {
+fn moved_away(claimant: &Claimant<'_>) -> PlanError {
     let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
     let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
-    PlanError::Released { name, layout, worker_ids }.to_string()
+    PlanError::Released { name, layout, worker_ids }
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
@@ -276,10 +275,11 @@ pub(super) fn plan_joining(
         }
         let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
-        let start = match ceiling::compare(&locks.marks()?, &numbering, start, &[]) {
+        let marks = locks.marks().map_err(|error| error.to_string())?;
+        let start = match ceiling::compare(&marks, &numbering, start, &[]) {
             Marked::Below => start,
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
-            Marked::Released => return Err(moved_away(&claimant(&settings, &numbering))),
+            Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
         let managed = manage(&settings, numbering, start, is_kept, now);
         planned.joined.sources.push(Arc::clone(managed.source()));
@@ -292,8 +292,8 @@ pub(super) fn plan_joining(
 /// Returns a note on the risks of a start without a stored ceiling.
 fn not_covered(source: &SourceSettings) -> String {
     format!(
-        "source {:?}: no ceiling is stored yet, so it starts at the next tick; not covered is what its \
-         worker IDs handed out elsewhere, or before with a clock that was ahead",
+        "source {:?}: no ceiling is stored yet, so it starts at the next tick; IDs can repeat if another machine \
+         used its worker IDs, or if the clock was ahead before; then move that state here first",
         source.name
     )
 }

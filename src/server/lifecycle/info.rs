@@ -35,7 +35,7 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
     let json = info.to_json();
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
-        return Err(StartError::from(format!(
+        return Err(StartError::WrongSetting(format!(
             "the sources and their worker IDs make an INFO reply of {found} bytes, allowed: {most}; set fewer of them"
         )));
     }

@@ -31,8 +31,10 @@ const ADOPTED_WITHIN: Duration = Duration::from_secs(10);
 pub enum ReloadError {
     /// A changed setting takes a restart.
     Restart(Mistakes),
-    /// A source cannot join.
+    /// The new sources or settings are refused.
     Refused(StartError),
+    /// The keeper could not let the new sources join.
+    NotJoined(String),
     /// The daemon is stopping.
     Stopping,
 }
@@ -42,6 +44,7 @@ impl fmt::Display for ReloadError {
         match self {
             ReloadError::Restart(mistakes) => mistakes.fmt(f),
             ReloadError::Refused(reason) => reason.fmt(f),
+            ReloadError::NotJoined(reason) => f.write_str(reason),
             ReloadError::Stopping => f.write_str("the daemon is stopping"),
         }
     }
@@ -198,7 +201,7 @@ impl Reloader {
         self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
         self.common.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;
-        joined.map_err(|reason| ReloadError::Refused(StartError::from(reason)))
+        joined.map_err(ReloadError::NotJoined)
     }
 
     /// Waits until all shards use the configuration of this version.

@@ -18,6 +18,7 @@ use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
 use crate::server::restored;
 use crate::server::shared::common::Common;
+use crate::server::shared::start_error::{RunError, StartError};
 use crate::tls;
 
 impl Server {
@@ -26,8 +27,8 @@ impl Server {
     /// keeper's thread stays behind with its locks, and ends with the process.
     ///
     /// # Errors
-    /// If the system does not provide a thread or a reactor, or a thread failed.
-    pub fn run(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+    /// The system does not provide a thread or a reactor, or a thread failed.
+    pub fn run(self, stop: impl Future<Output = ()>) -> Result<(), RunError> {
         let Server {
             listeners,
             admin,
@@ -39,15 +40,18 @@ impl Server {
             announcers,
             notes: _,
         } = self;
-        let runtime = make_runtime().map_err(io::Error::other)?;
+        let runtime = make_runtime()?;
         let registered = {
             let _reactor = runtime.enter();
-            register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]))
+            let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
+            registered.map_err(|error| StartError::no_thread(&error))
         };
         let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
-        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)?;
+        let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
+            .map_err(|error| StartError::no_thread(&error))?;
         restored::watch(announcers, Arc::clone(&common));
-        let (inboxes, mut shards) = ShardThreads::spawn(&common, shards, adopted)?;
+        let (inboxes, mut shards) =
+            ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {
             let mut admin = serve_admin(admin, &common);
             let drained_by = accept_until(stop, listeners, inboxes, &common).await;

@@ -150,7 +150,7 @@ impl Opened {
     fn check_certificate(&self, tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
         let mut listeners = self.listeners.iter().chain(&self.admin);
         match listeners.find(|listener| listener.address.is_tls()) {
-            Some(Listener { address, .. }) if tls.is_none() => Err(StartError::from(format!(
+            Some(Listener { address, .. }) if tls.is_none() => Err(StartError::WrongSetting(format!(
                 "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"
             ))),
             _ => Ok(()),

@@ -16,7 +16,7 @@ use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shared::common::Common;
-use crate::server::shared::start_error::StartError;
+use crate::server::shared::start_error::{RunError, StartError};
 use crate::shard::Shard;
 
 /// The time for which a stop waits for storage beyond `drain_timeout`. With the default of `drain_timeout` the stop is over before
@@ -25,11 +25,8 @@ const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes the runtime of one thread.
 pub(super) fn make_runtime() -> Result<Runtime, StartError> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
-        StartError::for_now(format_args!(
-            "cannot make a reactor for each shard: {error}; allow more open files, or set fewer shards"
-        ))
-    })
+    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    made.map_err(|error| StartError::no_thread(&error))
 }
 
 /// The threads of the shards.
@@ -76,10 +73,10 @@ impl ShardThreads {
     /// Joins the threads.
     ///
     /// # Errors
-    /// If one of them panicked.
-    pub(super) fn join(self) -> io::Result<()> {
+    /// One of them panicked.
+    pub(super) fn join(self) -> Result<(), RunError> {
         let failed = self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count();
-        if failed > 0 { Err(io::Error::other("a shard's thread failed")) } else { Ok(()) }
+        if failed > 0 { Err(RunError::ThreadFailed("a shard's thread")) } else { Ok(()) }
     }
 }
 
@@ -112,21 +109,21 @@ impl KeeperThread {
     }
 
     /// Seals the sources and trims their ceilings. Waits for storage until `drained_by` and [`TRIM_TIMEOUT`] more.
-    pub(super) fn stop(self, drained_by: Instant) -> io::Result<()> {
+    pub(super) fn stop(self, drained_by: Instant) -> Result<(), RunError> {
         self.stopping.store(true, Ordering::Release);
         self.thread.thread().unpark();
         let drain_left = drained_by.saturating_duration_since(Instant::now());
         match self.trimmed.recv_timeout(drain_left + TRIM_TIMEOUT) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(%error, "the ceilings could not be trimmed; the next start rides from them");
+                tracing::warn!(%error, "the ceilings could not be trimmed; the next start goes on above them");
             }
             // The thread ends with the process, as by kill -9: durable ceilings stay durable.
             Err(RecvTimeoutError::Timeout) => tracing::warn!(
-                "storage did not answer in time; the ceilings are not trimmed, and the next start rides from them"
+                "storage did not answer in time; the ceilings are not trimmed, and the next start goes on above them"
             ),
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(io::Error::other("the keeper's thread failed"));
+                return Err(RunError::ThreadFailed("the keeper's thread"));
             }
         }
         Ok(())

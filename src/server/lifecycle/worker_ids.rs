@@ -8,10 +8,10 @@ use snowbank_client::layout::Numbering;
 /// Returns the numbering of a source's layout and worker IDs.
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
     Numbering::new(source.layout.clone(), source.worker_ids.set.clone())
-        .map_err(|error| StartError::from(format!("source {}: {error}", source.name)))
+        .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))
 }
 
 /// Locks the worker IDs of a numbering on this machine.
 pub(super) fn lock(settings: &Settings, numbering: &Numbering) -> Result<WorkerLocks, StartError> {
-    lock_workers(&settings.lock_dir, numbering).map_err(StartError::from)
+    Ok(lock_workers(&settings.lock_dir, numbering)?)
 }

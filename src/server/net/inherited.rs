@@ -68,7 +68,7 @@ impl Inherited {
             let listener = take_listener(&mut handed_over, index, over_tls).map_err(|reason| {
                 let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
                 let descriptor = FIRST_DESCRIPTOR + index;
-                StartError::from(format!(
+                StartError::WrongSetting(format!(
                     "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
                 ))
             })?;
@@ -100,7 +100,7 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
     match sockets.parse() {
         Ok(0) => Ok(None),
         Ok(count @ 1..=SOCKETS_MAX) => Ok(Some(count)),
-        _ => Err(StartError::from(format!(
+        _ => Err(StartError::WrongSetting(format!(
             "found LISTEN_FDS={sockets}, allowed: 0 to {SOCKETS_MAX} sockets; see Sockets= of the service's unit"
         ))),
     }

@@ -1,14 +1,15 @@
 //! Opens the sockets that the daemon listens on.
 
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::{fmt, io};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::config::Address;
 use crate::server::shared::start_error::StartError;
+use crate::system_error::{Attempt, SystemCause, cause_of};
 
 /// The number of connections that the kernel keeps for the acceptor. The kernel clamps it to `net.core.somaxconn`, so that
 /// an operator sets it there.
@@ -39,7 +40,7 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     let resolved: Vec<SocketAddr> = (host, port)
         .to_socket_addrs()
         .map_err(|error| {
-            StartError::for_now(format_args!(
+            StartError::AddressUnavailable(format!(
                 "cannot resolve {address}: {error}; give an address of this machine"
             ))
         })?
@@ -60,7 +61,8 @@ fn open_tcp(address: &Address, host: &str, port: u16) -> Result<Vec<Listener>, S
     match unavailable {
         Some(reason) if listeners.is_empty() => Err(reason),
         None if listeners.is_empty() => {
-            Err(StartError::for_now(format_args!("cannot resolve {address}: the name has no address")))
+            let reason = format!("cannot resolve {address}: the name has no address");
+            Err(StartError::AddressUnavailable(reason))
         }
         _ => Ok(listeners),
     }
@@ -80,18 +82,8 @@ fn cannot_listen(at: &SocketAddr, error: &io::Error) -> StartError {
         io::ErrorKind::PermissionDenied => "ports below 1024 need privileges; choose a higher one",
         _ => "choose another address",
     };
-    refused(error, format_args!("cannot listen on {at}: {error}; {mend}"))
-}
-
-/// Returns an error that may pass, unless the system forbids the address. A port or an address may become available.
-fn refused(error: &io::Error, reason: impl fmt::Display) -> StartError {
-    use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
-    match error.kind() {
-        NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem => {
-            StartError::from(reason.to_string())
-        }
-        _ => StartError::for_now(reason),
-    }
+    let reason = format!("cannot listen on {at}: {error}; {mend}");
+    StartError::of_system(Attempt::Listen, error, reason)
 }
 
 fn bind_tcp(at: SocketAddr, is_tls: bool) -> io::Result<Listener> {
@@ -124,11 +116,12 @@ fn open_unix(path: &Path, mode: u32) -> Result<Listener, StartError> {
         Ok(socket)
     };
     let socket = bind().map_err(|error| {
-        let shown = path.display();
-        refused(
-            &error,
-            format_args!("cannot listen on unix:{shown}: {error}; its directory must exist and be writable"),
-        )
+        let mend = match cause_of(Attempt::Listen, &error) {
+            SystemCause::Storage => "make room",
+            _ => "its directory must exist and be writable",
+        };
+        let reason = format!("cannot listen on unix:{}: {error}; {mend}", path.display());
+        StartError::of_system(Attempt::Listen, &error, reason)
     })?;
     let file = SocketFile { path: path.to_owned(), identity: identity(path) };
     Ok(Listener { socket, address: Address::Unix(path.to_owned()), _file: Some(file) })
@@ -141,29 +134,26 @@ fn remove_stale(path: &Path) -> Result<(), StartError> {
     };
     let shown = path.display();
     if !metadata.file_type().is_socket() {
-        return Err(StartError::from(format!(
+        return Err(StartError::WrongSetting(format!(
             "cannot listen on unix:{shown}: a file that is no socket is there; choose another path"
         )));
     }
     match std::os::unix::net::UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             std::fs::remove_file(path).map_err(|error| {
-                let reason = format_args!(
-                    "cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}"
-                );
-                refused(&error, reason)
+                let reason =
+                    format!("cannot listen on unix:{shown}: a stale socket file cannot be removed: {error}");
+                StartError::of_system(Attempt::UseFile, &error, reason)
             })
         }
         Ok(_) => {
-            let reason = format_args!(
-                "cannot listen on unix:{shown}: another program listens there; choose another path"
-            );
-            Err(StartError::for_now(reason))
+            let reason =
+                format!("cannot listen on unix:{shown}: another program listens there; choose another path");
+            Err(StartError::AddressUnavailable(reason))
         }
         Err(error) => {
-            let reason =
-                format_args!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
-            Err(refused(&error, reason))
+            let reason = format!("cannot listen on unix:{shown}: cannot tell whether it is in use: {error}");
+            Err(StartError::of_system(Attempt::Listen, &error, reason))
         }
     }
 }

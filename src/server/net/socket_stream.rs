@@ -123,7 +123,9 @@ impl SocketStream {
         half_closed();
         let mut discarded = [0; 1_024];
         // The connection is over, whatever the result.
-        let _ = timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} }).await;
+        let _ =
+            timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} })
+                .await;
     }
 }
 

@@ -50,8 +50,8 @@ impl Announcers {
     fn log_sources(&self) {
         match &self.log {
             Ok(_) => tracing::info!(
-                "reads the kernel's log ({}): that the machine was restored from a snapshot is noticed at once, if its \
-                 hypervisor changes the VM generation ID then",
+                "reads the kernel's log ({}): it reports when the machine was restored from a snapshot, if the hypervisor \
+                 then changes the VM generation ID",
                 self.log_at
             ),
             Err(error) => {
@@ -59,8 +59,8 @@ impl Announcers {
                 let events = self.events.as_ref().err();
                 let events = events.map(|error| format!(", nor its events ({error})")).unwrap_or_default();
                 tracing::info!(
-                    "cannot read the kernel's log ({}: {error}){events}: that the machine was restored from a snapshot is \
-                     noticed by its clocks, if they jump",
+                    "cannot read the kernel's log ({}: {error}){events}: a restore of the machine from a snapshot is \
+                     noticed only if its clocks jump",
                     self.log_at
                 );
             }

@@ -1,36 +1,139 @@
-//! Why the daemon does not start.
+//! The reasons why the daemon does not start, or does not serve.
 
-use std::fmt;
+use std::io;
 
-/// The reason why the daemon does not start: one line that names the value and what is allowed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartError {
-    reason: String,
-    may_pass: bool,
+use crate::ceiling::store::PlanError;
+use crate::ceiling::{LockError, StateError};
+use crate::system_error::{Attempt, SystemCause, cause_of};
+
+/// The reason why the daemon does not start. The variant is the cause; the text is one line that names what was found and
+/// what is allowed. `docs/operations.md` lists the causes by their exit codes.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StartError {
+    /// A setting, an option, a path, a permission or an inherited socket is wrong.
+    #[error("{0}")]
+    WrongSetting(String),
+    /// The state is another machine's.
+    #[error("{0}")]
+    ForeignState(String),
+    /// The state is an older copy of the one that served here.
+    #[error("{0}")]
+    OlderState(String),
+    /// The state or a mark is damaged, or another release wrote it.
+    #[error("{0}")]
+    DamagedState(String),
+    /// A worker ID was moved away by `snowbank state export`.
+    #[error("{0}")]
+    ReleasedWorkerId(String),
+    /// Another process has the state directory.
+    #[error("{0}")]
+    StateInUse(String),
+    /// Another process has a worker ID, or keeps its lock from being used.
+    #[error("{0}")]
+    WorkerIdHeld(String),
+    /// An address is in use, not there yet, or its name cannot be resolved.
+    #[error("{0}")]
+    AddressUnavailable(String),
+    /// Storage is full or failing.
+    #[error("{0}")]
+    StorageFailing(String),
+    /// Files, memory or threads are short.
+    #[error("{0}")]
+    ResourceShort(String),
+    /// The clock is before an instant that it must be past.
+    #[error("{0}")]
+    ClockBehind(String),
 }
+
+/// The exit code of a refusal that stays until somebody changes something.
+const EXIT_CHANGE: u8 = 2;
+/// The exit code of a refusal that may pass by itself. Service managers start the daemon again.
+const EXIT_AGAIN: u8 = 3;
 
 impl StartError {
-    /// Returns an error whose cause may be gone at the next try: a port, a host name, a disk.
-    pub(crate) fn for_now(reason: impl fmt::Display) -> Self {
-        StartError { reason: reason.to_string(), may_pass: true }
+    /// Returns the exit code of the cause.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            StartError::WrongSetting(_)
+            | StartError::ForeignState(_)
+            | StartError::OlderState(_)
+            | StartError::DamagedState(_)
+            | StartError::ReleasedWorkerId(_) => EXIT_CHANGE,
+            StartError::StateInUse(_)
+            | StartError::WorkerIdHeld(_)
+            | StartError::AddressUnavailable(_)
+            | StartError::StorageFailing(_)
+            | StartError::ResourceShort(_)
+            | StartError::ClockBehind(_) => EXIT_AGAIN,
+        }
     }
 
-    /// Returns true if the next try may succeed without a change to the configuration or the machine.
-    pub fn may_pass(&self) -> bool {
-        self.may_pass
+    /// Returns the error for what the system refused. `reason` is its line.
+    pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
+        match cause_of(attempt, error) {
+            SystemCause::Setting => StartError::WrongSetting(reason),
+            SystemCause::Storage => StartError::StorageFailing(reason),
+            SystemCause::Resource => StartError::ResourceShort(reason),
+            SystemCause::Address => StartError::AddressUnavailable(reason),
+        }
+    }
+
+    /// Returns the error for a thread or a reactor that cannot be made.
+    pub(crate) fn no_thread(error: &io::Error) -> Self {
+        let reason = format!(
+            "cannot make a thread or its reactor: {error}; allow more open files and threads, or set fewer shards"
+        );
+        Self::of_system(Attempt::MakeThread, error, reason)
     }
 }
 
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
+/// The reason why a daemon that had started did not serve, or did not end in order.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// It could not begin to serve.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A thread panicked.
+    #[error("{0} failed")]
+    ThreadFailed(&'static str),
+}
+
+impl From<StateError> for StartError {
+    fn from(error: StateError) -> Self {
+        let reason = error.to_string();
+        match error {
+            StateError::InUse { .. } => StartError::StateInUse(reason),
+            StateError::NotMade { error, .. }
+            | StateError::NotLocked { error, .. }
+            | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
+            StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Older(_) => {
+                StartError::DamagedState(reason)
+            }
+        }
     }
 }
 
-impl std::error::Error for StartError {}
+impl From<LockError> for StartError {
+    fn from(error: LockError) -> Self {
+        let reason = error.to_string();
+        match error {
+            LockError::Held { .. }
+            | LockError::CollidingHeld { .. }
+            | LockError::UnknownHeld { .. }
+            | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
+            LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
+            LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
+        }
+    }
+}
 
-impl From<String> for StartError {
-    fn from(reason: String) -> Self {
-        StartError { reason, may_pass: false }
+impl From<PlanError> for StartError {
+    fn from(error: PlanError) -> Self {
+        let reason = error.to_string();
+        match error {
+            PlanError::Released { .. } => StartError::ReleasedWorkerId(reason),
+            // The layout was changed. Its instant to start at may be years ahead.
+            PlanError::TooFarAhead { .. } => StartError::WrongSetting(reason),
+        }
     }
 }

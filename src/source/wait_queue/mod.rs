@@ -14,6 +14,9 @@
 //!   behind others is promised a little less than the full rate, so that there is slack.
 
 mod admission;
+mod request;
+
+pub use request::{Finished, Refusal, Signals, Ticket, WaitRequest};
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,7 +24,7 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use super::{Bound, Source, Span, Window};
-use crate::clock::{BootMicros, Now};
+use crate::clock::Now;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use snowbank_client::layout::Position;
 
@@ -32,61 +35,6 @@ const PASSING_SHARE: u64 = 16;
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
 /// IDs can be claimed until the burst window after its end.
 const LATE_WAKE_UP: Duration = Duration::from_millis(4);
-
-/// The name of a request in one source's wait queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(u64);
-
-/// A request that waits for positions.
-#[derive(Clone, Copy, Debug)]
-pub struct WaitRequest {
-    /// The number of positions that it still wants.
-    pub count: u64,
-    /// The deadline of its wait.
-    pub due: BootMicros,
-    /// Accepts fewer positions at the deadline, at least one.
-    pub partial: bool,
-    /// The shard on which it waits.
-    pub shard: usize,
-}
-
-/// The reason why a request gets no IDs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The positions are not available by the deadline. `Some`: retry after this long. `None`: never at this size.
-    Exhausted(Option<Duration>),
-    /// The wall clock is too far behind. IDs are available again after this long.
-    ClockBehind(Duration),
-    /// The ceiling was not raised in time.
-    NoCeiling,
-    /// Another process may have the worker IDs. Nothing is handed out any more.
-    Lost,
-    /// The layout's life is over.
-    Ended,
-    /// The source was sealed, because the daemon stops.
-    Sealed,
-}
-
-/// A request whose wait is over.
-#[derive(Debug)]
-pub struct Finished {
-    /// The request's name.
-    pub ticket: Ticket,
-    /// The positions claimed for it, increasing. Skipped for ever if the request was refused.
-    pub spans: Vec<Span>,
-    /// `None` if it got all positions, or if it is partial and got some.
-    pub refusal: Option<Refusal>,
-    /// The grant's generation under which `spans` were claimed.
-    pub generation: u64,
-}
-
-/// The signals that the wait queue sends to other threads. It calls them without holding its lock.
-pub trait Signals {
-    /// Requests of that shard are finished; the shard must collect them.
-    fn finished(&self, shard: usize);
-    /// A request waits for the ceiling; the keeper must raise it.
-    fn ceiling_reached(&self);
-}
 
 #[derive(Debug)]
 struct Entry {
