@@ -87,8 +87,8 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     }
     let failing = status.checks.iter().filter(|check| check.level == Level::Fail);
     let failing = failing.map(|check| match &check.source {
-        Some(source) => format!("{} of {source}", check.name.name()),
-        None => check.name.name().to_owned(),
+        Some(source) => format!("{} of {source}", check.name),
+        None => check.name.to_string(),
     });
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
@@ -233,7 +233,7 @@ fn describe_source(
     )?;
     writeln!(out, "       {}; worker {}", source.layout, source.worker_ids)?;
     for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
-        writeln!(out, "  {} {}: {}", mark(check.level), check.name.name(), check.message)?;
+        writeln!(out, "  {} {}: {}", mark(check.level), check.name, check.message)?;
     }
     Ok(())
 }
@@ -264,6 +264,6 @@ impl fmt::Display for About<'_> {
         if let Some(source) = source {
             write!(f, "{source}, ")?;
         }
-        write!(f, "{}: {message}", name.name())
+        write!(f, "{name}: {message}")
     }
 }
