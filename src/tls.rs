@@ -1,10 +1,10 @@
 //! TLS of the listeners: a server's certificate and key from files, and handshakes.
 //!
-//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves all TLS
-//! listeners of a daemon. Its certificate can be replaced while they listen.
+//! The client's side, and the code that both sides share, is `snowbank_client::tls`. One [`Acceptor`] serves
+//! all TLS listeners of a daemon. Its certificate can be replaced while they listen.
 //!
-//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed session
-//! would outlive the certificate that it was made with.
+//! Sessions are never resumed. Connections live long, so a saved handshake is worth little. And a resumed
+//! session would outlive the certificate that it was made with.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
@@ -13,8 +13,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ServerConfig, version};
+use rustls::{RootCertStore, ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use snowbank_client::tls::fault::{self, Side};
@@ -74,33 +75,25 @@ impl Identity {
                 seconds(now)
             )));
         }
-        let mut digest = DefaultHasher::new();
-        chain.iter().for_each(|certificate| certificate.hash(&mut digest));
-        key.secret_der().hash(&mut digest);
-        let provider = provider();
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let roots = files.client_ca.map(files::read_authorities).transpose()?.map(Arc::new);
+        let digest = digest(&chain, &key, roots.as_deref());
+        let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| fault(error.to_string()))?;
-        let builder = match files.client_ca {
+        let builder = match files.client_ca.zip(roots) {
             None => builder.with_no_client_auth(),
-            Some(path) => {
-                let roots = Arc::new(files::read_authorities(path)?);
-                for root in &roots.roots {
-                    (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider).build();
-                let verifier = verifier
-                    .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
-                builder.with_client_cert_verifier(verifier)
-            }
+            Some((path, roots)) => builder.with_client_cert_verifier(
+                WebPkiClientVerifier::builder_with_provider(roots, provider())
+                    .build()
+                    .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?,
+            ),
         };
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        let (config, digest) = (Arc::new(config), digest.finish());
-        Ok(Identity { config, handshake_timeout, validity, is_authority, digest })
+        Ok(Identity { config: Arc::new(config), handshake_timeout, validity, is_authority, digest })
     }
 
     /// Returns the last instant at which clients trust the certificate.
@@ -172,9 +165,9 @@ impl Acceptor {
     /// Shakes hands, within the handshake timeout.
     ///
     /// # Errors
-    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if the handshake
-    /// took too long.
-    pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (Closed, Option<IO>)>
+    /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if
+    /// the handshake took too long.
+    pub async fn accept<IO>(&self, stream: IO) -> Result<ServerStream<IO>, (HandshakeFailure, Option<IO>)>
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
@@ -182,15 +175,26 @@ impl Acceptor {
         let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
         match tokio::time::timeout(handshake_timeout, handshake).await {
             Ok(Ok(stream)) => Ok(stream),
-            Ok(Err((error, stream))) => Err((Closed::of(&error), Some(stream))),
-            Err(_) => Err((Closed::TooSlow(handshake_timeout), None)),
+            Ok(Err((error, stream))) => Err((HandshakeFailure::of(&error), Some(stream))),
+            Err(_) => Err((HandshakeFailure::TooSlow(handshake_timeout), None)),
         }
     }
 }
 
+/// Returns a hash of the certificates, the key and the clients' authorities.
+fn digest(chain: &[CertificateDer<'_>], key: &PrivateKeyDer<'_>, roots: Option<&RootCertStore>) -> u64 {
+    let mut digest = DefaultHasher::new();
+    chain.iter().for_each(|certificate| certificate.hash(&mut digest));
+    key.secret_der().hash(&mut digest);
+    for root in roots.into_iter().flat_map(|roots| &roots.roots) {
+        (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
+    }
+    digest.finish()
+}
+
 /// The reason why a handshake failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Closed {
+pub enum HandshakeFailure {
     /// The peer closed the connection without a fault, as health checks do.
     #[error("the peer left before the handshake was over")]
     Left,
@@ -202,11 +206,11 @@ pub enum Closed {
     Refused(String),
 }
 
-impl Closed {
+impl HandshakeFailure {
     fn of(error: &io::Error) -> Self {
         match fault::tls_error(error) {
-            Some(error) => Closed::Refused(fault::describe(error, Side::Server)),
-            None => Closed::Left,
+            Some(error) => HandshakeFailure::Refused(fault::describe(error, Side::Server)),
+            None => HandshakeFailure::Left,
         }
     }
 }

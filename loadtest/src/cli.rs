@@ -31,11 +31,12 @@ pub(crate) use self::sweep::settings as sweep_settings;
 
 /// Can this machine hold 10,000 IDs/s within 2 ms?
 ///
-/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed schedule, checks every ID, and
-/// passes if 99.9 % of the requests were answered within 2 ms of the instant at which they were due.
+/// With no options: starts a daemon of its own, offers it 10,000 IDs/s for 10 s on a fixed schedule, checks
+/// every ID, and passes if 99.9 % of the requests were answered within 2 ms of the instant at which they were
+/// due.
 ///
-/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no target that speaks
-/// the protocol, or the generator itself was the bottleneck.
+/// Exit codes: 0 all objectives met; 1 an objective missed, or the target broke a promise; 2 wrong use, no
+/// target that speaks the protocol, or the generator itself was the bottleneck.
 #[derive(Debug, Parser)]
 #[command(name = "snowbank-loadtest", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 struct Arguments {
@@ -61,14 +62,15 @@ struct Arguments {
     /// Raise the rate from 0 over this time, before the warm-up
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     ramp: Option<Time>,
-    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run's own
+    /// Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the
+    /// run's own
     #[arg(long, value_name = "TIME", conflicts_with_all = ["address", "kill_daemon_at"], allow_hyphen_values = true)]
     restart_daemon_at: Option<Time>,
     /// Kill the daemon at this time of the measurement and start it again; only for a daemon of the run's own
     #[arg(long, value_name = "TIME", conflicts_with = "address", allow_hyphen_values = true)]
     kill_daemon_at: Option<Time>,
-    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement.
-    /// Requests due on it until it has caught up do not count against objectives
+    /// Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the
+    /// measurement. Requests due on it until it has caught up do not count against objectives
     #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
     stall_client: Option<TimeAt>,
     #[command(flatten)]
@@ -144,8 +146,8 @@ pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let _ = write(&mut out).and_then(|()| out.flush());
 }
 
-/// Returns the exit code of figures whose files were written, or not: a script that asked for files needs them to go on.
-/// The table is printed before, so a full disk does not take it away.
+/// Returns the exit code of figures whose files were written, or not: a script that asked for files needs
+/// them to go on. The table is printed before, so a full disk does not take it away.
 fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
     written
         .map(|()| code)
@@ -238,8 +240,8 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     }
 }
 
-/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays until there are new
-/// figures: a target that is not there must not cost the figures of the last run.
+/// Opens the files that the run will write, so that a wrong path fails at once. Their content stays until
+/// there are new figures: a target that is not there must not cost the figures of the last run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
     for path in paths.iter().filter_map(|path| path.as_ref()) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);

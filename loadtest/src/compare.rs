@@ -1,18 +1,21 @@
 //! Compares two runs, or two sets of runs: the figures that differ by more than equal runs do.
 //!
-//! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show how much they
-//! differ. So:
+//! Two runs of the same daemon on the same machine never give the same figures, and only repeated runs show
+//! how much they differ. So:
 //!
-//! - With several runs on a side, the spread is theirs: a figure differs if the 99 % interval of its ratio, by Student's t,
-//!   leaves out 1. See [`spread::of_runs`].
-//! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than one of its
-//!   seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the seconds' mean: differences
-//!   between runs (the placement of threads, other programs) do not average out within a run. The known difference of runs
-//!   whose seconds agree is added. A figure that a single second does not resolve is left open.
+//! - With several runs on a side, the spread is theirs: a figure differs if the 99 % interval of its ratio,
+//!   by Student's t, leaves out 1. See [`spread::of_runs`].
+//! - With one run each, the spread comes from the seconds within the runs, as if a run were no steadier than
+//!   one of its seconds, see [`spread::of_seconds`]. That is far wider than the standard error of the
+//!   seconds' mean: differences between runs (the placement of threads, other programs) do not average out
+//!   within a run. The known difference of runs whose seconds agree is added. A figure that a single second
+//!   does not resolve is left open.
 //!
-//! A ratio below [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not called the same.
+//! A ratio below [`ALWAYS_SAME`] is no difference, and an interval wider than [`CAN_TELL`] is not called the
+//! same.
 //!
-//! - [`spread`]: intervals. [`figures`]: the figures and their values. [`alike`]: whether the runs may be compared.
+//! - [`spread`]: intervals. [`figures`]: the figures and their values. [`alike`]: whether the runs may be
+//!   compared.
 //! - [`table`]: for the terminal.
 
 pub(crate) mod alike;
@@ -29,7 +32,8 @@ use spread::Interval;
 /// Ratios nearer to 1 than this are no difference that anyone would act on.
 pub(crate) const ALWAYS_SAME: f64 = 1.05;
 
-/// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called sameness.
+/// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called
+/// sameness.
 pub(crate) const CAN_TELL: f64 = 2.0;
 
 /// A figure of one run each that is not judged: more data would not help.

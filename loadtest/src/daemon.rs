@@ -12,15 +12,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use snowbank_client::Endpoint;
 use tempfile::TempDir;
 
-/// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that another
-/// daemon of this machine holds is refused by the daemon itself, and the next is tried.
+/// The worker IDs that are tried, highest first: the end of Twitter's range that people assign last. One that
+/// another daemon of this machine holds is refused by the daemon itself, and the next is tried.
 const WORKER_IDS: std::ops::RangeInclusive<u16> = 992..=1_023;
 
-/// The time limit of a daemon's start. It makes a file and waits for a tick: well under a second on a busy machine, too.
+/// The time limit of a daemon's start. It makes a file and waits for a tick: well under a second on a busy
+/// machine, too.
 const START_TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
-/// A daemon that was started here, and ends with this value; with this process too, however that ends, because its
-/// standard input does then.
+/// A daemon that was started here, and ends with this value; with this process too, however that ends,
+/// because its standard input does then.
 #[derive(Debug)]
 pub(crate) struct Daemon {
     child: Child,
@@ -55,7 +56,8 @@ pub(crate) enum NotStarted {
 }
 
 impl Daemon {
-    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a free worker ID.
+    /// Starts a daemon on a free port of the loopback address, with a temporary state directory and a free
+    /// worker ID.
     ///
     /// # Errors
     /// [`NotStarted`], with the daemon's last words.
@@ -148,7 +150,8 @@ fn spawn(
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
-    // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the daemon ends.
+    // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the
+    // daemon ends.
     command.arg("--stop-at-stdin-eof").stdin(Stdio::piped());
     // Ctrl-C must not reach the daemon: it has to answer until the run is over.
     command.process_group(0);
@@ -164,7 +167,8 @@ fn spawn(
     Ok(Err(stderr.lines().last().unwrap_or("it gave no reason").to_owned()))
 }
 
-/// Returns the first line of its output; nothing if there is none in time, which the caller treats as a refusal.
+/// Returns the first line of its output; nothing if there is none in time, which the caller treats as a
+/// refusal.
 fn first_line(stdout: ChildStdout) -> String {
     let mut line = String::new();
     let ready = poll(&mut [PollFd::new(&stdout, PollFlags::IN)], Some(&START_TIMEOUT));

@@ -1,4 +1,5 @@
-//! Tells an operator how many IDs a machine running Snowbank can hand out, and whether a daemon keeps its promises under load.
+//! Tells an operator how many IDs a machine running Snowbank can hand out, and whether a daemon keeps its
+//! promises under load.
 //!
 //! ```text
 //!              ┌────────── pure, time comes in as an argument ──────────┐
@@ -17,12 +18,14 @@
 //! - [`verdict`]: objectives; pass, fail or no verdict.
 //! - [`report`]: the table, JSON, the HTML page and HdrHistogram's files, all from the same figures.
 //!   [`origin`]: the machine and command line in them. [`units`]: numbers as text.
-//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a rate needs.
+//! - [`sweep`]: many runs, to find the highest rate that holds. [`plan`]: from a sweep, how many daemons a
+//!   rate needs.
 //! - [`compare`]: two runs' JSON side by side.
 //!
-//! Two instants have different names everywhere. `intended` is when the schedule wants a request to leave; `sent` is when
-//! it left. *Response time* counts from the first, so a target that stalls cannot hide the requests that it delayed
-//! (coordinated omission). *Service time* counts from the second. *Slip* is the time between the two.
+//! Two instants have different names everywhere. `intended` is when the schedule wants a request to leave;
+//! `sent` is when it left. *Response time* counts from the first, so a target that stalls cannot hide the
+//! requests that it delayed (coordinated omission). *Service time* counts from the second. *Slip* is the time
+//! between the two.
 #![forbid(unsafe_code)]
 
 mod check;

@@ -1,7 +1,7 @@
 //! Histograms, seconds, counters and faults.
 //!
-//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known to the
-//! microsecond; that is also the unit in which HdrHistogram's viewers expect them.
+//! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known
+//! to the microsecond; that is also the unit in which HdrHistogram's viewers expect them.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -151,8 +151,8 @@ pub(crate) enum Fault {
 /// The end of an announced stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct StallFigures {
-    /// From the begin of the stall until the target was seen to have closed the connection, if it did. The connection was
-    /// then opened again.
+    /// From the begin of the stall until the target was seen to have closed the connection, if it did. The
+    /// connection was then opened again.
     pub(crate) closed_after: Option<Duration>,
     /// From the end of the stall until all that had been due on the connection was answered.
     pub(crate) caught_up_after: Duration,
@@ -173,12 +173,14 @@ pub(crate) struct Counts {
     pub(crate) refused: RefusalsByCode,
     /// Those still without an answer at the end.
     pub(crate) unanswered: u64,
-    /// Requests that the announced outage took away: in flight on a connection that it ended, or due while there was
-    /// none.
+    /// Requests that the announced outage took away: in flight on a connection that it ended, or due while
+    /// there was none.
     pub(crate) lost: u64,
-    /// The announced outage, from its begin until every connection was back and one answered; the longest of all threads.
+    /// The announced outage, from its begin until every connection was back and one answered; the longest of
+    /// all threads.
     pub(crate) outage: Duration,
-    /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not judged.
+    /// Requests on the connection that was stalled on purpose, sent before it had caught up: checked, not
+    /// judged.
     pub(crate) excused: u64,
     /// The end of the announced stall of a client; `None` without one, or before its end.
     pub(crate) stall: Option<StallFigures>,
@@ -188,25 +190,28 @@ pub(crate) struct Counts {
     pub(crate) response: TimeHistogram,
     /// From the sending to the receipt.
     pub(crate) service: TimeHistogram,
-    /// The least that the target took: service time without the time for which the generator, to its own knowledge, may
-    /// have left the answer unread.
+    /// The least that the target took: service time without the time for which the generator, to its own
+    /// knowledge, may have left the answer unread.
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
-    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind had its load.
+    /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
+    /// had its load.
     pub(crate) late_at_fault: Duration,
     /// The longest that the thread itself did not run when it should have.
     pub(crate) longest_pause: Duration,
     /// Processor time of the generator's threads.
     pub(crate) cpu: Duration,
-    /// For how long the generator's threads could have run and did not, because something else had the processor or a
-    /// quota was used up.
+    /// For how long the generator's threads could have run and did not, because something else had the
+    /// processor or a quota was used up.
     pub(crate) waited: Duration,
     /// The largest share of a core that one generator thread used, from 0 to 1.
     pub(crate) busiest_thread: f64,
-    /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to 1.
+    /// The largest share of the time for which one generator thread used a core or waited for one, from 0 to
+    /// 1.
     pub(crate) hungriest_thread: f64,
-    /// The share of the time for which a processor quota held the generator back, its own daemon's use included.
+    /// The share of the time for which a processor quota held the generator back, its own daemon's use
+    /// included.
     pub(crate) throttled_share: f64,
     /// The last counted receipt, since the begin of the measurement.
     pub(crate) last_receipt: Duration,

@@ -1,10 +1,11 @@
 //! From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds.
 //!
-//! A plan is arithmetic on figures of the sweep; it measures nothing. Its [`warnings`](Plan::warnings) list its assumptions.
-//! A plan for another batch size uses the cost of a *request*: a reply of IDs from one tick has the same length and the same
-//! system calls for any number of IDs.
+//! A plan is arithmetic on figures of the sweep; it measures nothing. Its [`warnings`](Plan::warnings) list
+//! its assumptions. A plan for another batch size uses the cost of a *request*: a reply of IDs from one tick
+//! has the same length and the same system calls for any number of IDs.
 //!
-//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: the keys of a sweep's file.
+//! - [`form`]: the layout and its space. [`network`]: bytes on the wire. [`swept`]: the keys of a sweep's
+//!   file.
 //! - [`page`]: the plan as Markdown. `warnings`: its assumptions.
 
 pub(crate) mod form;
@@ -45,8 +46,8 @@ pub(crate) struct Wanted {
     /// IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1 [default: the sweep's]
     #[arg(long, value_name = "N|MIX", allow_hyphen_values = true)]
     pub(crate) batch: Option<Mix>,
-    /// Unused share of a daemon's limit. Half: peaks may double, and a daemon whose ID clock catches up after a
-    /// crash has half its ceiling
+    /// Unused share of a daemon's limit. Half: peaks may double, and a daemon whose ID clock catches up after
+    /// a crash has half its ceiling
     #[arg(long, value_name = "SHARE", default_value = "50%", allow_hyphen_values = true)]
     pub(crate) headroom: Share,
     /// Daemons beyond those that carry the rate, so that as many may be down
@@ -279,8 +280,8 @@ fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
 }
 
 impl CpuCost {
-    /// Under load requests share wake-ups and system calls and cost less, so the step next below the load counts, or the
-    /// lowest step.
+    /// Under load requests share wake-ups and system calls and cost less, so the step next below the load
+    /// counts, or the lowest step.
     fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {
             let at = step.answered as f64 / step.elapsed_s;

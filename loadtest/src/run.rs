@@ -255,7 +255,8 @@ pub(crate) fn run_against(
 ///     ◀── one bounded channel: positions of IDs, each second's figures, at the end all counts
 /// ```
 ///
-/// Load threads share the schedules, the stop flag and, with strict order, the largest ID ([`Shared`]); nothing else.
+/// Load threads share the schedules, the stop flag and, with strict order, the largest ID ([`Shared`]);
+/// nothing else.
 fn spawn(
     tasks: impl Iterator<Item = (Task, Vec<Stream>)>,
     shared: &Arc<Shared>,

@@ -1,10 +1,10 @@
 //! When requests are meant to leave.
 //!
-//! A schedule is a process of unit rate, in which the x-th request of the run is due at x, seen through a change of time:
-//! evenly spaced requests have x = 0, 1, 2, …; Poisson arrivals are the sum of exponential steps of mean 1. While the
-//! rate rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by t, so the x-th is due at √(2xT/R);
-//! after that, at T + (x − RT/2)/R. With several threads each has every n-th request, or steps of mean n, which is the
-//! same process split evenly or at random.
+//! A schedule is a process of unit rate, in which the x-th request of the run is due at x, seen through a
+//! change of time: evenly spaced requests have x = 0, 1, 2, …; Poisson arrivals are the sum of exponential
+//! steps of mean 1. While the rate rises from 0 to R over a ramp of T seconds, R·t²/(2T) requests are due by
+//! t, so the x-th is due at √(2xT/R); after that, at T + (x − RT/2)/R. With several threads each has every
+//! n-th request, or steps of mean n, which is the same process split evenly or at random.
 
 use std::time::Duration;
 
@@ -27,7 +27,8 @@ pub(crate) struct Share {
     pub(crate) threads: usize,
 }
 
-/// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending without end.
+/// The instants at which one thread's requests are due, in nanoseconds from the begin of the run, ascending
+/// without end.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     rate_per_s: f64,

@@ -35,8 +35,8 @@ use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
 use step::Step;
 
-/// The first step's requests per second without `--start`: far below the limit of any machine, and with steps of 5 s
-/// enough requests that ten of them decide the p99.9.
+/// The first step's requests per second without `--start`: far below the limit of any machine, and with steps
+/// of 5 s enough requests that ten of them decide the p99.9.
 const START_REQUESTS_PER_S: f64 = 2_000.0;
 
 /// The first step's share of the source's highest rate, so that scarce layouts have room to climb.
@@ -294,7 +294,8 @@ impl Sweep {
         self.steps.iter().rev().find(at_miss)
     }
 
-    /// Returns the reason why the knee is not higher; none where every rate held and the source could do more.
+    /// Returns the reason why the knee is not higher; none where every rate held and the source could do
+    /// more.
     pub(crate) fn limit(&self) -> Option<Limit> {
         let at_ceiling = self.target.source_per_second.zip(self.finding.knee);
         let at_ceiling = at_ceiling.is_some_and(|(ceiling, knee)| knee >= ceiling as f64);

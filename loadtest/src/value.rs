@@ -135,8 +135,8 @@ impl FromStr for Share {
 /// IDs per request: one size (`1000`), or several with their weights (`1:90,100:9,10000:1`).
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Mix {
-    /// Sizes, each with the share of requests that have it or one before it. Invariant: at least one, shares ascend
-    /// to 1, sizes are above 0.
+    /// Sizes, each with the share of requests that have it or one before it. Invariant: at least one, shares
+    /// ascend to 1, sizes are above 0.
     parts: Vec<(u32, f64)>,
     mean: f64,
     text: String,

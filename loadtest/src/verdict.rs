@@ -5,9 +5,9 @@
 //! 3. A target that refused, or certainly was too slow, fails.
 //! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
 //!
-//! Response time counts from the intended instant, so the generator's own delays only make it longer: they cannot hide a miss.
-//! A missed objective certainly is the target's fault if the target's part alone misses it ([`Counts::target`]). If not, the
-//! generator's part may have been the cause.
+//! Response time counts from the intended instant, so the generator's own delays only make it longer: they
+//! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses
+//! it ([`Counts::target`]). If not, the generator's part may have been the cause.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use crate::value::{Rate, Time};
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
 
-/// A generator that stood still for longer did not offer the load. Far above the waits on a busy machine, far below an
-/// outage.
+/// A generator that stood still for longer did not offer the load. Far above the waits on a busy machine, far
+/// below an outage.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_millis(100);
 
-/// No target has a shorter idle timeout: one that closes although the generator never stood still for this long has another
-/// reason.
+/// No target has a shorter idle timeout: one that closes although the generator never stood still for this
+/// long has another reason.
 const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A generator that is later than this with more than one request in a hundred did not offer the load. Few objectives are as
-/// wide, so this decides only where an objective would not see the difference.
+/// A generator that is later than this with more than one request in a hundred did not offer the load. Few
+/// objectives are as wide, so this decides only where an objective would not see the difference.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
-/// A thread of a closed loop that uses a core for more of the time than this measures itself, not the target. The same holds
-/// for a missed rate while a thread used a core, or waited for one, for so long.
+/// A thread of a closed loop that uses a core for more of the time than this measures itself, not the target.
+/// The same holds for a missed rate while a thread used a core, or waited for one, for so long.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
@@ -161,7 +161,8 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     Verdict::Unknown(doubtful.into_iter().map(|latency| doubted_latency(evidence.counts, latency)).collect())
 }
 
-/// Returns true if a generator that stood still may have caused the fault: an idle target may close by its idle timeout.
+/// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
+/// idle timeout.
 fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
     match fault {
         Fault::TooManyInFlight { .. } | Fault::FullSocket => true,

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use support::{has_daemon, loadtest, until_judged};
 use tempfile::TempDir;
 
-/// A sweep's file as `sweep` writes it, but for what the tests change: 200,000 requests/s at the knee, with one ID each.
+/// A sweep's file as `sweep` writes it, but for what the tests change: 200,000 requests/s at the knee, with
+/// one ID each.
 fn sweep_file() -> Value {
     let step = |ids_per_s: f64, cpu_share: f64| {
         json!({
@@ -201,8 +202,9 @@ fn what_the_sweep_cannot_support_is_refused() {
     assert_eq!(none.status.code(), Some(2));
 }
 
-/// From a sweep of a real daemon to a real daemon at the planned rate, by the command that the page gives. A busy machine
-/// may starve the generator, which then says so (exit code 2) and is run again, ten times at most; any other failure is one.
+/// From a sweep of a real daemon to a real daemon at the planned rate, by the command that the page gives. A
+/// busy machine may starve the generator, which then says so (exit code 2) and is run again, ten times at
+/// most; any other failure is one.
 #[test]
 fn a_daemon_at_the_planned_rate_passes() {
     if !has_daemon() {

@@ -41,8 +41,8 @@ fn a_stalled_client_recovers_and_the_others_count() {
     }
 }
 
-/// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled then. The
-/// target cannot see who does not read; that it closes is what matters.
+/// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled
+/// then. The target cannot see who does not read; that it closes is what matters.
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
     let (ids, connections, began) = (Ids::default(), AtomicUsize::new(0), Instant::now());
     FakeDaemon::start(move |_, peer| {
@@ -68,7 +68,8 @@ fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'sta
 
 #[test]
 fn a_target_may_close_the_stalled_client_and_only_that() {
-    // The stall is from 0.75 s to 1.75 s after the connections; one thread's requests on the first connection come first.
+    // The stall is from 0.75 s to 1.75 s after the connections; one thread's requests on the first connection
+    // come first.
     let one_thread = ["--threads", "1"];
     let within = |elapsed: Duration| (1.0..1.6).contains(&elapsed.as_secs_f64());
     let ran =

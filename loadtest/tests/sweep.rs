@@ -1,7 +1,9 @@
-//! A sweep finds what its target is made to hold, says what stood in the way, and never calls wrong IDs a knee.
+//! A sweep finds what its target is made to hold, says what stood in the way, and never calls wrong IDs a
+//! knee.
 //!
-//! What these targets can do does not depend on the machine, and what the machine adds can only lower it. So the highest knee is
-//! asserted, and the kind of limit; where the machine starved the generator a sweep says so, and is run again.
+//! What these targets can do does not depend on the machine, and what the machine adds can only lower it. So
+//! the highest knee is asserted, and the kind of limit; where the machine starved the generator a sweep says
+//! so, and is run again.
 
 mod support;
 
@@ -37,8 +39,8 @@ fn sweep(address: &str, more: &[&str]) -> Ran {
     loadtest(&[&QUICK[..], &["--address", address], more].concat())
 }
 
-/// Sweeps until the generator was not what limited it, a new target each time: at most ten times, and what the last said is
-/// then judged as it is.
+/// Sweeps until the generator was not what limited it, a new target each time: at most ten times, and what
+/// the last said is then judged as it is.
 fn until_the_target_limits(run: impl Fn() -> Ran) -> Ran {
     let by_generator = |ran: &Ran| ran.json()["limit"] == "generator";
     let mut ran = run();

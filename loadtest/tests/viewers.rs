@@ -54,8 +54,8 @@ fn the_reference_reader_makes_of_the_log_the_distribution_that_we_wrote() {
     let (ours, theirs) = (rows(&ours), rows(&theirs));
     assert!(!ours.is_empty() && ours.len() == theirs.len(), "{ours:?}\n{theirs:?}");
     for (row, their) in theirs.iter().enumerate() {
-        // The two round the steps of a percentile differently: by one recorded value at most, which where there are few of
-        // them is as far away as the next row's.
+        // The two round the steps of a percentile differently: by one recorded value at most, which where
+        // there are few of them is as far away as the next row's.
         let our = ours[row];
         let (below, above) = (ours[row.saturating_sub(1)][0], ours[(row + 1).min(ours.len() - 1)][0]);
         let near = |at: usize, by: f64| (our[at] - their[at]).abs() <= their[at] * by + 0.002;

@@ -1,7 +1,7 @@
 //! An application that numbers its rows: several tasks, each with IDs from a buffer of its own.
 //!
-//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package snowbank-client --example
-//! number_rows`.
+//! Start a daemon (`cargo run --release -- serve`), then `cargo run --release --package snowbank-client
+//! --example number_rows`.
 
 use std::time::Duration;
 

@@ -11,7 +11,8 @@ pub const UNIX_PATH_BYTES_MAX: usize = 107;
 /// The longest host name, in bytes (RFC 1035, section 2.3.4, without the closing dot).
 const HOST_BYTES_MAX: usize = 253;
 
-/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or `unix:/path`.
+/// One address, as text `127.0.0.1:7660`, `[::1]:7660`, `host.name:7660`, `tls:host.name:7661` or
+/// `unix:/path`.
 ///
 /// This module resolves no names. The code that opens the socket does.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +47,8 @@ impl Address {
 
     /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.
     ///
-    /// Every other host name counts as reachable from outside, because it can resolve to another address later.
+    /// Every other host name counts as reachable from outside, because it can resolve to another address
+    /// later.
     pub fn is_local(&self) -> bool {
         match self {
             Address::Unix(_) => true,

@@ -14,8 +14,9 @@
 //! # }
 //! ```
 //!
-//! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it freely: the clones
-//!   share one connection and pipeline their calls on it. It needs a tokio runtime with time and I/O enabled.
+//! - [`Client`] is a handle to one daemon, or to several of which one is used at a time. Clone it freely: the
+//!   clones share one connection and pipeline their calls on it. It needs a tokio runtime with time and I/O
+//!   enabled.
 //! - [`Client::batch`] fetches a [`Batch`] in one round trip.
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time. Use one for each task or thread.
 //! - [`Error`] says why a call failed, who is at fault, and whether another try may help.
@@ -23,36 +24,37 @@
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries and failover
-//! Every call has one deadline. It covers the queue, name resolution, connecting, the daemon's own wait, and every
-//! retry. Within it the client retries a call if
+//! Every call has one deadline. It covers the queue, name resolution, connecting, the daemon's own wait, and
+//! every retry. Within it the client retries a call if
 //!
 //! - it cannot connect, or loses the connection, or
-//! - the daemon refuses with `shutting_down`, `too_busy`, `clock_behind` or `no_ceiling`, which are states of that
-//!   daemon alone.
+//! - the daemon refuses with `shutting_down`, `too_busy`, `clock_behind` or `no_ceiling`, which are states of
+//!   that daemon alone.
 //!
-//! With several endpoints the retry goes to the next one. The client does not retry other refusals, because every
-//! daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that somebody must
-//! see. [`Error::is_retried`] tells the two apart.
+//! With several endpoints the retry goes to the next one. The client does not retry other refusals, because
+//! every daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that
+//! somebody must see. [`Error::is_retried`] tells the two apart.
 //!
-//! A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the future of a call cancels
-//! the call in the same way.
+//! A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the future of a
+//! call cancels the call in the same way.
 //!
-//! The client connects when a call needs it. After a failure it leaves that endpoint alone for a random time that
-//! grows, so that a daemon that comes back does not meet all of its clients at once.
+//! The client connects when a call needs it. After a failure it leaves that endpoint alone for a random time
+//! that grows, so that a daemon that comes back does not meet all of its clients at once.
 //!
 //! # TLS
-//! An address `tls:host:port` is one of a TLS listener, and needs the cargo feature `tls`. `ClientOptions::tls` sets the
-//! authorities that the client trusts, and the client's own certificate if the daemon asks for one.
+//! An address `tls:host:port` is one of a TLS listener, and needs the cargo feature `tls`.
+//! `ClientOptions::tls` sets the authorities that the client trusts, and the client's own certificate if the
+//! daemon asks for one.
 //!
 //! # Order
-//! The IDs of one batch increase. So do those of successive batches on one connection. After a reconnect, or from
-//! another daemon, IDs are sorted by time only as closely as the daemons' clocks agree.
+//! The IDs of one batch increase. So do those of successive batches on one connection. After a reconnect, or
+//! from another daemon, IDs are sorted by time only as closely as the daemons' clocks agree.
 //!
 //! # Fork
 //! A client and its [`Ids`] work only in the process that created them. In a forked child every call returns
-//! [`Error::Forked`], so parent and child never hand out the same ID. Create a runtime and a client in the child. The
-//! client detects forks through the C library's `fork`, which languages and servers use. It does not detect a bare
-//! `clone` system call.
+//! [`Error::Forked`], so parent and child never hand out the same ID. Create a runtime and a client in the
+//! child. The client detects forks through the C library's `fork`, which languages and servers use. It does
+//! not detect a bare `clone` system call.
 
 #![forbid(unsafe_code)]
 

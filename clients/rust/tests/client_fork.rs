@@ -1,4 +1,5 @@
-//! A forked child gets none of its parent's IDs. In a binary of its own: the child must find no other test's threads.
+//! A forked child gets none of its parent's IDs. In a binary of its own: the child must find no other test's
+//! threads.
 
 mod fake_daemon;
 
@@ -57,8 +58,9 @@ fn a_forked_child_gets_none_of_its_parents_ids() {
     let mut ids = client.ids(options).expect("IDs");
     assert_eq!(parents.block_on(ids.next()), Ok(PARENTS_IDS));
 
-    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can hold (the C library
-    // keeps its own usable over a fork), touches nothing of the parent's runtime, and ends by `_exit`.
+    // SAFETY: the child is a copy of this thread alone. It takes no lock that another thread can hold (the C
+    // library keeps its own usable over a fork), touches nothing of the parent's runtime, and ends by
+    // `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let found =

@@ -21,7 +21,8 @@ pub(crate) struct Asked {
 pub(crate) struct Received {
     /// The wall clock when the reply was received, in Unix microseconds.
     pub(crate) received_us: i64,
-    /// By how much the window is widened; `None` while another machine's clock is not known yet: times are not checked.
+    /// By how much the window is widened; `None` while another machine's clock is not known yet: times are
+    /// not checked.
     pub(crate) offset_us: Option<i64>,
 }
 
@@ -44,8 +45,8 @@ impl ConnectionCheck {
         self.last
     }
 
-    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out of order: so that an ID
-    /// that came twice is found as well.
+    /// Adds a run of the current reply and appends its positions to `spans`, also where it is out of order:
+    /// so that an ID that came twice is found as well.
     ///
     /// # Errors
     /// The first [`Violation`].

@@ -45,8 +45,8 @@ pub(super) struct Load {
     /// Connections
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
-    /// Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests
-    /// of one that gets no core [default: 2, or 1 with one connection]
+    /// Generator threads, each with its part of the connections and the schedule; a thread also sends the
+    /// overdue requests of one that gets no core [default: 2, or 1 with one connection]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
     threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones

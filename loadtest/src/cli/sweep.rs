@@ -16,12 +16,12 @@ use crate::verdict::Objectives;
 
 /// Find the knee: the highest rate at which the objective holds
 ///
-/// Raises the rate until the objective is missed, closes in on the highest rate at which it holds, and confirms that by a
-/// second run, twice as long. Every ID is checked; none may come twice in any two steps.
+/// Raises the rate until the objective is missed, closes in on the highest rate at which it holds, and
+/// confirms that by a second run, twice as long. Every ID is checked; none may come twice in any two steps.
 ///
-/// Exit codes: 0 a knee was found and confirmed; 1 the objective does not hold even at the first step, or the target broke a
-/// promise; 2 wrong use, no target that speaks the protocol, interrupted, or the generator was the bottleneck already at the
-/// first step.
+/// Exit codes: 0 a knee was found and confirmed; 1 the objective does not hold even at the first step, or the
+/// target broke a promise; 2 wrong use, no target that speaks the protocol, interrupted, or the generator was
+/// the bottleneck already at the first step.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -35,7 +35,8 @@ pub(super) struct Arguments {
     /// Each step multiplies the rate by this, until one misses
     #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
     factor: f64,
-    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by about 5%
+    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by
+    /// about 5%
     #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
     resolution: Share,
     /// Runs in a row that must miss before a rate counts as missed: one may be the machine's noise

@@ -73,7 +73,8 @@ impl Figure {
         }
     }
 
-    /// Several runs' value: counts by their mean, the rest by the geometric mean, because ratios are compared.
+    /// Several runs' value: counts by their mean, the rest by the geometric mean, because ratios are
+    /// compared.
     pub(crate) fn mean(self, values: &[f64]) -> f64 {
         let number = values.len().max(1) as f64;
         if self == Self::Errors || values.iter().any(|&value| value <= 0.0) {

@@ -1,11 +1,11 @@
-//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared by ratio, and their spread
-//! is about the same share of small and large ones.
+//! Intervals of the ratio of two figures. All arithmetic is on logarithms: latencies are compared by ratio,
+//! and their spread is about the same share of small and large ones.
 
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-/// The share of intervals that hold the true ratio. There are some ten figures, so at 95 % every other comparison of equal
-/// runs would find a difference.
+/// The share of intervals that hold the true ratio. There are some ten figures, so at 95 % every other
+/// comparison of equal runs would find a difference.
 const CONFIDENCE: f64 = 0.99;
 
 /// With fewer seconds, their spread is not known.
@@ -17,13 +17,13 @@ const INLIERS: f64 = 0.8;
 /// That share of a normal distribution lies within this number of standard deviations.
 const INLIERS_REACH: f64 = 1.281_55;
 
-/// The deviation of whole runs whose seconds agree, as a logarithm's standard deviation: 6 %. Seconds cannot show it: it
-/// comes from the placement of threads, and from the order of connections. A lower value would call equal runs different; a
-/// higher one would hide differences that one run each can show.
+/// The deviation of whole runs whose seconds agree, as a logarithm's standard deviation: 6 %. Seconds cannot
+/// show it: it comes from the placement of threads, and from the order of connections. A lower value would
+/// call equal runs different; a higher one would hide differences that one run each can show.
 const RUN_DEVIATION: f64 = 0.06;
 
-/// The same where more threads wanted to run than there were cores. With seven times as many, equal runs at the same time
-/// came up to 1.65 times apart in their p90, every second of them.
+/// The same where more threads wanted to run than there were cores. With seven times as many, equal runs at
+/// the same time came up to 1.65 times apart in their p90, every second of them.
 const BUSY_RUN_DEVIATION: f64 = 0.12;
 
 /// A ratio and its confidence interval.
@@ -74,11 +74,12 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     Interval::around(mean(&b) - mean(&a), reach(freedom) * error)
 }
 
-/// From the seconds of one run each: how far a typical second of B is from one of A, as if each run were one second.
+/// From the seconds of one run each: how far a typical second of B is from one of A, as if each run were one
+/// second.
 ///
-/// Medians, so that a few seconds in which the machine did something else do not make a difference; the spread is that of
-/// four seconds in five, and of whole runs besides. It is not divided by the root of their number: see
-/// [the module](super). `busy` is true if more threads wanted to run than there were cores.
+/// Medians, so that a few seconds in which the machine did something else do not make a difference; the
+/// spread is that of four seconds in five, and of whole runs besides. It is not divided by the root of their
+/// number: see [the module](super). `busy` is true if more threads wanted to run than there were cores.
 ///
 /// # Errors
 /// The reason why there is no interval.

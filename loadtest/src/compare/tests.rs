@@ -166,7 +166,8 @@ fn seconds_of_an_announced_outage_do_not_count() {
 }
 
 proptest! {
-    /// Whatever the seconds are: no panic, a run is never different from itself, and the other way round is the opposite.
+    /// Whatever the seconds are: no panic, a run is never different from itself, and the other way round is
+    /// the opposite.
     #[test]
     fn turned_round_it_says_the_opposite(
         a in proptest::collection::vec(0.0..1e6_f64, 0..15),

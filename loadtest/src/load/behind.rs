@@ -1,9 +1,9 @@
 //! Estimates how far the target may be behind because requests left late.
 //!
-//! A server that answers requests in turn finishes each one late by at most the largest slip up to it. That holds while
-//! the server is never idle, so the estimate returns to 0 when nothing is in flight. And no request waits for earlier ones
-//! longer than the whole queue takes, which the next answer shows. The rest is an upper bound of the generator's part, and
-//! so a lower bound of the target's.
+//! A server that answers requests in turn finishes each one late by at most the largest slip up to it. That
+//! holds while the server is never idle, so the estimate returns to 0 when nothing is in flight. And no
+//! request waits for earlier ones longer than the whole queue takes, which the next answer shows. The rest is
+//! an upper bound of the generator's part, and so a lower bound of the target's.
 
 /// Lateness that requests still to be sent may suffer from, in nanoseconds.
 #[derive(Debug, Default)]
@@ -49,8 +49,8 @@ mod tests {
 
     use super::*;
 
-    /// Requests every 100 us to a server that takes `work_us` for each and stands still at the instants given, from a
-    /// generator that does, too; returns the target's longest time.
+    /// Requests every 100 us to a server that takes `work_us` for each and stands still at the instants
+    /// given, from a generator that does, too; returns the target's longest time.
     fn most_blamed_us(work_us: u64, server_stalls: &[(u64, u64)], generator_stalls: &[(u64, u64)]) -> u64 {
         let after = |at, stalls: &[(u64, u64)]| {
             stalls.iter().find(|(from, to)| (*from..*to).contains(&at)).map_or(at, |&(_, to)| to)

@@ -28,7 +28,8 @@ pub(super) struct Meter {
     last_answer_ns: Option<u64>,
     /// The processor time used when the measurement began on this thread, and that instant.
     began: Option<(Use, u64)>,
-    /// The instant since which the thread has been busy, or should have been: answers may have been there since.
+    /// The instant since which the thread has been busy, or should have been: answers may have been there
+    /// since.
     busy_since_ns: u64,
     /// The delay of the target that is not its fault.
     behind: Behind,
@@ -156,8 +157,8 @@ impl Meter {
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
 
-    /// Returns the generator's part of an answer's delay: it may have been unread while the thread was busy or did not run,
-    /// and its request may have waited behind others that left late.
+    /// Returns the generator's part of an answer's delay: it may have been unread while the thread was busy
+    /// or did not run, and its request may have waited behind others that left late.
     fn own_delay_ns(&self, request: &InFlight, now: Now) -> u64 {
         now.ns.saturating_sub(self.busy_since_ns) + request.behind_ns
     }

@@ -26,7 +26,8 @@ impl Worker<'_> {
             self.stalled_was_closed(now);
             return Ok(());
         }
-        // Also one that is open again: a process that was killed takes connections until the kernel has closed its listener.
+        // Also one that is open again: a process that was killed takes connections until the kernel has
+        // closed its listener.
         if !closed || self.meter.outage_since(now).is_none() {
             return Err(fault);
         }

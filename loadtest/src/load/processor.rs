@@ -70,7 +70,8 @@ fn throttled() -> Option<Duration> {
     let statistics = groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        // Version 2 has no controllers here; version 1 a directory for each. A container's own group is its root.
+        // Version 2 has no controllers here; version 1 a directory for each. A container's own group is its
+        // root.
         let root = match controllers {
             "" => "/sys/fs/cgroup",
             _ if controllers.split(',').any(|controller| controller == "cpu") => "/sys/fs/cgroup/cpu",

@@ -5,8 +5,8 @@
 //!                    └── the target closes it ──▶ it is opened again, and CatchingUp goes on with that one
 //! ```
 //!
-//! Requests leave on the connection until its socket is full. Requests due on it before it has caught up do not count
-//! against objectives; their IDs are still checked.
+//! Requests leave on the connection until its socket is full. Requests due on it before it has caught up do
+//! not count against objectives; their IDs are still checked.
 
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::time::Duration;
@@ -47,8 +47,8 @@ pub(super) struct Stalling {
     until_ns: u64,
     phase: Phase,
     closed_after: Option<Duration>,
-    /// A connection in the place of one that was closed, once it is open: opened by another thread, so that the schedule
-    /// of the others does not wait for it.
+    /// A connection in the place of one that was closed, once it is open: opened by another thread, so that
+    /// the schedule of the others does not wait for it.
     reopening: Option<Receiver<Stream>>,
 }
 

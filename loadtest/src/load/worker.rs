@@ -61,7 +61,8 @@ pub(super) struct Worker<'a> {
 
 /// Runs one thread of the load to its end and reports it.
 pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
-    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still measured.
+    // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still
+    // measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     let thread = task.share.thread;
     match Worker::new(task, streams, shared, to) {
@@ -276,8 +277,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next request is
-    /// close enough.
+    /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next
+    /// request is close enough.
     fn waited_ns(&mut self, events: &[epoll::Event], sleep_ns: u64, now: Now, before_sleep: Now) -> u64 {
         if sleep_ns < LONG_SLEEP_NS || events.is_empty() {
             return 0;

@@ -74,7 +74,8 @@ impl Form {
         Ok(form)
     }
 
-    /// Refuses another batch size where each ID goes over the wire: the cost of a request then follows its size.
+    /// Refuses another batch size where each ID goes over the wire: the cost of a request then follows its
+    /// size.
     fn refuse_other_replies(
         &self,
         sweep: &Swept,

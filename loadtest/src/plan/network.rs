@@ -1,4 +1,5 @@
-//! Bytes on the wire of a request and its reply, from docs/protocol.md and the headers of Ethernet, IP and TCP.
+//! Bytes on the wire of a request and its reply, from docs/protocol.md and the headers of Ethernet, IP and
+//! TCP.
 
 use serde::Serialize;
 
@@ -19,14 +20,15 @@ const ID_BYTES: f64 = 8.0;
 /// The largest reply frame, its length field not counted.
 const MAX_FRAME_BYTES: f64 = 65_536.0;
 
-/// The bytes that each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40, TCP with timestamps 32.
+/// The bytes that each packet adds: Ethernet with preamble, checksum and gap 38, IPv6 40, TCP with timestamps
+/// 32.
 const PACKET_OVERHEAD_BYTES: f64 = 38.0 + 40.0 + 32.0;
 
 /// The bytes of a stream in a packet, with the usual 1,500 bytes to a frame.
 const SEGMENT_BYTES: f64 = 1_500.0 - 40.0 - 32.0;
 
-/// A request and its reply on the wire, each in packets of its own: the cost of a lone request. Several requests in flight
-/// on a connection share packets and cost less.
+/// A request and its reply on the wire, each in packets of its own: the cost of a lone request. Several
+/// requests in flight on a connection share packets and cost less.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Wire {
     /// Runs of a reply, at most.

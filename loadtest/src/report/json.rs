@@ -11,13 +11,15 @@ use crate::run::{ClientStall, Drive, Length, Outage};
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
-/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes it.
+/// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
+/// it.
 pub(crate) const FORMAT: u32 = 1;
 
 /// The value of [`Run::kind`].
 pub(crate) const RUN: &str = "run";
 
-/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points at most.
+/// Steps in each half of the distance to 100 % on a percentile curve: smooth on a page, some hundred points
+/// at most.
 const CURVE_TICKS_PER_HALF: u32 = 5;
 
 /// A quantile with fewer values than this beyond it is decided by chance.
@@ -95,8 +97,8 @@ pub(crate) struct Run {
     pub(crate) response_time: Times,
     /// From the sending to the receipt.
     pub(crate) service_time: Times,
-    /// The least that the target took: service time without the generator's own delays, as far as it knows them; `None` in a
-    /// closed loop.
+    /// The least that the target took: service time without the generator's own delays, as far as it knows
+    /// them; `None` in a closed loop.
     #[serde(default)]
     pub(crate) target_time: Option<Times>,
     /// From the intended instant to the sending; `None` in a closed loop.
@@ -222,7 +224,8 @@ pub(crate) struct Times {
     pub(crate) mean_us: f64,
     /// Quantile by name: `p50` to `p99.99`, and `max`.
     pub(crate) quantiles_us: std::collections::BTreeMap<String, f64>,
-    /// The distribution, ever finer towards 100 %: pairs of a quantile from 0 to 1 and its value in microseconds.
+    /// The distribution, ever finer towards 100 %: pairs of a quantile from 0 to 1 and its value in
+    /// microseconds.
     pub(crate) curve: Vec<(f64, f64)>,
 }
 

@@ -4,7 +4,8 @@ use crate::measure::SecondFigures;
 use crate::origin::{Machine, Origin};
 use crate::report::json::{FORMAT, LatencyFigures, ObjectiveFigures, RUN, Run, Times};
 
-/// An open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles following from them.
+/// An open loop of 10,000 IDs/s whose seconds have the given medians, the other quantiles following from
+/// them.
 pub(crate) fn run(p50s_us: &[f64]) -> Run {
     let seconds: Vec<SecondFigures> =
         (0..).zip(p50s_us).map(|(number, p50_us)| second(number, *p50_us)).collect();

@@ -7,8 +7,8 @@ use crate::load::Wire;
 use crate::promise::Promise;
 use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
 
-/// The time limit of all connections together: tens of thousands on one machine take some seconds, and a target that takes
-/// each of them only after a retry must not delay the run for hours.
+/// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
+/// target that takes each of them only after a retry must not delay the run for hours.
 const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A timeout of 0 is refused by the system.

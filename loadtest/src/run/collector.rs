@@ -265,8 +265,8 @@ impl IntervalLog {
 }
 
 impl Collected {
-    /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the last answer if
-    /// that came later.
+    /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the
+    /// last answer if that came later.
     pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
         let ran = Instant::now().saturating_duration_since(origin + scenario.measured_from());
         let is_cut_short = self.interrupted || self.too_scattered || !self.faults.is_empty();

@@ -9,8 +9,8 @@ use super::CannotRun;
 /// The longest time until an interrupt is seen.
 const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the result of `work`, or [`CannotRun::Interrupted`] as soon as `interrupt` is set. The work then goes on until the
-/// process ends, and its result is dropped.
+/// Returns the result of `work`, or [`CannotRun::Interrupted`] as soon as `interrupt` is set. The work then
+/// goes on until the process ends, and its result is dropped.
 pub(super) fn unless<T: Send + 'static>(
     interrupt: &AtomicBool,
     work: impl FnOnce() -> Result<T, CannotRun> + Send + 'static,

@@ -1,5 +1,5 @@
-//! All figures of a sweep, for programs: `kind` distinguishes it from a run's file. Rates are IDs per second; times are in
-//! microseconds unless a name says otherwise.
+//! All figures of a sweep, for programs: `kind` distinguishes it from a run's file. Rates are IDs per second;
+//! times are in microseconds unless a name says otherwise.
 
 use serde::{Deserialize, Serialize};
 

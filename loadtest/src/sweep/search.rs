@@ -5,10 +5,11 @@
 //!                                                                                    └─ missed: a little lower, again
 //! ```
 //!
-//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses, even if a higher
-//! one would hold: an operator needs every rate up to the knee. One run that misses may be the machine's noise, so a miss
-//! counts when `tries` runs in a row miss. A knee counts when a run of its own confirms it at the first try. A run without a
-//! verdict, because the generator was the bottleneck, is tried as often.
+//! A rate that holds does not prove that lower ones do, and the climb ends at the first rate that misses,
+//! even if a higher one would hold: an operator needs every rate up to the knee. One run that misses may be
+//! the machine's noise, so a miss counts when `tries` runs in a row miss. A knee counts when a run of its own
+//! confirms it at the first try. A run without a verdict, because the generator was the bottleneck, is tried
+//! as often.
 
 use serde::{Deserialize, Serialize};
 
@@ -177,8 +178,8 @@ impl Search {
         }
     }
 
-    /// Returns true if another run may answer differently. A layout has no more IDs the next time. A confirmation must hold
-    /// at the first try, but a run without a verdict is no try.
+    /// Returns true if another run may answer differently. A layout has no more IDs the next time. A
+    /// confirmation must hold at the first try, but a run without a verdict is no try.
     fn is_worth_repeating(&self, limit: Limit) -> bool {
         let may_differ = match (limit, self.phase) {
             (Limit::Layout, _) => false,
@@ -209,7 +210,8 @@ impl Search {
         }
     }
 
-    /// Between the highest rate that held and the lowest that missed, or on to the confirmation once they are close.
+    /// Between the highest rate that held and the lowest that missed, or on to the confirmation once they are
+    /// close.
     fn narrow(&mut self) {
         let Some(&held) = self.held.last() else {
             self.over = Some(self.so_far());
@@ -242,7 +244,8 @@ impl Search {
         }
     }
 
-    /// To the next rate below that held once, or, where that is further away than the step, to one that has to hold twice.
+    /// To the next rate below that held once, or, where that is further away than the step, to one that has
+    /// to hold twice.
     fn descend(&mut self) {
         let missed = self.rate;
         self.held.retain(|&held| held < missed);

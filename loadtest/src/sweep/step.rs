@@ -17,8 +17,8 @@ use crate::run::{self, CannotRun, Drive, Length, Progress, Scenario};
 use crate::value::Rate;
 use crate::verdict::{Objectives, Verdict};
 
-/// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the next tick or
-/// are refused.
+/// A rate this close to all that the source can hand out is the layout's limit, whether requests wait for the
+/// next tick or are refused.
 const AT_CEILING: f64 = 0.99;
 
 /// A step of a sweep, with the keys of its JSON.

@@ -24,7 +24,8 @@ pub(crate) struct Seen {
     pub(crate) console: Vec<String>,
 }
 
-/// Returns whether there is a browser. Without one the tests that need it are skipped; where CI is set they fail.
+/// Returns whether there is a browser. Without one the tests that need it are skipped; where CI is set they
+/// fail.
 pub(crate) fn has_browser() -> bool {
     let found =
         Command::new("chromium").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();

@@ -28,8 +28,8 @@ pub(crate) fn loadtest(options: &[&str]) -> Ran {
     start(options).wait()
 }
 
-/// Runs the load test until the machine lets it judge: one that is busy with other things may starve the generator,
-/// which then says so instead. `run` makes a new target each time.
+/// Runs the load test until the machine lets it judge: one that is busy with other things may starve the
+/// generator, which then says so instead. `run` makes a new target each time.
 pub(crate) fn until_judged(run: impl Fn() -> Ran) -> Ran {
     let mut ran = run();
     for _ in 0..9 {

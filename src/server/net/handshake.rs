@@ -5,7 +5,7 @@ use tokio::net::TcpStream;
 use super::rejections;
 use super::socket_stream::SocketStream;
 use super::tls_stream::TlsStream;
-use crate::tls::{Acceptor, Closed};
+use crate::tls::{Acceptor, HandshakeFailure};
 
 /// Shakes hands within the handshake timeout. If that fails, logs the reason, lets the peer read the alert, and returns
 /// `None`.
@@ -13,11 +13,11 @@ pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<Sock
     let peer = socket.peer_addr();
     match acceptor.accept(socket).await {
         Ok(stream) => Some(SocketStream::Tls(Box::new(TlsStream::new(stream)))),
-        Err((closed, socket)) => {
-            if closed != Closed::Left
+        Err((failure, socket)) => {
+            if failure != HandshakeFailure::Left
                 && let Ok(peer) = peer
             {
-                rejections::log(peer, &format!("no TLS: {closed}"));
+                rejections::log(peer, &format!("no TLS: {failure}"));
             }
             if let Some(socket) = socket {
                 SocketStream::Tcp(socket).linger(|| ()).await;

@@ -14,8 +14,8 @@ use crate::protocol::{Next, Wait};
 /// A call for a batch of IDs. Set its options, then await it.
 ///
 /// # Errors
-/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's `max_count`, which
-/// [`Client::info`] returns.
+/// Returns an [`Error`] when awaited. It is `bad_count` if the count is 0 or above the daemon's `max_count`,
+/// which [`Client::info`] returns.
 #[derive(Debug, Clone)]
 #[must_use = "a call does nothing unless it is awaited"]
 pub struct BatchCall<'a> {
@@ -47,9 +47,11 @@ impl<'a> BatchCall<'a> {
         self
     }
 
-    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this call's deadline.
+    /// Sets how long the daemon may wait for IDs that its layout does not allow yet, at most this call's
+    /// deadline.
     ///
-    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon answers at once.
+    /// Without it the daemon's default applies: 1 s, or two ticks if longer. With zero the daemon answers at
+    /// once.
     pub fn max_wait(mut self, limit: Duration) -> Self {
         self.max_wait = Some(limit);
         self
@@ -96,7 +98,8 @@ impl Client {
     ) -> Result<Batch, Error> {
         let ids = |reply| Call::Ids { next, source: source.clone(), reply };
         match self.call(deadline, ids).await {
-            // The daemon may have gained the source since the greeting. The connection learns names from INFO, too.
+            // The daemon may have gained the source since the greeting. The connection learns names from
+            // INFO, too.
             Err(Error::NoSuchSource { .. }) => {
                 self.call(deadline, |reply| Call::Info { reply }).await?;
                 self.call(deadline, ids).await

@@ -46,8 +46,8 @@ impl Batch {
         BatchIter { runs: self.runs(), run: None, left: self.count }
     }
 
-    /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a run for
-    /// each.
+    /// Returns the IDs as runs, in increasing order: `first`, `first + stride`, … A batch of single IDs has a
+    /// run for each.
     #[must_use]
     pub fn runs(&self) -> Runs<'_> {
         Runs { collected: &self.collected, index: 0 }

@@ -11,8 +11,8 @@ use super::batch::Batch;
 use super::error::Error;
 use crate::protocol::{Info, Next};
 
-/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that the runtime
-/// has shut down.
+/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that
+/// the runtime has shut down.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// One try of a call on its way through queue and connection. The code that holds it must answer it.
@@ -72,7 +72,8 @@ impl Deadline {
 }
 
 impl Client {
-    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one try.
+    /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one
+    /// try.
     pub(super) async fn call<T>(
         &self,
         deadline: &Deadline,
@@ -108,8 +109,8 @@ impl Client {
 
     /// Returns the pause before the next try, or `None` for no retry.
     ///
-    /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its state keeps its
-    /// connection, and the client asks again after the time that the daemon named.
+    /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its
+    /// state keeps its connection, and the client asks again after the time that the daemon named.
     fn pause_before_retry(&self, error: &Error, tries: usize) -> Option<Duration> {
         let endpoints = self.shared.options.endpoints.len();
         if !error.is_retried() || self.shared.options.fail_fast && tries >= endpoints {

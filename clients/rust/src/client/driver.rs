@@ -19,8 +19,8 @@ struct Health {
     not_before: Instant,
 }
 
-/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a failure.
-/// It ends with the last handle.
+/// The task's state. It connects when a call needs it, stays with a daemon that serves, and moves on after a
+/// failure. It ends with the last handle.
 pub(super) struct Driver {
     shared: Arc<Shared>,
     queue: Queue,
@@ -68,7 +68,8 @@ impl Driver {
         self.failed_in_a_row = 0;
         self.current = index;
         let end = connection.serve(&mut self.queue).await;
-        // Without this condition, a daemon that greets and then fails every call would be retried without a pause.
+        // Without this condition, a daemon that greets and then fails every call would be retried without a
+        // pause.
         if connection.has_answered() {
             self.health[index].failures = 0;
         }
@@ -86,7 +87,8 @@ impl Driver {
         Ok(())
     }
 
-    /// Returns the endpoint that may be tried first. Of several, it is the current one or the next in the circle.
+    /// Returns the endpoint that may be tried first. Of several, it is the current one or the next in the
+    /// circle.
     fn pick(&self) -> usize {
         let now = Instant::now();
         let count = self.health.len();
@@ -96,8 +98,8 @@ impl Driver {
             .unwrap_or_default()
     }
 
-    /// Leaves an endpoint alone for its back-off, plus the time that it asked for. That time counts up to `max_backoff`,
-    /// because a restart can bring the daemon back earlier.
+    /// Leaves an endpoint alone for its back-off, plus the time that it asked for. That time counts up to
+    /// `max_backoff`, because a restart can bring the daemon back earlier.
     fn rest(&mut self, index: usize, asked: Option<Duration>) {
         let health = &mut self.health[index];
         health.failures = health.failures.saturating_add(1);

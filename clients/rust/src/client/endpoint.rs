@@ -61,7 +61,8 @@ impl Writer {
     }
 }
 
-/// Resolves the name and connects, trying each of its addresses. `limit` covers everything, with the TLS handshake.
+/// Resolves the name and connects, trying each of its addresses. `limit` covers everything, with the TLS
+/// handshake.
 pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
     let patiently = connect_patiently(endpoint, tls, limit);
     timeout(limit, patiently).await.unwrap_or_else(|_| Err(timed_out(limit)))
@@ -110,8 +111,8 @@ async fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpSt
     connect_any(&addresses, began + limit).await
 }
 
-/// Connects to the first address that accepts. Each gets an equal share of the remaining time, so that an address that
-/// drops packets leaves time for the others.
+/// Connects to the first address that accepts. Each gets an equal share of the remaining time, so that an
+/// address that drops packets leaves time for the others.
 async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for (index, address) in addresses.iter().enumerate() {

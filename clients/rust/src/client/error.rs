@@ -74,8 +74,8 @@ pub struct Refusal {
     pub endpoint: Arc<str>,
     /// The code's number. A later version may have further ones; [`Error::code`] returns the known ones.
     pub code: u16,
-    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`, `None` means never at
-    /// this size: ask for fewer IDs.
+    /// The time after which the same call may succeed, if the daemon named one. For `exhausted`, `None` means
+    /// never at this size: ask for fewer IDs.
     pub retry_after: Option<Duration>,
     /// A line for a person, without control characters.
     pub message: String,
@@ -109,10 +109,12 @@ impl Error {
         }
     }
 
-    /// Returns whether the client retries a call after this error, within its deadline, on another endpoint if it has one.
+    /// Returns whether the client retries a call after this error, within its deadline, on another endpoint
+    /// if it has one.
     ///
-    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has no usable
-    /// clock or ceiling. Every daemon would repeat other refusals. All other errors are mistakes that somebody must see.
+    /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has
+    /// no usable clock or ceiling. Every daemon would repeat other refusals. All other errors are mistakes
+    /// that somebody must see.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {

@@ -52,10 +52,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call connects.
+    /// Creates a client on the current tokio runtime, which needs time and I/O enabled. The first call
+    /// connects.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::Closed`] outside a tokio runtime.
+    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::Closed`] outside a tokio
+    /// runtime.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
         let runtime = Handle::try_current().map_err(|_| Error::Closed)?;
@@ -116,8 +118,9 @@ impl Client {
 
 /// Returns whether this process is a descendant of the one that created `process`.
 ///
-/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and one comparison (under
-/// 1 ns). Asking the kernel for the process ID took 120 to 200 ns when measured, too much for every ID.
+/// It checks a copy, because a guard reports a fork only once. The compiled code is one load and one
+/// comparison (under 1 ns). Asking the kernel for the process ID took 120 to 200 ns when measured, too much
+/// for every ID.
 #[inline]
 fn forked(process: &forkguard::Guard) -> bool {
     process.clone().detected_fork()

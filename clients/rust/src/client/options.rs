@@ -31,11 +31,12 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
-    /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or `unix:PATH`.
+    /// Creates options for the daemons at these addresses: `host:port`, `[IPv6]:port`, `tls:host:port` or
+    /// `unix:PATH`.
     ///
-    /// The client uses the first one while it serves. When it fails, the client moves on to the next, and so on in a
-    /// circle. It stays with a daemon that serves it. To spread many clients over a fleet, give each client another
-    /// order.
+    /// The client uses the first one while it serves. When it fails, the client moves on to the next, and so
+    /// on in a circle. It stays with a daemon that serves it. To spread many clients over a fleet, give each
+    /// client another order.
     ///
     /// # Errors
     /// Returns [`BadEndpoint`] for the first text that is not an address.
@@ -69,8 +70,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the authorities to trust on `tls:` endpoints, and the client's own certificate. By default the client trusts
-    /// the system's authorities and has no certificate.
+    /// Sets the authorities to trust on `tls:` endpoints, and the client's own certificate. By default the
+    /// client trusts the system's authorities and has no certificate.
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, files: crate::tls::ClientFiles) -> Self {
@@ -78,31 +79,32 @@ impl ClientOptions {
         self
     }
 
-    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and every retry. A call can
-    /// set its own.
+    /// Sets the deadline of a call (5 s). It covers the queue, name resolution, connecting, and every retry.
+    /// A call can set its own.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client tries the next (2 s).
+    /// Sets the time for one endpoint to be resolved, to connect and to greet, before the client tries the
+    /// next (2 s).
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). After that it counts
-    /// as stalled, and the client tries the next.
+    /// Sets the time for a connected daemon to answer, beyond the wait that the request allows (1 s). After
+    /// that it counts as stalled, and the client tries the next.
     #[must_use]
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.answer_timeout = timeout;
         self
     }
 
-    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms) after its first failure.
-    /// The limit doubles with each further failure, up to `max` (5 s).
+    /// Sets how long the client leaves a failed endpoint alone: a random time up to `min` (50 ms) after its
+    /// first failure. The limit doubles with each further failure, up to `max` (5 s).
     #[must_use]
     pub fn backoff(mut self, min: Duration, max: Duration) -> Self {
         self.min_backoff = min;
@@ -110,7 +112,8 @@ impl ClientOptions {
         self
     }
 
-    /// Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its deadline.
+    /// Sets how many calls may wait to be sent (1,024). A further call waits for a place, within its
+    /// deadline.
     #[must_use]
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.max_queued = calls;

@@ -29,8 +29,8 @@ impl Shared {
         *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
-    /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`, doubled for each failure but
-    /// the first. The randomness spreads the clients of a daemon that comes back.
+    /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`, doubled for each
+    /// failure but the first. The randomness spreads the clients of a daemon that comes back.
     pub(super) fn backoff(&self, failures: u32) -> Duration {
         let doubled = 2_u32.checked_pow(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let limit = self.options.min_backoff.saturating_mul(doubled).min(self.options.max_backoff);

@@ -123,7 +123,8 @@ fn weigh(specs: Vec<FieldSpec>, tick_ms: u64) -> Result<Vec<Field>, LayoutError>
     let limit = if decimal_time { DECIMAL_LIMIT } else { u128::from(ID_LIMIT) };
     let mut product = 1_u128;
     for field in fields.iter_mut().rev() {
-        // Above the time field the product may exceed a u64; below it, it may not even reach the limit's half.
+        // Above the time field the product may exceed a u64; below it, it may not even reach the limit's
+        // half.
         field.weight = u64::try_from(product).unwrap_or(u64::MAX);
         product *= u128::from(field.values);
         if product > limit {
@@ -179,8 +180,8 @@ fn sum_of_sizes(specs: &[FieldSpec]) -> (String, &'static str) {
     } else if digits.len() == specs.len() {
         (format!("{} digits", sum(&digits)), "19")
     } else {
-        // The number of fields has no limit, so their product may exceed any integer. The result is rounded up, and at
-        // least a step above the room, because a float cannot hold 2^63 + 1.
+        // The number of fields has no limit, so their product may exceed any integer. The result is rounded
+        // up, and at least a step above the room, because a float cannot hold 2^63 + 1.
         let log2: f64 = specs.iter().filter_map(|spec| spec.size.values()).map(|n| (n as f64).log2()).sum();
         (format!("the sizes multiply to 2^{:.2}", ((log2 * 100.0).ceil() / 100.0).max(63.01)), "2^63")
     }

@@ -66,7 +66,8 @@ pub struct FieldSpec {
 }
 
 impl FieldSpec {
-    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other names are node fields.
+    /// Returns the role of a field without a suffix. `time` and `sequence` have their own. Other names are
+    /// node fields.
     pub fn role_of(name: &str) -> Role {
         match name {
             "time" => Role::Time,

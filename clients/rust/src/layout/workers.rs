@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use super::LayoutError;
 
-/// The most worker IDs of one daemon. Each costs some memory and a record in the coordinator. Twitter's layout has 1,024
-/// in all.
+/// The most worker IDs of one daemon. Each costs some memory and a record in the coordinator. Twitter's
+/// layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
-/// Text form: `5`, `0-3`, `0-3,8`. [`Numbering::new`](super::Numbering::new) checks that the layout has them all.
+/// Text form: `5`, `0-3`, `0-3,8`. [`Numbering::new`](super::Numbering::new) checks that the layout has them
+/// all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
     ids: Arc<[u64]>,

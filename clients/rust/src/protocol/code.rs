@@ -72,8 +72,8 @@ impl ErrorCode {
         }
     }
 
-    /// Returns whether the daemon closes the connection after this code. `malformed` closes it only after a bad length
-    /// ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for it.
+    /// Returns whether the daemon closes the connection after this code. `malformed` closes it only after a
+    /// bad length ([`Parsed::BadLength`](super::Parsed::BadLength)), so this returns false for it.
     #[must_use]
     pub fn closes(self) -> bool {
         matches!(self, Self::Unauthorized | Self::ShuttingDown | Self::TooBusy)

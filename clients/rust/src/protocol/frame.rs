@@ -2,7 +2,8 @@
 
 use super::{ErrorCode, HEADER_SIZE, MIN_LENGTH};
 
-/// The result of parsing the start of a stream. `T` is a [`Request`](super::Request) or a [`Reply`](super::Reply).
+/// The result of parsing the start of a stream. `T` is a [`Request`](super::Request) or a
+/// [`Reply`](super::Reply).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parsed<T> {
     /// The first frame is not complete: read more bytes, and parse again from the same place.
@@ -16,8 +17,8 @@ pub enum Parsed<T> {
         /// The size of the frame in bytes.
         consumed: usize,
     },
-    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown, so the stream
-    /// is lost. The parser reports this as soon as it has the length field.
+    /// The length field is below [`MIN_LENGTH`] or above the limit. The start of the next frame is unknown,
+    /// so the stream is lost. The parser reports this as soon as it has the length field.
     BadLength(u32),
 }
 

@@ -4,11 +4,11 @@ use super::collect::{Collected, IdCollector, InfoCollector, Progress};
 use super::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME, Reply};
 use super::{Info, MAX_REPLY_SIZE, Next, Parsed, VERSION, Wait};
 
-/// The client's side of a stream: three choices (how its requests ask, the size of pieces, the count that each request
-/// asks for), then the stream itself.
+/// The client's side of a stream: three choices (how its requests ask, the size of pieces, the count that
+/// each request asks for), then the stream itself.
 ///
-/// However it is cut, the same arrives; IDs that are taken for a reply increase, are as many as were asked for, encode to
-/// the same again, and take no more memory than what was asked for.
+/// However it is cut, the same arrives; IDs that are taken for a reply increase, are as many as were asked
+/// for, encode to the same again, and take no more memory than what was asked for.
 pub fn reply_frames(data: &[u8]) {
     let Some((&[form, piece_size, count @ ..], stream)) = data.split_first_chunk::<6>() else {
         return;

@@ -2,13 +2,14 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs fit.
+/// The most bytes of JSON that a client accepts over all frames of a reply. Some hundred thousand worker IDs
+/// fit.
 pub const MAX_INFO_SIZE: usize = 4 << 20;
 
 /// A daemon's version, limits and sources.
 ///
-/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an unexpected form reads
-/// as missing, and unknown keys are ignored.
+/// `protocol`, `max_count` and `sources` are required. Every other key may be missing. A key of an unexpected
+/// form reads as missing, and unknown keys are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Info {
     /// The protocol version of the daemon: [`VERSION`](super::VERSION).

@@ -1,7 +1,7 @@
 //! Replies: encoded by the server, parsed by the client.
 //!
-//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time. So a server
-//! buffers no more than the socket drains. Every frame but the last has `more`.
+//! A reply longer than a frame is encoded frame by frame, [`RUNS_PER_FRAME`] or [`IDS_PER_FRAME`] at a time.
+//! So a server buffers no more than the socket drains. Every frame but the last has `more`.
 
 use std::time::Duration;
 
@@ -69,7 +69,8 @@ pub enum Reply<'a> {
 pub struct ErrorReply<'a> {
     /// The code's number; see [`ErrorCode::from_u16`].
     pub code: u16,
-    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means never.
+    /// The time after which to try again, or `None` if the daemon names none. For `exhausted`, `None` means
+    /// never.
     pub retry_after: Option<Duration>,
     /// A message for a person. Nobody has checked that it is UTF-8.
     pub message: &'a [u8],
@@ -194,7 +195,8 @@ pub enum Unencodable {
     },
 }
 
-/// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this reply follows.
+/// Appends one RUNS frame of 1 to [`RUNS_PER_FRAME`] runs. `more` says that another frame of this reply
+/// follows.
 ///
 /// # Errors
 /// Returns [`Unencodable`] if there are no or too many runs, one of them is empty, or a stride exceeds `u32`.
@@ -234,10 +236,12 @@ fn encode_run(run: &Run) -> Result<[u8; RUN_SIZE], Unencodable> {
     Ok(bytes)
 }
 
-/// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this reply follows.
+/// Appends one LIST frame of 1 to [`IDS_PER_FRAME`] IDs. `more` says that another frame of this reply
+/// follows.
 ///
 /// # Errors
-/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or one past the limit.
+/// Returns [`Unencodable`] if there are no or too many IDs. It has then read `ids` to its end, or one past
+/// the limit.
 pub fn encode_list_frame(
     out: &mut Vec<u8>,
     tag: u16,
@@ -286,8 +290,8 @@ pub fn encode_ok(out: &mut Vec<u8>, tag: u16) {
     out.extend_from_slice(&frame::header(OK, 0, tag, 0));
 }
 
-/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0 on the wire means
-/// `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
+/// Appends an ERROR frame. It rounds `retry_after` up to whole milliseconds, at least 1, because 0 on the
+/// wire means `None`. It cuts the message at [`MAX_MESSAGE_SIZE`].
 pub fn encode_error(
     out: &mut Vec<u8>,
     tag: u16,

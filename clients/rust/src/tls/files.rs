@@ -13,8 +13,8 @@ use x509_cert::ext::pkix::BasicConstraints;
 
 use super::fault;
 
-/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops the reading of a disk
-/// or an endless device.
+/// The largest file that is read, in bytes. It is far above any bundle of authorities, and stops the reading
+/// of a disk or an endless device.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// The purpose of a PEM file.

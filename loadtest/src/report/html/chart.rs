@@ -1,11 +1,11 @@
 //! Charts as SVG.
 //!
-//! The library draws with fixed colours. The page's style sheet selects each by its value and replaces it with the light or
-//! dark one, and with a line style for readers who do not see colours. So an [`Ink`] is a name, and its number is the colour
-//! in a viewer without the style sheet.
+//! The library draws with fixed colours. The page's style sheet selects each by its value and replaces it
+//! with the light or dark one, and with a line style for readers who do not see colours. So an [`Ink`] is a
+//! name, and its number is the colour in a viewer without the style sheet.
 //!
-//! On a phone a shrunk drawing has unreadable letters. So each chart is drawn twice, wide and narrow, and the style sheet
-//! shows one of them.
+//! On a phone a shrunk drawing has unreadable letters. So each chart is drawn twice, wide and narrow, and the
+//! style sheet shows one of them.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::coord::Shift;

@@ -46,8 +46,8 @@ impl Connection {
         }
     }
 
-    /// Sends AUTH if a token is set, and INFO. The answer proves that a daemon of this protocol is there, and has the
-    /// names of its sources.
+    /// Sends AUTH if a token is set, and INFO. The answer proves that a daemon of this protocol is there, and
+    /// has the names of its sources.
     async fn greet(&mut self) -> Result<(), Error> {
         let mut hello = Vec::new();
         let mut awaits_ok = self.shared.options.token.is_some();
@@ -56,7 +56,8 @@ impl Connection {
                 .map_err(|error| Error::BadOption(error.to_string().into()))?;
         }
         request::encode_info(&mut hello, GREETING_TAG);
-        // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the failed write.
+        // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
+        // failed write.
         let sent = self.streams.writer.send(&hello).await;
         let mut info = InfoCollector::default();
         loop {

@@ -43,8 +43,8 @@ impl InFlight {
         }
     }
 
-    /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it, while its frames keep
-    /// coming and the caller waits.
+    /// Returns the time at which the daemon counts as stalled. A reply of many frames moves it, while its
+    /// frames keep coming and the caller waits.
     pub(super) fn stalls_at(&self, limit: Duration) -> Instant {
         self.progress_at.max(self.sent_at + self.wait) + limit
     }

@@ -1,8 +1,9 @@
 //! One connection: greeting, pipelining, and matching replies to calls.
 //!
-//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that both sides
-//! count alike. A caller that gave up leaves its entry in the queue. Its reply is read and dropped, so that later
-//! replies still match. Any other frame ends the connection, because later frames could belong to any call.
+//! Replies come in the order of the requests, so the calls in flight form a queue. The tag only proves that
+//! both sides count alike. A caller that gave up leaves its entry in the queue. Its reply is read and
+//! dropped, so that later replies still match. Any other frame ends the connection, because later frames
+//! could belong to any call.
 
 mod greeting;
 mod in_flight;
@@ -28,14 +29,15 @@ use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
-/// The most requests that are sent ahead of their replies. A daemon answers all that it has read in one turn. More than
-/// fill one turn would only wait there.
+/// The most requests that are sent ahead of their replies. A daemon answers all that it has read in one turn.
+/// More than fill one turn would only wait there.
 const MAX_IN_FLIGHT: usize = 1_024;
 
 /// The free space for a read, in bytes. A longer reply frame takes several reads.
 const READ_SIZE: usize = 16 << 10;
 
-/// The time that a daemon waits for IDs by default. A client cannot know the real value of its `default_wait`.
+/// The time that a daemon waits for IDs by default. A client cannot know the real value of its
+/// `default_wait`.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
 
 /// The tag of the greeting, and of frames that answer no request. Calls count from 1.
@@ -65,7 +67,8 @@ pub(super) struct Connection {
     last_tag: u16,
     /// The daemon's sources by name, from its latest INFO.
     sources: HashMap<String, u16>,
-    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused while there is none.
+    /// A timer that ends when the oldest request in flight counts as stalled, or earlier. Unused while there
+    /// is none.
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
     has_answered: bool,
@@ -291,8 +294,8 @@ impl Connection {
         }
     }
 
-    /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it is set
-    /// again.
+    /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it
+    /// is set again.
     fn check_stall(&mut self) -> Option<End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else {

@@ -12,7 +12,8 @@ use crate::client::call::Deadline;
 use crate::client::{Batch, Client, Error, SourceChoice, forked};
 use crate::protocol::{ErrorCode, Next, Wait};
 
-/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs gets some soon.
+/// The time that a daemon may take to gather a batch. Then it sends a part, so that a caller without IDs gets
+/// some soon.
 const GATHERING: Duration = Duration::from_millis(10);
 
 /// A year: longer than any useful age, and short enough to add to now.

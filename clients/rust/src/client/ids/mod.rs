@@ -27,12 +27,13 @@ pub use options::IdsOptions;
 
 /// A local buffer that hands out IDs one at a time. It is refilled in the background once it is half used.
 ///
-/// - **Increasing**: IDs increase while they come from one daemon, over reconnects too. From another daemon they follow
-///   its clock.
-/// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's runtime
-///   takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose only thread numbers
-///   rows without awaiting. So every 256 IDs the buffer also reads the clock. Time that the machine spends suspended
-///   does not count. IDs that are too old are dropped, and the next call fetches again.
+/// - **Increasing**: IDs increase while they come from one daemon, over reconnects too. From another daemon
+///   they follow its clock.
+/// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's
+///   runtime takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose
+///   only thread numbers rows without awaiting. So every 256 IDs the buffer also reads the clock. Time that
+///   the machine spends suspended does not count. IDs that are too old are dropped, and the next call fetches
+///   again.
 /// - **Never in a fork**: in a child process every call returns [`Error::Forked`].
 ///
 /// Dropping the future of [`next`](Self::next) loses nothing.
@@ -65,8 +66,8 @@ impl Ids {
         NextId { state: NextIdState::Buffered(self) }
     }
 
-    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits. Any thread may
-    /// call it.
+    /// Returns the next ID if the buffer has one, and `None` while it is being refilled. It never waits. Any
+    /// thread may call it.
     ///
     /// # Errors
     /// Returns an [`Error`] if the buffer is empty and the refill failed. The next call tries again.
@@ -123,8 +124,8 @@ impl Ids {
     }
 }
 
-/// The future of [`Ids::next`]. It is written by hand, because the future that the compiler makes is slower: 7 to 12 ns
-/// instead of 2.5 ns for an ID from the buffer when measured.
+/// The future of [`Ids::next`]. It is written by hand, because the future that the compiler makes is slower:
+/// 7 to 12 ns instead of 2.5 ns for an ID from the buffer when measured.
 #[derive(Debug)]
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct NextId<'a> {

@@ -172,8 +172,8 @@ fn joined(factors: &[u64], at: usize) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Layouts that keep pace, with any epochs: two workers that have an ID in common are found. If the sizes divide each
-    /// other and the ticks are equal, no others are.
+    /// Layouts that keep pace, with any epochs: two workers that have an ID in common are found. If the sizes
+    /// divide each other and the ticks are equal, no others are.
     #[test]
     fn workers_with_a_common_id_are_found(
         (left, right, times) in small_factors(),

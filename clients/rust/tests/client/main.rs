@@ -1,0 +1,48 @@
+//! The client against daemons that follow a script: on loopback, on free ports.
+
+#[path = "../fake_daemon/mod.rs"]
+mod fake_daemon;
+
+mod ids;
+mod misbehaviour;
+mod outages;
+mod refusals;
+mod replies;
+
+use std::time::Duration;
+
+use fake_daemon::FakeDaemon;
+use snowbank_client::{Client, ClientOptions};
+use tokio::time::sleep;
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+pub(crate) fn options(daemons: &[&FakeDaemon]) -> ClientOptions {
+    ClientOptions::new(daemons.iter().map(|daemon| daemon.name()))
+        .expect("sound addresses")
+        .timeout(Duration::from_secs(10))
+        .backoff(ms(1), ms(20))
+}
+
+pub(crate) fn client(daemons: &[&FakeDaemon]) -> Client {
+    Client::new(options(daemons)).expect("a client")
+}
+
+/// An address where nobody listens.
+pub(crate) fn nobody() -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("an address").to_string()
+}
+
+/// Waits until that is so; much longer than it should take is a failure.
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        sleep(ms(1)).await;
+    }
+    panic!("waited in vain until {what}");
+}

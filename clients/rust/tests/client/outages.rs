@@ -1,0 +1,207 @@
+//! Daemons that are down, stall or close, and the ends of a client.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use snowbank_client::{Client, ClientOptions, Error};
+use tokio::time::sleep;
+
+use crate::fake_daemon::FakeDaemon;
+use crate::{client, ms, nobody, options};
+
+#[tokio::test]
+async fn nobody_there() {
+    let address = nobody();
+    let options = ClientOptions::new([&address]).expect("an address").backoff(ms(1), ms(5));
+    let patient = Client::new(options.clone().timeout(ms(200))).expect("a client");
+    let error = patient.batch(1).await.expect_err("nobody is there");
+    let Error::Deadline { last: Some(last), .. } = &error else { panic!("{error:?}") };
+    assert!(matches!(**last, Error::Unreachable { .. }), "{last:?}");
+
+    let hasty = Client::new(options.fail_fast(true)).expect("a client");
+    let error = hasty.batch(1).await.expect_err("nobody is there");
+    assert_eq!(error.to_string(), format!("cannot reach {address}: Connection refused"));
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_exist() {
+    let options = ClientOptions::new(["no-such-host.invalid:7660"]).expect("an address").fail_fast(true);
+    let error = Client::new(options).expect("a client").batch(1).await.expect_err("no such host");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::Deadline { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn the_next_endpoint_serves_where_the_first_is_down() {
+    let daemon = FakeDaemon::honest(9);
+    let addresses = [nobody(), daemon.name()];
+    let options = ClientOptions::new(addresses).expect("addresses").fail_fast(true);
+    let batch = Client::new(options).expect("a client").batch(1).await.expect("IDs from the second");
+    assert_eq!(batch.endpoint(), daemon.name());
+}
+
+#[tokio::test]
+async fn a_lost_connection_is_made_again() {
+    let daemon = FakeDaemon::start(|number, peer| {
+        peer.greet();
+        let (next, tag) = peer.read_next();
+        if number < 3 {
+            // A part of a reply, and gone.
+            peer.send(|out| out.extend([20, 0, 0]));
+            return;
+        }
+        peer.send_run(tag, 8, next.count);
+        peer.wait_for_close();
+    });
+    let client = client(&[&daemon]);
+    let batch = client.batch(1).await.expect("IDs in the end");
+    assert_eq!(batch.iter().next(), Some(8));
+    assert_eq!(daemon.connections(), 4);
+}
+
+#[tokio::test]
+async fn a_stalled_daemon_is_left_for_the_next() {
+    for greets in [false, true] {
+        let stalled = FakeDaemon::start(move |_, peer| {
+            if greets {
+                peer.greet();
+            }
+            peer.wait_for_close();
+        });
+        let other = FakeDaemon::honest(9);
+        let options = options(&[&stalled, &other]).connect_timeout(ms(100)).answer_timeout(ms(100));
+        let client = Client::new(options).expect("a client");
+        let batch = client.batch(1).max_wait(ms(10)).await.expect("IDs from the other");
+        assert_eq!(batch.endpoint(), other.name());
+    }
+}
+
+/// One byte of its reply at a time keeps nobody waiting for ever.
+#[tokio::test]
+async fn a_daemon_that_trickles_is_left_for_the_next() {
+    let trickling = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        peer.read_next();
+        while peer.send(|out| out.push(0x14)) {
+            std::thread::sleep(ms(60_000));
+        }
+    });
+    let other = FakeDaemon::honest(9);
+    let options = options(&[&trickling, &other]).answer_timeout(ms(100));
+    let batch = Client::new(options).expect("a client").batch(1).max_wait(ms(10)).await.expect("IDs");
+    assert_eq!(batch.endpoint(), other.name());
+}
+
+/// Many calls while a daemon comes and goes: every one of them is answered, and no ID twice.
+#[tokio::test]
+async fn no_call_is_forgotten_and_no_id_comes_twice() {
+    let next_id = Arc::new(std::sync::Mutex::new(1));
+    let daemon = FakeDaemon::start(move |number, peer| {
+        peer.greet();
+        for _ in 0..number + 1 {
+            let Some((asked, tag)) = peer.read() else { return };
+            peer.answer(&asked, tag, &mut next_id.lock().expect("no panic"));
+        }
+    });
+    let client = client(&[&daemon]);
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.batch(3).await.expect("IDs") })
+        })
+        .collect();
+    let mut seen = BTreeSet::new();
+    for call in calls {
+        for id in &call.await.expect("no panic") {
+            assert!(seen.insert(id), "{id} came twice");
+        }
+    }
+    assert_eq!(seen.len(), 600);
+    assert!(daemon.connections() > 10);
+}
+
+#[tokio::test]
+async fn a_call_given_up_before_it_was_sent_is_never_sent() {
+    let (open, opened) = mpsc::channel();
+    let opened = std::sync::Mutex::new(opened);
+    let daemon = FakeDaemon::start(move |_, peer| {
+        opened.lock().expect("no panic").recv().expect("a word from the test");
+        peer.greet();
+        let (next, tag) = peer.read_next();
+        peer.send_run(tag, 1_000, next.count);
+        peer.wait_for_close();
+    });
+    let client = client(&[&daemon]);
+    let given_up = client.batch(7).timeout(ms(50)).await;
+    assert!(matches!(given_up, Err(Error::Deadline { .. })), "{given_up:?}");
+    let (batch, ()) = tokio::join!(client.batch(1).into_future(), async {
+        sleep(ms(50)).await;
+        open.send(()).expect("the daemon waits");
+    });
+    assert_eq!(batch.expect("the only request that was sent").len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_called_once_nobody_waits() {
+    let closing = FakeDaemon::start(|_, _| {});
+    let client = client(&[&closing]);
+    client.batch(1).timeout(ms(100)).await.expect_err("it always closes");
+    // The try under way may still go on.
+    sleep(ms(100)).await;
+    let connections = closing.connections();
+    sleep(ms(200)).await;
+    assert_eq!(closing.connections(), connections);
+    drop(client);
+}
+
+#[tokio::test]
+async fn a_full_queue_keeps_to_the_deadline() {
+    let silent = FakeDaemon::start(|_, peer| peer.wait_for_close());
+    let options = options(&[&silent]).max_queued(2).timeout(ms(100));
+    let client = Client::new(options).expect("a client");
+    let calls: Vec<_> = (0..20)
+        .map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move { client.batch(1).await })
+        })
+        .collect();
+    for call in calls {
+        let outcome = call.await.expect("no panic");
+        assert!(matches!(outcome, Err(Error::Deadline { .. })), "{outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_connection_ends_with_the_last_handle() {
+    let (closed, closings) = mpsc::channel();
+    let daemon = FakeDaemon::start(move |_, peer| {
+        peer.greet();
+        let (_, tag) = peer.read_next();
+        peer.send_run(tag, 1, 1);
+        peer.wait_for_close();
+        let _ = closed.send(());
+    });
+    let client = client(&[&daemon]);
+    let clone = client.clone();
+    client.batch(1).await.expect("IDs");
+    drop(client);
+    sleep(ms(50)).await;
+    assert!(closings.try_recv().is_err(), "a clone is left");
+    drop(clone);
+    tokio::task::spawn_blocking(move || closings.recv_timeout(Duration::from_secs(10)))
+        .await
+        .expect("no panic")
+        .expect("the daemon saw the end");
+}
+
+#[test]
+fn a_client_outlives_its_runtime_without_hanging() {
+    let daemon = FakeDaemon::honest(1);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let first = runtime();
+    let client = first.block_on(async { client(&[&daemon]) });
+    drop(first);
+    let error = runtime().block_on(client.batch(1).into_future()).expect_err("its runtime is gone");
+    assert_eq!(error, Error::Closed);
+    assert!(matches!(Client::new(ClientOptions::default()), Err(Error::Closed)));
+}
