@@ -124,9 +124,10 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Accepts on one listener until `stop` turns true. When it returns, all accepted connections have been handed to a shard.
-/// Later connections wait in the listener if another process holds it as well; otherwise they are refused. With `tls`,
-/// connections must speak TLS.
+/// Accepts on one listener until `stop` turns true. With `tls`, connections must speak TLS.
+///
+/// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
+/// also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
     tls: Option<tls::Acceptor>,

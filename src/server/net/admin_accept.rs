@@ -17,8 +17,8 @@ use crate::tls;
 /// waits in the kernel's backlog until one of them reaches its deadline.
 pub const ADMIN_CONNECTIONS_MAX: usize = 64;
 
-/// The number of admin connections that may stay open between requests. The others are closed soon, so that a new scrape or
-/// probe never waits long.
+/// The number of admin connections that may stay open between requests. Others are closed soon, so a new scrape or probe
+/// never waits long.
 const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.

@@ -24,8 +24,8 @@ pub(crate) struct Common {
     pub(crate) tls: Option<tls::Acceptor>,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
-    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new requests and
-    /// keep their connections open.
+    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
+    /// requests and keep their connections open.
     pub(crate) all_drained: Barrier,
 }
 
