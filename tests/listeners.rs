@@ -155,7 +155,7 @@ fn a_listener_that_cannot_be_waited_on_fails_the_start() {
     let disk = FailingDisk::new(&directory.path().join("state"), directory.path().join("orders"));
     disk.order(&format!("listen fail {ENOSPC}"));
     let ended = disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).end();
-    assert_eq!((ended.code, ended.stdout.as_str()), (Some(1), ""), "{ended:?}");
+    assert_eq!((ended.code, ended.stdout.as_str()), (Some(3), ""), "{ended:?}");
     assert!(ended.stderr.contains("cannot accept connections at 127.0.0.1:"), "{ended:?}");
     disk.order("");
     disk.under(Setup::new().env("SNOWBANK_STATE_DIR", directory.path().join("state"))).start().stop();

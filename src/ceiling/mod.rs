@@ -179,43 +179,6 @@ pub struct Newcomer<'a> {
     pub ceiling: Position,
 }
 
-/// Storage of ceilings. The storage thread alone calls it, so it may block.
-pub trait CeilingStore: Send {
-    /// Takes in sources, the first of which gets this index. Their ceilings are durable when this returns, and those of
-    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out.
-    ///
-    /// # Errors
-    /// When it cannot be said that the ceilings are durable: the newcomers are not taken in, and nothing else has changed.
-    fn add(
-        &mut self,
-        first_index: usize,
-        newcomers: &[Newcomer<'_>],
-        wall_minus_boot_us: i64,
-    ) -> Result<(), StoreError>;
-
-    /// Makes the ceilings durable for the sources of these indices, all in one sync. On success, and only then, positions
-    /// below them may be used. A ceiling below the one that is stored leaves that one.
-    ///
-    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
-    /// recognises by it that the wall clock stepped meanwhile.
-    ///
-    /// # Errors
-    /// When it cannot be said that the ceilings are durable. The caller goes on under the old ones and tries again.
-    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError>;
-
-    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.
-    ///
-    /// # Errors
-    /// When it cannot be said that the lower ceilings are durable; then the old ones may stand.
-    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError>;
-
-    /// Looks whether the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.
-    ///
-    /// # Errors
-    /// When another process could have taken them over.
-    fn still_ours(&self) -> Result<(), TakenOver>;
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

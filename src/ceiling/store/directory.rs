@@ -4,8 +4,7 @@ use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::copies::{self, CopyError};
@@ -13,6 +12,7 @@ use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::ceiling::locked_file::{FileLockError, LockedFile};
 use crate::ceiling::{StateError, TakenOver};
+use crate::sync::{Mutex, lock};
 
 const DIRECTORY_MODE: u32 = 0o700;
 /// The state file of programs from before `ceilings`. None of them was released.
@@ -25,40 +25,46 @@ const LOCK_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
-    lock: StateLock,
-}
-
-/// The lock of a state directory, held until the last of these is dropped.
-#[derive(Clone, Debug)]
-pub struct StateLock(Arc<LockedFile>);
-
-impl StateLock {
-    /// Checks that it is still this process's. Reads only the file that the lock's name leads to.
-    ///
-    /// # Errors
-    /// When another could have it.
-    pub fn still_ours(&self) -> Result<(), TakenOver> {
-        self.0.still_ours()
-    }
+    lock: LockedFile,
+    /// Syncs the names of the directory and of what is in it. `None` once they are durable.
+    names: Mutex<Option<JoinHandle<io::Result<()>>>>,
 }
 
 impl StateDir {
-    /// Makes the directory if it is missing, and locks it.
+    /// Makes the directory if it is missing, and locks it. Its name becomes durable meanwhile:
+    /// [`await_names`](StateDir::await_names).
     ///
     /// # Errors
     /// Another process has it, or the system refuses.
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let directory = path.to_owned();
         make(path).map_err(|error| StateError::NotMade { directory: directory.clone(), error })?;
-        let lock = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory");
-        let lock = lock.map_err(|error| match error {
+        let locked = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory");
+        let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => StateError::InUse { directory, holder },
             // The directory is the daemon's own: nobody else made what has the name.
             FileLockError::Obstructed(error) | FileLockError::Refused(error) => {
                 StateError::NotLocked { directory, error }
             }
         })?;
-        Ok(StateDir { path: path.to_owned(), lock: StateLock(Arc::new(lock)) })
+        // Behind the lock: the process that had it before may have been killed between a rename and its sync.
+        let synced = path.to_owned();
+        let names = thread::Builder::new()
+            .name(String::from("names"))
+            .spawn(move || sync_name(&synced).and_then(|()| file::sync_directory(&synced)))
+            .map_err(|error| StateError::NotMade { directory: path.to_owned(), error })?;
+        Ok(StateDir { path: path.to_owned(), lock: locked, names: Mutex::new(Some(names)) })
+    }
+
+    /// Waits until the names of the directory and of what was in it are durable. Nothing that is stored in it counts before:
+    /// a power failure may take it away, or bring an older file back. The syncs run while the first copies are written.
+    ///
+    /// # Errors
+    /// The names may not be durable.
+    pub fn await_names(&self) -> Result<(), StateError> {
+        let Some(names) = lock(&self.names).take() else { return Ok(()) };
+        let synced = names.join().unwrap_or_else(|_| Err(io::Error::other("a thread failed")));
+        synced.map_err(|error| StateError::NotMade { directory: self.path.clone(), error })
     }
 
     /// Returns its path.
@@ -72,11 +78,6 @@ impl StateDir {
     /// The file cannot be read or trusted.
     pub fn read(&self) -> Result<Vec<Record>, StateError> {
         read(&self.path)
-    }
-
-    /// Returns its lock, for a thread that checks it while another writes here.
-    pub fn state_lock(&self) -> &StateLock {
-        &self.lock
     }
 
     /// Checks that the lock is still this process's.
@@ -121,33 +122,32 @@ pub fn read(directory: &Path) -> Result<Vec<Record>, StateError> {
     }
 }
 
-/// Makes the directory and those above it that are missing, and makes their names durable. It also makes the name of the lowest
-/// existing one durable: an interrupted start may have made it without a sync.
+/// Makes the directory and those above it that are missing, and makes the names of those above it durable. It also makes the
+/// name of the lowest existing one durable: an interrupted start may have made it without a sync.
 fn make(path: &Path) -> io::Result<()> {
-    let parent = match path.parent() {
-        // The root has no name.
-        None => return Ok(()),
-        Some(parent) if parent.as_os_str().is_empty() => Path::new("."),
-        Some(parent) => parent,
-    };
     if path.is_dir() {
-        return sync_name(path, parent);
+        return Ok(());
     }
-    make(parent)?;
+    if let Some(parent) = parent(path) {
+        make(parent)?;
+        sync_name(parent)?;
+    }
     match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
-        Ok(()) => file::sync_directory(parent),
-        // Another daemon made it at the same time, and may not have synced it yet.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {
-            sync_name(path, parent)
-        }
-        Err(error) => Err(error),
+        // Another daemon made it at the same time.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
     }
 }
 
+/// Returns the directory that has the name of this one; `None` for the root.
+fn parent(path: &Path) -> Option<&Path> {
+    path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
 /// Makes the name of an existing directory durable.
-fn sync_name(path: &Path, parent: &Path) -> io::Result<()> {
+fn sync_name(path: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem};
-    match file::sync_directory(parent) {
+    match parent(path).map_or(Ok(()), file::sync_directory) {
         // This user may not open the one above, or its file system syncs no directories. Then the file system of the directory
         // itself is synced, and with it the name, unless it is a mount point.
         Err(error) if matches!(error.kind(), PermissionDenied | InvalidInput | ReadOnlyFilesystem) => {

@@ -34,11 +34,13 @@ pub(super) struct StateFile {
     slots: Option<SlotFile>,
     /// Every write and sync of it has succeeded, and its name is durable.
     is_sound: bool,
+    /// Its name is durable. Never set again by repeating a sync that failed: only by that of another new file.
+    is_named: bool,
 }
 
 impl StateFile {
     pub(super) fn of(directory: &Path) -> Self {
-        StateFile { directory: directory.to_owned(), slots: None, is_sound: false }
+        StateFile { directory: directory.to_owned(), slots: None, is_sound: false, is_named: false }
     }
 
     /// Replaces all records, durably: in place if the file is sound and has room, else with a new file.
@@ -54,13 +56,14 @@ impl StateFile {
         if self.slots.is_none() {
             self.slots = SlotFile::open(&self.directory);
             self.is_sound = self.slots.is_some();
+            self.is_named = self.is_sound;
         }
         if self.is_sound && self.overwrite(&document) {
             return Ok(());
         }
         let Err((is_full, error)) = self.replace(&document) else { return Ok(()) };
         // Without room for a new file, every page of the old one is written again: its failed syncs do not matter then.
-        if is_full && sync_directory(&self.directory).is_ok() && self.overwrite(&document) {
+        if is_full && self.is_named && self.overwrite(&document) {
             return Ok(());
         }
         Err(error)
@@ -85,7 +88,7 @@ impl StateFile {
     /// the disk is full.
     fn replace(&mut self, document: &str) -> Result<(), (bool, StoreError)> {
         let unfinished = self.directory.join(UNFINISHED_NAME);
-        let number = self.slots.as_ref().map_or(0, |slots| slots.number) + 1;
+        let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
             (is_full, StoreError(format!("cannot {what} {}: {error}", path.display())))
@@ -100,11 +103,11 @@ impl StateFile {
         // Asked, not inferred: a rename may fail after it was done.
         if renamed.is_ok() || made.has_name(&self.directory) {
             self.slots = Some(made);
-            self.is_sound = false;
+            (self.is_sound, self.is_named) = (false, false);
         }
         renamed.map_err(|error| failed("rename", &unfinished, error))?;
         sync_directory(&self.directory).map_err(|error| failed("sync", &self.directory, error))?;
-        self.is_sound = true;
+        (self.is_sound, self.is_named) = (true, true);
         Ok(())
     }
 
@@ -165,8 +168,6 @@ impl SlotFile {
             return None;
         }
         slots.file.set_permissions(Permissions::from_mode(FILE_MODE)).ok()?;
-        // A start that was killed may not have come to this.
-        sync_directory(directory).ok()?;
         Some(slots)
     }
 
@@ -175,6 +176,9 @@ impl SlotFile {
         let header = copies::header(number, document);
         // Room for as much again: what is in it changes in length, and sources join.
         let slot_bytes = (2 * (header.len() + document.len())).next_power_of_two().max(slot_bytes_min());
+        if slot_bytes as u64 > FILE_BYTES_MAX / 2 {
+            return Err(ErrorKind::FileTooLarge.into());
+        }
         let slot = copies::slot(&header, document, slot_bytes).ok_or(ErrorKind::FileTooLarge)?;
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?;
@@ -205,8 +209,9 @@ impl SlotFile {
 
     fn is_untouched(&self) -> bool {
         let mut found = vec![0; self.header.len()];
-        [0, self.slot_bytes].iter().all(|&at| {
-            self.file.read_exact_at(&mut found, at as u64).is_err() || found == self.header.as_bytes()
+        [0, self.slot_bytes].iter().all(|&at| match self.file.read_exact_at(&mut found, at as u64) {
+            Ok(()) => found == self.header.as_bytes(),
+            Err(error) => error.kind() != ErrorKind::UnexpectedEof,
         })
     }
 }

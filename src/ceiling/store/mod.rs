@@ -16,14 +16,14 @@ mod moved;
 mod plan;
 mod record;
 
-pub use directory::{StateDir, StateLock, holder, read};
+pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
-use super::{CeilingStore, Newcomer, StoreError, TakenOver};
+use super::{Newcomer, StateError, StoreError, TakenOver};
 use snowbank_client::layout::{Numbering, Position};
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
@@ -32,7 +32,7 @@ pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Rec
     records.iter().find(is_foreign)
 }
 
-/// Ceilings in a state directory.
+/// Ceilings in a state directory. The storage thread alone calls it, so it may block.
 #[derive(Debug)]
 pub struct DiskStore {
     directory: StateDir,
@@ -43,6 +43,9 @@ pub struct DiskStore {
     retired: Vec<Record>,
     owner: Owner,
     host: HostIdentity,
+    /// Called with the directory after the next write.
+    #[cfg(test)]
+    pub(crate) after_write: Option<fn(&std::path::Path)>,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,7 @@ struct StoredSource {
 
 impl DiskStore {
     /// Returns a store over a locked directory, for sources (by index) of these names and numberings. Nothing is written
-    /// yet: the first [`raise`](CeilingStore::raise) makes all first ceilings durable together.
+    /// yet: the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
     ///
     /// `starts` are the sources' first positions; no stored ceiling will be below them.
     pub fn new<'a>(
@@ -69,7 +72,24 @@ impl DiskStore {
         });
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
-        DiskStore { file, sources: sources.collect(), directory, retired, owner, host }
+        DiskStore {
+            file,
+            sources: sources.collect(),
+            directory,
+            retired,
+            owner,
+            host,
+            #[cfg(test)]
+            after_write: None,
+        }
+    }
+
+    /// Waits until the names of the directory and of the state file are durable. Nothing that is stored counts before.
+    ///
+    /// # Errors
+    /// They may not be durable.
+    pub fn await_names(&self) -> Result<(), StateError> {
+        self.directory.await_names()
     }
 
     /// Makes the records of all sources durable, with these changes.
@@ -85,15 +105,20 @@ impl DiskStore {
             }
         }
         self.file.write(self.retired.iter().chain(&records))?;
+        #[cfg(test)]
+        self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
         for (source, record) in self.sources.iter_mut().zip(records) {
             source.record = record;
         }
         Ok(())
     }
-}
 
-impl CeilingStore for DiskStore {
-    fn add(
+    /// Takes in sources, the first of which gets this index. Their ceilings are durable when this returns, and those of
+    /// the others as high as before. Sources that it has from this index on were given up: no ID of them was handed out.
+    ///
+    /// # Errors
+    /// The ceilings may not be durable: the newcomers are not taken in, and nothing else has changed.
+    pub fn add(
         &mut self,
         first_index: usize,
         newcomers: &[Newcomer<'_>],
@@ -116,21 +141,37 @@ impl CeilingStore for DiskStore {
         Ok(())
     }
 
-    fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+    /// Makes the ceilings durable for the sources of these indices, all in one write. On success, and only then, positions
+    /// below them may be used. A ceiling below the one that is stored leaves that one.
+    ///
+    /// `wall_minus_boot_us` is the wall − boot that the daemon believes now, in microseconds: a start in the same boot
+    /// recognises by it that the wall clock stepped meanwhile.
+    ///
+    /// # Errors
+    /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
+    pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
         self.store(raises, |StoredSource { record, numbering }, ceiling| {
             let record = record.at(numbering, ceiling.max(record.ceiling));
             Record { wall_minus_boot_us, clean: false, ..record }
         })
     }
 
-    fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
+    /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.
+    ///
+    /// # Errors
+    /// The lower ceilings may not be durable; then the old ones may stand.
+    pub fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
         self.store(trims, |StoredSource { record, numbering }, cursor| Record {
             clean: true,
             ..record.at(numbering, cursor)
         })
     }
 
-    fn still_ours(&self) -> Result<(), TakenOver> {
+    /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.
+    ///
+    /// # Errors
+    /// Another process could have taken them over.
+    pub fn still_ours(&self) -> Result<(), TakenOver> {
         self.directory.still_ours()?;
         self.file.still_ours()
     }

@@ -234,6 +234,9 @@ impl Ceilings {
         let running: Vec<_> = self.keeper.sources().cloned().collect();
         let planned = start_sources::plan_joining(&running, &self.retired, joining, is_stored, now);
         let begun = planned.and_then(|Planned { sources, locks, joined }| {
+            if let Some(taken_over) = self.keeper.lost() {
+                return Err(taken_over.to_string());
+            }
             self.keeper.join(sources, now).map_err(|_| {
                 String::from("storage has not answered an earlier reload yet; reload again later")
             })?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
-use crate::ceiling::{self, CeilingRule, CeilingStore, Grant, HostIdentity, Marked, Owner, WorkerLocks};
+use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
@@ -48,7 +48,7 @@ pub(crate) struct Durable {
     pub(super) locks: Vec<WorkerLocks>,
     pub(super) first_ceilings: Vec<(usize, Position)>,
     /// The store, and the records in it beside those of the sources; `None`: nothing is kept.
-    pub(super) stored: Option<(Box<dyn CeilingStore>, Vec<Record>)>,
+    pub(super) stored: Option<(DiskStore, Vec<Record>)>,
 }
 
 /// The first position of every source.
@@ -131,7 +131,8 @@ impl Found {
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
                 })?;
-                Some((Box::new(store) as Box<dyn CeilingStore>, retired))
+                store.await_names()?;
+                Some((store, retired))
             }
         };
         let durable = Durable { sources, locks, first_ceilings, stored };

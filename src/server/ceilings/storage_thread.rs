@@ -12,7 +12,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::{io, iter};
 
-use crate::ceiling::{CeilingStore, Newcomer, StoreError, TakenOver};
+use crate::ceiling::store::DiskStore;
+use crate::ceiling::{Newcomer, StoreError, TakenOver};
 use crate::keeper::{Outcome, Write};
 use crate::source::Source;
 use snowbank_client::layout::Position;
@@ -58,7 +59,7 @@ impl Storage {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut store: Box<dyn CeilingStore>) -> io::Result<Storage> {
+    pub(super) fn start(mut store: DiskStore) -> io::Result<Storage> {
         let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
         // As many as there are jobs.
         let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
@@ -66,7 +67,7 @@ impl Storage {
         let wake = Arc::clone(&waker);
         let run = move || {
             for job in receive_jobs {
-                let is_received = send_done.send(run(store.as_mut(), job)).is_ok();
+                let is_received = send_done.send(run(&mut store, job)).is_ok();
                 if let Some(waker) = wake.get().filter(|_| is_received) {
                     waker.unpark();
                 }
@@ -119,17 +120,25 @@ impl Storage {
     /// # Errors
     /// The ceilings may not be lowered.
     pub(super) fn end(mut self, trims: Option<Vec<(usize, Position)>>) -> Result<(), StoreError> {
-        trims.into_iter().for_each(|trims| self.send(Job::Trim(trims)));
+        let is_wanted = trims.is_some_and(|trims| {
+            self.send(Job::Trim(trims));
+            true
+        });
         drop(self.jobs);
         let trimmed = iter::from_fn(|| self.done.recv().ok()).filter_map(|done| match done {
             Done::Trimmed(trimmed) => Some(trimmed),
-            Done::Written(_) | Done::Ours | Done::Lost(_) => None,
+            Done::Lost(TakenOver(reason)) => Some(Err(StoreError(reason))),
+            Done::Written(_) | Done::Ours => None,
         });
-        trimmed.last().unwrap_or(Ok(()))
+        match trimmed.last() {
+            Some(trimmed) => trimmed,
+            None if is_wanted => Err(StoreError(String::from("the storage thread has failed"))),
+            None => Ok(()),
+        }
     }
 }
 
-fn run(store: &mut dyn CeilingStore, job: Job) -> Done {
+fn run(store: &mut DiskStore, job: Job) -> Done {
     if let Err(taken_over) = store.still_ours() {
         return Done::Lost(taken_over);
     }
@@ -144,11 +153,7 @@ fn run(store: &mut dyn CeilingStore, job: Job) -> Done {
     }
 }
 
-fn write_ceilings(
-    store: &mut dyn CeilingStore,
-    write: &Write,
-    joining: &[Arc<Source>],
-) -> Result<(), StoreError> {
+fn write_ceilings(store: &mut DiskStore, write: &Write, joining: &[Arc<Source>]) -> Result<(), StoreError> {
     if !write.is_join {
         return store.raise(&write.ceilings, write.wall_minus_boot_us);
     }
@@ -163,53 +168,55 @@ fn write_ceilings(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::fs;
+    use std::path::Path;
+
+    use tempfile::TempDir;
 
     use super::*;
+    use crate::ceiling::store::StateDir;
+    use crate::ceiling::{HostIdentity, Owner};
+    use snowbank_client::layout::{Layout, Numbering, WorkerSet};
 
-    /// A state that another daemon takes over while a raise is under way.
-    #[derive(Default)]
-    struct TakenWithin(Arc<AtomicBool>);
+    fn store() -> (TempDir, DiskStore) {
+        let directory = tempfile::tempdir().unwrap();
+        let state = StateDir::lock(directory.path()).unwrap();
+        let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
+        let starts = [("orders", &numbering, Position(5))];
+        let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
+        (directory, store)
+    }
 
-    impl CeilingStore for TakenWithin {
-        fn add(&mut self, _: usize, _: &[Newcomer<'_>], _: i64) -> Result<(), StoreError> {
-            unimplemented!("no source joins")
-        }
+    fn take_over(directory: &Path) {
+        fs::remove_file(directory.join("lock")).unwrap();
+    }
 
-        fn raise(&mut self, _: &[(usize, Position)], _: i64) -> Result<(), StoreError> {
-            self.0.store(true, Ordering::Relaxed);
-            Ok(())
-        }
-
-        fn trim(&mut self, _: &[(usize, Position)]) -> Result<(), StoreError> {
-            panic!("trimmed though another daemon has it");
-        }
-
-        fn still_ours(&self) -> Result<(), TakenOver> {
-            let is_taken = self.0.load(Ordering::Relaxed);
-            if is_taken { Err(TakenOver(String::from("another daemon has it"))) } else { Ok(()) }
-        }
+    fn job(ceiling: u64) -> Job {
+        let ceilings = vec![(0, Position(ceiling))];
+        Job::Write(
+            Write { writer: 0, number: 1, ceilings, is_join: false, wall_minus_boot_us: 0 },
+            Vec::new(),
+        )
     }
 
     #[test]
     fn a_write_is_not_reported_as_durable_once_the_state_is_lost() {
-        let mut store = TakenWithin::default();
-        let write = || Write {
-            writer: 0,
-            number: 1,
-            ceilings: vec![(0, Position(7))],
-            is_join: false,
-            wall_minus_boot_us: 0,
-        };
+        let (directory, mut store) = store();
         assert!(matches!(run(&mut store, Job::Look), Done::Ours));
-        assert!(matches!(run(&mut store, Job::Write(write(), Vec::new())), Done::Lost(_)));
-        assert!(matches!(run(&mut store, Job::Trim(Vec::new())), Done::Lost(_)));
+        assert!(matches!(run(&mut store, job(7)), Done::Written(Outcome { result: Ok(()), .. })));
+        store.after_write = Some(take_over);
+        assert!(matches!(run(&mut store, job(9)), Done::Lost(_)));
+        let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
+        let before = bytes();
+        assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));
+        assert!(matches!(run(&mut store, Job::Trim(vec![(0, Position(6))])), Done::Lost(_)));
+        assert_eq!(bytes(), before, "written though another daemon has it");
     }
 
     #[test]
     fn the_thread_wakes_its_owner_and_gives_the_state_back_at_the_end() {
-        let is_taken = Arc::new(AtomicBool::new(false));
-        let mut storage = Storage::start(Box::new(TakenWithin(Arc::clone(&is_taken)))).unwrap();
+        let (directory, store) = store();
+        let mut storage = Storage::start(store).unwrap();
         storage.wake_this_thread();
         storage.look();
         while storage.done().is_empty() {
@@ -217,7 +224,18 @@ mod tests {
             thread::park();
         }
         assert!(storage.is_idle());
+        StateDir::lock(directory.path()).unwrap_err();
         storage.end(None).unwrap();
-        assert_eq!(Arc::strong_count(&is_taken), 1, "the store is gone");
+        StateDir::lock(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_trim_that_was_not_made_is_no_success() {
+        for is_wanted in [true, false] {
+            let (directory, store) = store();
+            take_over(directory.path());
+            let trimmed = Storage::start(store).unwrap().end(is_wanted.then(Vec::new));
+            assert_eq!(trimmed.is_err(), is_wanted);
+        }
     }
 }

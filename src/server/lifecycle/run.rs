@@ -37,19 +37,19 @@ impl Server {
             ceilings,
             join_requests,
             adopted,
-            announcers,
+            kernel_log,
             notes: _,
         } = self;
         let runtime = make_runtime()?;
         let registered = {
             let _reactor = runtime.enter();
             let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
-            registered.map_err(|error| StartError::no_thread(&error))
+            registered.map_err(|error| StartError::ResourceShort(error.to_string()))
         };
         let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
         let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
             .map_err(|error| StartError::no_thread(&error))?;
-        restored::watch(announcers, Arc::clone(&common));
+        restored::watch(kernel_log, Arc::clone(&common));
         let (inboxes, mut shards) =
             ShardThreads::spawn(&common, shards, adopted).map_err(|error| StartError::no_thread(&error))?;
         let drained_by = runtime.block_on(async {

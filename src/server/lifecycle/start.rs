@@ -19,7 +19,7 @@ use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
 use crate::server::net::inherited::{Inherited, Protocol};
 use crate::server::net::listen::{self, Listener};
-use crate::server::restored::Announcers;
+use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::StartError;
@@ -36,7 +36,7 @@ pub struct Server {
     pub(super) ceilings: Ceilings,
     pub(super) join_requests: mpsc::Receiver<JoinRequest>,
     pub(super) adopted: mpsc::Sender<u64>,
-    pub(super) announcers: Announcers,
+    pub(super) kernel_log: KernelLog,
     pub(super) notes: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ impl Server {
         let Secrets { tokens, tls, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
         // First: a ceiling that was made durable before the machine was restored is no longer one.
-        let announcers = Announcers::open();
+        let kernel_log = KernelLog::open();
         let found = Found::open(state)?;
         let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
@@ -82,7 +82,7 @@ impl Server {
         let (reloader, adopted, join_requests) =
             Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);
         Ok((
-            Server { listeners, admin, common, shards, ceilings, join_requests, adopted, announcers, notes },
+            Server { listeners, admin, common, shards, ceilings, join_requests, adopted, kernel_log, notes },
             reloader,
         ))
     }

@@ -2,6 +2,7 @@
 //!
 //! A hardened service may not open the log. Its service manager then opens the log and hands it over as standard input.
 
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,18 +12,48 @@ use std::path::Path;
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat, major, minor};
 use rustix::io::Errno;
 
-use super::{ANNOUNCEMENT_BYTES, Heard};
-
 const PATH: &str = "/dev/kmsg";
 /// The device's major and minor number, the same on every Linux.
 const DEVICE: (u32, u32) = (1, 11);
 const RESEEDED: &[u8] = b"random: crng reseeded due to virtual machine fork";
 
-/// Opens the log at its end, so that earlier records do not count, and returns where it was found. Reading it never waits.
-pub(super) fn find() -> (&'static str, io::Result<OwnedFd>) {
+/// The size of the read buffer. The kernel cuts records of its log at 8 KiB.
+const RECORD_BYTES: usize = 8_192;
+
+/// The result of one read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// The machine may have been restored.
+    NewGeneration,
+    /// Another message.
+    Other,
+    /// Everything has been read.
+    Nothing,
+    /// The log has ended.
+    End,
+}
+
+/// The way in which this process got the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    HandedOver,
+    Opened,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Way::HandedOver => "standard input",
+            Way::Opened => PATH,
+        })
+    }
+}
+
+/// Opens the log at its end, so that earlier records do not count. Reading it never waits.
+pub(super) fn find() -> (Way, io::Result<OwnedFd>) {
     match is_standard_input() {
-        true => ("standard input", take_over(io::stdin().as_fd())),
-        false => (PATH, open(Path::new(PATH))),
+        true => (Way::HandedOver, take_over(io::stdin().as_fd())),
+        false => (Way::Opened, open(Path::new(PATH))),
     }
 }
 
@@ -63,7 +94,7 @@ fn from_end_on(mut log: File) -> io::Result<OwnedFd> {
 
 /// Reads one record of the log.
 pub(super) fn hear_log(log: BorrowedFd<'_>) -> Heard {
-    let mut record = [0; ANNOUNCEMENT_BYTES];
+    let mut record = [0; RECORD_BYTES];
     understand(rustix::io::read(log, &mut record).map(|size| &record[..size]))
 }
 

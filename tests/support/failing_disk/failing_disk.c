@@ -6,9 +6,9 @@
  *
  *     CALL  WHAT  NUMBER
  *
- * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), truncate (ftruncate), rename, open (of files to
- * write), read (read, pread), or any. Wherever these are, kernel is the socket of the kernel's events and the opening of its
- * log, which a service manager may refuse, and listen is what adds a listening socket to a reactor. WHAT is
+ * CALL is write (write, pwrite, writev, pwritev), sync (fsync, fdatasync), name (fsync of a directory), truncate
+ * (ftruncate), rename, open (of files to write), read (read, pread), or any. Wherever these are, kernel is the opening of the
+ * kernel's log, which a service manager may refuse, and listen is what adds a listening socket to a reactor. WHAT is
  *     fail    with this errno, and do nothing
  *     lie     do it, and fail with this errno all the same
  *     short   write at most this many bytes (other calls: do nothing special)
@@ -30,6 +30,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <time.h>
@@ -199,6 +200,11 @@ ssize_t pread64(int fd, void *bytes, size_t size, off64_t offset) {
 
 int fsync(int fd) {
     struct order order = for_fd(fd, "sync");
+    char path[PATH_MAX];
+    struct stat found;
+    if (order.what == WORK && find_ours(fd, path) && fstat(fd, &found) == 0 && S_ISDIR(found.st_mode)) {
+        order = ordered("name");
+    }
     CARRY_OUT(order, int, REAL(fsync)(fd));
 }
 
@@ -248,12 +254,4 @@ int epoll_ctl(int reactor, int what, int fd, struct epoll_event *event) {
     }
     errno = before;
     CARRY_OUT(order, int, REAL(epoll_ctl)(reactor, what, fd, event));
-}
-
-int socket(int family, int type, int protocol) {
-    struct order order = {WORK, 0};
-    if (family == AF_NETLINK) {
-        order = ordered("kernel");
-    }
-    CARRY_OUT(order, int, REAL(socket)(family, type, protocol));
 }

@@ -14,8 +14,8 @@ pub(crate) const EROFS: i32 = 30;
 /// Input/output error.
 pub(crate) const EIO: i32 = 5;
 
-/// Address family not supported: what a service manager's restriction looks like.
-pub(crate) const EAFNOSUPPORT: i32 = 97;
+/// Operation not permitted: the error of a service manager's restriction.
+pub(crate) const EPERM: i32 = 1;
 
 /// The disk under one directory.
 pub(crate) struct FailingDisk {

@@ -184,3 +184,33 @@ fn a_file_that_has_grown_too_small_is_replaced() {
     }
     assert!(records.len() > 16, "room for {} only", records.len());
 }
+
+#[test]
+fn a_file_that_was_cut_off_is_no_longer_ours() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = StateFile::of(directory.path());
+    file.write(&records_at(100)).unwrap();
+    assert_eq!(file.still_ours(), Ok(()));
+    let cut = OpenOptions::new().write(true).open(path(directory.path())).unwrap();
+    cut.set_len(slot_bytes_min() as u64).unwrap();
+    file.still_ours().unwrap_err();
+}
+
+#[test]
+fn no_file_is_made_that_is_too_long_to_be_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let record = Record { name: "n".repeat(FILE_BYTES_MAX as usize / 4), ..records_at(100).remove(0) };
+    StateFile::of(directory.path()).write(&[record]).unwrap_err();
+    assert!(!path(directory.path()).exists());
+}
+
+#[test]
+fn numbers_end_without_a_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(path(directory.path()), slot_at(u64::MAX, 100).repeat(2)).unwrap();
+    let mut file = StateFile::of(directory.path());
+    file.write(&records_at(200)).unwrap();
+    file.fail();
+    file.write(&records_at(300)).unwrap();
+    assert_eq!(ceiling_of(&fs::read(path(directory.path())).unwrap()), Ok(300));
+}
