@@ -6,7 +6,7 @@
 //! A daemon that is saturated warns and does not fail: it still hands out IDs at its full rate, and out of service it would
 //! hand out none.
 
-use super::status::{CertificateStatus, Check, CheckName, ClockState, Level, SourceStatus, Status};
+use super::status::{CertificateStatus, Check, ClockState, Level, SourceStatus, Status};
 use crate::config::Grouped;
 
 /// The time after which a raise fails the check if a request waits for it.
@@ -16,6 +16,8 @@ const SLOW_RAISE_S: f64 = 1.0;
 const SATURATED_SHARE: f64 = 0.75;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
+/// The subject of two checks: of the machine's clock, and of its effect on a source.
+const CLOCK: &str = "clock";
 
 impl Status {
     /// Runs all checks, and decides whether the daemon is ready.
@@ -41,149 +43,148 @@ impl Status {
     }
 
     fn check_stop(&self) -> Check {
-        let (level, message) = match self.draining {
-            true => (Level::Fail, "stopping: answers the requests that have arrived, and accepts no more"),
-            false => (Level::Ok, "serving"),
-        };
-        Check { name: CheckName::Stop, source: None, level, message: message.to_owned() }
+        about_daemon(
+            "stop",
+            match self.draining {
+                true => fail("stopping: answers the requests that have arrived, and accepts no more"),
+                false => ok("serving"),
+            },
+        )
     }
 
     fn check_worker_ids(&self) -> Check {
-        let (level, message) = match &self.ceilings.lost {
-            Some(reason) => (
-                Level::Fail,
-                format!(
-                    "lost: {reason}; no more IDs are handed out: stop this daemon, and find the other one"
-                ),
-            ),
-            None => (Level::Ok, String::from("held by this daemon alone")),
-        };
-        Check { name: CheckName::WorkerIds, source: None, level, message }
+        let advice = "no more IDs are handed out: stop this daemon, and find the other one";
+        about_daemon(
+            "worker_ids",
+            match &self.ceilings.lost {
+                Some(reason) => fail(format!("lost: {reason}; {advice}")),
+                None => ok("held by this daemon alone"),
+            },
+        )
     }
 
     /// Checks the machine's clock. Its effect on a source is that source's check.
     fn check_wall_clock(&self) -> Option<Check> {
         let by = seconds(self.clock.by_s);
-        let message = match self.clock.state {
+        let found = match self.clock.state {
             ClockState::Steady => return None,
-            ClockState::Behind => {
-                format!("the wall clock is {by} behind IDs already handed out: check time synchronisation")
+            ClockState::Behind => format!("the wall clock is {by} behind IDs already handed out"),
+            ClockState::Held => {
+                format!(
+                    "the wall clock stepped forward by {by}, and is not followed until the step has lasted"
+                )
             }
-            ClockState::Held => format!(
-                "the wall clock stepped forward by {by}, and is not followed until the step has lasted: check time synchronisation"
-            ),
         };
-        Some(Check { name: CheckName::Clock, source: None, level: Level::Warn, message })
+        Some(about_daemon(CLOCK, warn(format!("{found}: check time synchronisation"))))
     }
 
     fn check_clock(&self, source: &SourceStatus) -> Check {
-        let (level, message) = if source.stands_s > 0.0 {
+        let result = if source.stands_s > 0.0 {
             let wait = seconds(source.stands_s);
-            (
-                Level::Fail,
-                format!(
-                    "the wall clock is too far behind IDs already handed out: refuses with clock_behind for another {wait}"
-                ),
-            )
+            let found = "the wall clock is too far behind IDs already handed out";
+            fail(format!("{found}: refuses with clock_behind for another {wait}"))
         } else if source.ahead_s > 0.0 {
             let (ahead, most) = (seconds(source.ahead_s), seconds(source.max_ahead_s));
-            let message = format!(
-                "catching up: {ahead} ahead of the wall clock, at half speed until that has caught up; at most {most} is allowed"
-            );
+            let found = format!("catching up: {ahead} ahead of the wall clock");
+            let message =
+                format!("{found}, at half speed until that has caught up; at most {most} is allowed");
             // After a crash or a takeover, a catch-up is normal.
-            let is_odd = self.clock.state != ClockState::Steady;
-            (if is_odd { Level::Warn } else { Level::Ok }, message)
+            if self.clock.state == ClockState::Steady { ok(message) } else { warn(message) }
         } else {
-            (Level::Ok, String::from("follows the wall clock"))
+            ok("follows the wall clock")
         };
-        about(source, CheckName::Clock, level, message)
+        about(source, CLOCK, result)
     }
 
     fn check_ceiling(&self, source: &SourceStatus) -> Check {
         let ceilings = &self.ceilings;
         let left = seconds(source.headroom_s);
         let is_reached = source.headroom_s <= 0.0;
-        let (level, message) = match &ceilings.failing {
-            _ if ceilings.lost.is_some() => {
-                (Level::Fail, String::from("revoked, because the worker IDs are lost"))
+        let advice = "check the state directory's disk";
+        let result = match &ceilings.failing {
+            _ if ceilings.lost.is_some() => fail("revoked, because the worker IDs are lost"),
+            Some(reason) if is_reached => {
+                let effect = "refuses with no_ceiling until storage works";
+                fail(format!("reached, and cannot be raised: {reason}; {effect}: {advice}"))
             }
-            Some(reason) if is_reached => (
-                Level::Fail,
-                format!(
-                    "reached, and cannot be raised: {reason}; refuses with no_ceiling until storage works: check the state directory's disk"
-                ),
-            ),
-            Some(reason) => (
-                Level::Warn,
-                format!(
-                    "cannot be raised: {reason}; IDs last for another {left}: check the state directory's disk"
-                ),
-            ),
+            Some(reason) => {
+                warn(format!("cannot be raised: {reason}; IDs last for another {left}: {advice}"))
+            }
             None if is_reached && source.ceiling_wanted && ceilings.under_way_s > SLOW_RAISE_S => {
                 let took = seconds(ceilings.under_way_s);
-                (Level::Fail, format!("reached; storage has taken {took} so far to raise it: requests wait"))
+                fail(format!("reached; storage has taken {took} so far to raise it: requests wait"))
             }
-            None if is_reached && source.ceiling_wanted => {
-                (Level::Ok, String::from("reached, and being raised"))
-            }
-            None if is_reached => (Level::Ok, String::from("unused, and raised with the next request")),
-            None => (Level::Ok, format!("durable for {left} ahead")),
+            None if is_reached && source.ceiling_wanted => ok("reached, and being raised"),
+            None if is_reached => ok("unused, and raised with the next request"),
+            None => ok(format!("durable for {left} ahead")),
         };
-        about(source, CheckName::Ceiling, level, message)
+        about(source, "ceiling", result)
     }
 }
 
 fn check_saturation(source: &SourceStatus) -> Check {
     let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
+    let line = seconds(source.line_s);
     let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
     let is_saturated = source.line_s > 0.0 && source.line_s >= SATURATED_SHARE * source.default_wait_s;
-    let (level, message) = if is_saturated && !is_held_up {
-        let (line, rate) = (seconds(source.line_s), Grouped(source.ids_per_second));
-        (
-            Level::Warn,
-            format!(
-                "saturated: {requests} requests wait for {ids} IDs, which take {line} at the full rate of the layout \
-                 ({rate} IDs/s); more requests are refused with exhausted. More worker IDs raise the rate"
-            ),
-        )
+    let result = if is_saturated && !is_held_up {
+        let rate = Grouped(source.ids_per_second);
+        warn(format!(
+            "saturated: {requests} requests wait for {ids} IDs, which take {line} at the full rate of the layout \
+             ({rate} IDs/s); more requests are refused with exhausted. More worker IDs raise the rate"
+        ))
     } else if source.waiting_ids > 0 {
-        (
-            Level::Ok,
-            format!("waiting requests: {requests}, for {ids} IDs, which take {}", seconds(source.line_s)),
-        )
+        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {line}"))
     } else {
-        (Level::Ok, String::from("no request waits"))
+        ok("no request waits")
     };
-    about(source, CheckName::Saturation, level, message)
+    about(source, "saturation", result)
 }
 
 fn check_layout(source: &SourceStatus) -> Check {
     let (ends, years) = (&source.layout_ends, source.layout_years_left);
-    let (level, message) = if years <= 0.0 {
-        (Level::Fail, format!("the layout ended {ends}: change to another (a later epoch, or more time)"))
+    let another = "another (a later epoch, or more time)";
+    let result = if years <= 0.0 {
+        fail(format!("the layout ended {ends}: change to {another}"))
     } else if years < LAST_YEARS {
         let days = (years * 365.25) as u64;
-        (
-            Level::Warn,
-            format!("the layout ends {ends}, in {days} days: plan for another (a later epoch, or more time)"),
-        )
+        warn(format!("the layout ends {ends}, in {days} days: plan for {another}"))
     } else {
-        (Level::Ok, format!("the layout lasts until {ends}"))
+        ok(format!("the layout lasts until {ends}"))
     };
-    about(source, CheckName::Layout, level, message)
+    about(source, "layout", result)
 }
 
 /// Checks the certificate. Never a failure, because clients without TLS and open connections are still served.
 fn check_certificate(certificate: &CertificateStatus) -> Check {
-    let (level, message) = match &certificate.warning {
-        Some(warning) => (Level::Warn, warning.clone()),
-        None => (Level::Ok, String::from("lasts for another month and longer")),
+    let result = match &certificate.warning {
+        Some(warning) => warn(warning.as_str()),
+        None => ok("lasts for another month and longer"),
     };
-    Check { name: CheckName::Certificate, source: None, level, message }
+    about_daemon("certificate", result)
 }
 
-fn about(source: &SourceStatus, name: CheckName, level: Level, message: String) -> Check {
-    Check { name, source: Some(source.name.clone()), level, message }
+/// The severity of a check's result, and the result in words.
+type CheckResult = (Level, String);
+
+fn fail(message: impl Into<String>) -> CheckResult {
+    (Level::Fail, message.into())
+}
+
+fn warn(message: impl Into<String>) -> CheckResult {
+    (Level::Warn, message.into())
+}
+
+fn ok(message: impl Into<String>) -> CheckResult {
+    (Level::Ok, message.into())
+}
+
+fn about_daemon(name: &'static str, (level, message): CheckResult) -> Check {
+    Check { name: name.into(), source: None, level, message }
+}
+
+fn about(source: &SourceStatus, name: &'static str, result: CheckResult) -> Check {
+    Check { source: Some(source.name.clone()), ..about_daemon(name, result) }
 }
 
 /// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
@@ -261,19 +262,19 @@ mod tests {
     }
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
-    fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(CheckName, Level, String)>) {
+    fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(String, Level, String)>) {
         let mut status = healthy();
         change(&mut status);
         status.check();
         let finding = status.findings().next().cloned();
-        (status.ready, finding.map(|check| (check.name, check.level, check.message)))
+        (status.ready, finding.map(|check| (check.name.into_owned(), check.level, check.message)))
     }
 
     #[track_caller]
-    fn finds(name: CheckName, level: Level, part: &str, change: impl FnOnce(&mut Status)) {
+    fn finds(name: &str, level: Level, part: &str, change: impl FnOnce(&mut Status)) {
         let (ready, finding) = checked(change);
         let (found_name, found_level, message) = finding.expect("a finding");
-        assert_eq!((found_name, found_level), (name, level), "{message}");
+        assert_eq!((found_name.as_str(), found_level), (name, level), "{message}");
         assert_eq!(ready, level != Level::Fail);
         assert!(message.contains(part), "{message}");
     }
@@ -285,43 +286,43 @@ mod tests {
 
     #[test]
     fn what_refuses_requests_fails() {
-        finds(CheckName::Stop, Level::Fail, "stopping", |status| status.draining = true);
-        finds(CheckName::WorkerIds, Level::Fail, "lock file is gone", |status| {
+        finds("stop", Level::Fail, "stopping", |status| status.draining = true);
+        finds("worker_ids", Level::Fail, "lock file is gone", |status| {
             status.ceilings.lost = Some(String::from("the lock file is gone"));
         });
-        finds(CheckName::Clock, Level::Fail, "clock_behind for another 4.0 s", |status| {
+        finds("clock", Level::Fail, "clock_behind for another 4.0 s", |status| {
             status.sources[0].stands_s = 4.0;
         });
-        finds(CheckName::Ceiling, Level::Fail, "disk full", |status| {
+        finds("ceiling", Level::Fail, "disk full", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
             status.sources[0].headroom_s = 0.0;
         });
-        finds(CheckName::Ceiling, Level::Fail, "storage has taken 5.0 s", |status| {
+        finds("ceiling", Level::Fail, "storage has taken 5.0 s", |status| {
             status.ceilings.under_way_s = 5.0;
             status.sources[0].headroom_s = 0.0;
             status.sources[0].ceiling_wanted = true;
         });
-        finds(CheckName::Layout, Level::Fail, "ended", |status| status.sources[0].layout_years_left = 0.0);
+        finds("layout", Level::Fail, "ended", |status| status.sources[0].layout_years_left = 0.0);
     }
 
     #[test]
     fn what_is_served_anyway_warns() {
-        finds(CheckName::Clock, Level::Warn, "3.0 s behind", |status| {
+        finds("clock", Level::Warn, "3.0 s behind", |status| {
             status.clock.state = ClockState::Behind;
             status.clock.by_s = 3.0;
         });
-        finds(CheckName::Clock, Level::Warn, "stepped forward by 2 h", |status| {
+        finds("clock", Level::Warn, "stepped forward by 2 h", |status| {
             status.clock.state = ClockState::Held;
             status.clock.by_s = 7_200.0;
         });
-        finds(CheckName::Ceiling, Level::Warn, "last for another 2.5 s", |status| {
+        finds("ceiling", Level::Warn, "last for another 2.5 s", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
         });
-        finds(CheckName::Saturation, Level::Warn, "exhausted", |status| {
+        finds("saturation", Level::Warn, "exhausted", |status| {
             status.sources[0].line_s = 0.9;
             status.sources[0].waiting_ids = 3_000_000;
         });
-        finds(CheckName::Layout, Level::Warn, "in 182 days", |status| {
+        finds("layout", Level::Warn, "in 182 days", |status| {
             status.sources[0].layout_years_left = 0.5;
         });
     }
@@ -348,7 +349,7 @@ mod tests {
             status.sources[0].layout_years_left = 0.5;
             status.draining = true;
         });
-        assert_eq!(first.expect("two findings").0, CheckName::Stop);
+        assert_eq!(first.expect("two findings").0, "stop");
     }
 
     #[test]

@@ -3,9 +3,7 @@
 use std::fmt;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, NoLabelSet, text,
-};
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
@@ -69,36 +67,85 @@ impl Collector for Exposition {
     }
 }
 
-/// A metric that each source has: name, help, true for a counter, value.
-type SourceMetric = (&'static str, &'static str, bool, fn(&SourceStatus) -> u64);
+/// A value: a whole number, or a measure with a fraction.
+#[derive(Clone, Copy)]
+enum Value {
+    Whole(u64),
+    Measure(f64),
+}
 
-/// The metrics of requests.
-const REQUESTS: [SourceMetric; 7] = [
-    ("snowbank_ids_issued", "IDs handed out", true, |source| source.ids),
+impl From<u64> for Value {
+    fn from(value: u64) -> Self {
+        Value::Whole(value)
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Value::Measure(value)
+    }
+}
+
+/// A metric that each source has: name, help, unit, true for a counter, value.
+type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Value);
+
+/// The metrics of a source.
+const SOURCE_METRICS: [SourceMetric; 11] = [
+    ("snowbank_ids_issued", "IDs handed out", None, true, |source| source.ids.into()),
     (
         "snowbank_requests",
         "Requests for IDs that were answered, with IDs or a refusal of the source",
+        None,
         true,
-        |source| source.requests,
+        |source| source.requests.into(),
     ),
     (
         "snowbank_exhausted",
         "Requests refused because the IDs were not available within the wait",
+        None,
         true,
-        |source| source.exhausted,
+        |source| source.exhausted.into(),
     ),
-    ("snowbank_waits", "Requests that had to wait for IDs", true, |source| source.waits),
-    ("snowbank_waiting_requests", "Requests that wait for IDs now", false, |source| source.waiting_requests),
-    ("snowbank_waiting_ids", "IDs that they wait for", false, |source| source.waiting_ids),
+    ("snowbank_waits", "Requests that had to wait for IDs", None, true, |source| source.waits.into()),
+    ("snowbank_waiting_requests", "Requests that wait for IDs now", None, false, |source| {
+        source.waiting_requests.into()
+    }),
+    ("snowbank_waiting_ids", "IDs that they wait for", None, false, |source| source.waiting_ids.into()),
     (
         "snowbank_ids_per_second_max",
         "IDs per second that the layout and the worker IDs allow",
+        None,
         false,
-        |source| source.ids_per_second,
+        |source| source.ids_per_second.into(),
     ),
+    (
+        "snowbank_ceiling_headroom",
+        "For how long IDs can be handed out if the ceiling is not raised; 0 also if no client asks",
+        Some(Unit::Seconds),
+        false,
+        |source| source.headroom_s.into(),
+    ),
+    (
+        "snowbank_clock_ahead",
+        "How far the ID clock is ahead of the wall clock, until that has caught up",
+        Some(Unit::Seconds),
+        false,
+        |source| source.ahead_s.into(),
+    ),
+    (
+        "snowbank_clock_standing",
+        "How long until the clock allows IDs again; above 0 requests are refused with clock_behind",
+        Some(Unit::Seconds),
+        false,
+        |source| source.stands_s.into(),
+    ),
+    ("snowbank_layout_years_left", "Years until the layout ends", None, false, |source| {
+        source.layout_years_left.into()
+    }),
 ];
 
-type Labels<'a> = [(&'static str, &'a str); 1];
+/// A label's name and value.
+type Label<'a> = (&'static str, &'a str);
 
 struct Page<'a> {
     encoder: DescriptorEncoder<'a>,
@@ -128,17 +175,13 @@ impl Page<'_> {
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
-        for (name, help, is_counter, value) in REQUESTS {
-            let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
-            self.of_sources((name, help, None, kind), status, value)?;
+        for (name, help, unit, is_counter, value) in &SOURCE_METRICS {
+            let sources = status.sources.iter();
+            let values = sources.map(|source| (("source", source.name.as_str()), value(source)));
+            self.family(name, help, unit.as_ref(), *is_counter, values)?;
         }
-        let help = "Requests answered with an error";
-        let mut errors =
-            self.encoder.encode_descriptor("snowbank_errors", help, None, MetricType::Counter)?;
-        for (code, count) in &status.errors {
-            let labels: Labels<'_> = [("code", code)];
-            errors.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(count, None)?;
-        }
+        let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));
+        self.family("snowbank_errors", "Requests answered with an error", None, true, errors)?;
         let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)
@@ -157,41 +200,6 @@ impl Page<'_> {
 
     fn clock_and_ceilings(&mut self, status: &Status) -> fmt::Result {
         let seconds = Some(&Unit::Seconds);
-        self.of_sources(
-            (
-                "snowbank_ceiling_headroom",
-                "For how long IDs can be handed out if the ceiling is not raised; 0 also if no client asks",
-                seconds,
-                MetricType::Gauge,
-            ),
-            status,
-            |source| source.headroom_s,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_clock_ahead",
-                "How far the ID clock is ahead of the wall clock, until that has caught up",
-                seconds,
-                MetricType::Gauge,
-            ),
-            status,
-            |source| source.ahead_s,
-        )?;
-        self.of_sources(
-            (
-                "snowbank_clock_standing",
-                "How long until the clock allows IDs again; above 0 requests are refused with clock_behind",
-                seconds,
-                MetricType::Gauge,
-            ),
-            status,
-            |source| source.stands_s,
-        )?;
-        self.of_sources(
-            ("snowbank_layout_years_left", "Years until the layout ends", None, MetricType::Gauge),
-            status,
-            |source| source.layout_years_left,
-        )?;
         let clock = &status.clock;
         let by = |state| if clock.state == state { clock.by_s } else { 0.0 };
         let help = "How far the wall clock is behind IDs already handed out";
@@ -199,12 +207,9 @@ impl Page<'_> {
         let help = "By how much the wall clock stepped forward, while the step is not followed";
         self.gauge("snowbank_wall_clock_held", help, seconds, by(ClockState::Held))?;
         let help = "Steps of the wall clock that were noticed, of at least a tenth of a second";
-        let mut steps =
-            self.encoder.encode_descriptor("snowbank_clock_steps", help, None, MetricType::Counter)?;
-        for (direction, count) in [("back", clock.steps_back), ("forward", clock.steps_forward)] {
-            let labels: Labels<'_> = [("direction", direction)];
-            steps.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)?;
-        }
+        let steps = [("back", clock.steps_back), ("forward", clock.steps_forward)];
+        let steps = steps.map(|(direction, count)| (("direction", direction), count.into()));
+        self.family("snowbank_clock_steps", help, None, true, steps)?;
         let ceilings = &status.ceilings;
         self.counter("snowbank_ceiling_raises", "Ceilings made durable", None, ceilings.raises)?;
         let help = "Tries to make ceilings durable that failed";
@@ -256,40 +261,40 @@ impl Page<'_> {
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        value: impl EncodeCounterValue,
+        value: impl Into<Value>,
     ) -> fmt::Result {
-        self.encoder
-            .encode_descriptor(name, help, unit, MetricType::Counter)?
-            .encode_counter::<NoLabelSet, _, f64>(&value, None)
+        let metric = self.encoder.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        encode(metric, true, value.into())
     }
 
-    fn gauge(
+    fn gauge(&mut self, name: &str, help: &str, unit: Option<&Unit>, value: impl Into<Value>) -> fmt::Result {
+        let metric = self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        encode(metric, false, value.into())
+    }
+
+    /// Encodes a metric with a value for each label.
+    fn family<'a>(
         &mut self,
         name: &str,
         help: &str,
         unit: Option<&Unit>,
-        value: impl EncodeGaugeValue,
+        is_counter: bool,
+        values: impl IntoIterator<Item = (Label<'a>, Value)>,
     ) -> fmt::Result {
-        self.encoder.encode_descriptor(name, help, unit, MetricType::Gauge)?.encode_gauge(&value)
-    }
-
-    /// Encodes a metric with a value for each source.
-    fn of_sources<V: EncodeCounterValue + EncodeGaugeValue>(
-        &mut self,
-        (name, help, unit, kind): (&str, &str, Option<&Unit>, MetricType),
-        status: &Status,
-        value: impl Fn(&SourceStatus) -> V,
-    ) -> fmt::Result {
-        let is_counter = matches!(kind, MetricType::Counter);
+        let kind = if is_counter { MetricType::Counter } else { MetricType::Gauge };
         let mut family = self.encoder.encode_descriptor(name, help, unit, kind)?;
-        for source in &status.sources {
-            let labels: Labels<'_> = [("source", &source.name)];
-            let (mut metric, value) = (family.encode_family(&labels)?, value(source));
-            match is_counter {
-                true => metric.encode_counter::<NoLabelSet, _, f64>(&value, None)?,
-                false => metric.encode_gauge(&value)?,
-            }
+        for (label, value) in values {
+            encode(family.encode_family(&[label])?, is_counter, value)?;
         }
         Ok(())
+    }
+}
+
+fn encode(mut metric: MetricEncoder<'_>, is_counter: bool, value: Value) -> fmt::Result {
+    match (is_counter, value) {
+        (true, Value::Whole(value)) => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (true, Value::Measure(value)) => metric.encode_counter::<NoLabelSet, _, f64>(&value, None),
+        (false, Value::Whole(value)) => metric.encode_gauge(&value),
+        (false, Value::Measure(value)) => metric.encode_gauge(&value),
     }
 }

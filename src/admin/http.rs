@@ -160,11 +160,11 @@ impl Site {
 
     fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Full<Bytes>> {
         let text = exposition::openmetrics(&(self.status)(), &Process::look());
-        match format_for(accept) {
-            Format::OpenMetrics => {
+        match wants_openmetrics(accept) {
+            true => {
                 respond(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
             }
-            Format::Prometheus => respond(
+            false => respond(
                 StatusCode::OK,
                 "text/plain; version=0.0.4; charset=utf-8",
                 exposition::prometheus_text(&text),
@@ -217,24 +217,13 @@ fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>)
     response
 }
 
-/// The text format of metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    OpenMetrics,
-    Prometheus,
-}
-
-/// Returns the format for an Accept header: OpenMetrics for clients that name it or accept anything. Clients that name
+/// Returns whether an Accept header calls for OpenMetrics: for clients that name it or accept anything. Clients that name
 /// plain text or HTML get the older format: readers that know only that, and browsers, which would download other types.
-fn format_for(accept: Option<&HeaderValue>) -> Format {
+fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
     let accept = accept.map_or("", |value| value.to_str().unwrap_or("")).to_ascii_lowercase();
     let named =
         |what: &str| accept.split(',').any(|range| range.split(';').next().map(str::trim) == Some(what));
-    if named("application/openmetrics-text") || !(named("text/plain") || named("text/html")) {
-        Format::OpenMetrics
-    } else {
-        Format::Prometheus
-    }
+    named("application/openmetrics-text") || !(named("text/plain") || named("text/html"))
 }
 
 /// Returns whether a Host header names this machine by an address or as `localhost`.
@@ -259,22 +248,22 @@ mod tests {
 
     #[test]
     fn openmetrics_is_for_all_but_who_names_plain_text() {
-        let format = |accept: &'static str| format_for(Some(&HeaderValue::from_static(accept)));
-        assert_eq!(format_for(None), Format::OpenMetrics);
+        let wants = |accept: &'static str| wants_openmetrics(Some(&HeaderValue::from_static(accept)));
+        assert!(wants_openmetrics(None));
         for accept in [
             "*/*",
             "",
             "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.2",
             "Application/OpenMetrics-Text",
         ] {
-            assert_eq!(format(accept), Format::OpenMetrics, "{accept}");
+            assert!(wants(accept), "{accept}");
         }
         for accept in [
             "text/plain",
             "text/plain;version=0.0.4;q=0.5, */*;q=0.2",
             "text/html,application/xhtml+xml,*/*;q=0.8",
         ] {
-            assert_eq!(format(accept), Format::Prometheus, "{accept}");
+            assert!(!wants(accept), "{accept}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! The status of a daemon, in one plain struct. The metrics, the checks, `/status`, the page and `snowbank status` all show
 //! this and nothing else.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -47,47 +48,13 @@ pub(crate) struct Status {
 /// The result of one check, in words for the operator.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Check {
-    pub(crate) name: CheckName,
+    /// The subject, such as `clock`.
+    pub(crate) name: Cow<'static, str>,
     /// The source that it concerns, if any.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) source: Option<String>,
     pub(crate) level: Level,
     pub(crate) message: String,
-}
-
-/// The subject of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum CheckName {
-    /// The daemon's stop.
-    Stop,
-    /// The exclusive use of the worker IDs and the state.
-    WorkerIds,
-    /// The clock, which limits the IDs that can be handed out.
-    Clock,
-    /// The durable ceiling, which limits them too, and its raises.
-    Ceiling,
-    /// The demand, compared with the full rate.
-    Saturation,
-    /// The remaining life of the layout.
-    Layout,
-    /// The remaining life of the TLS listeners' certificate.
-    Certificate,
-}
-
-impl CheckName {
-    /// Returns the name in JSON.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            CheckName::Stop => "stop",
-            CheckName::WorkerIds => "worker_ids",
-            CheckName::Clock => "clock",
-            CheckName::Ceiling => "ceiling",
-            CheckName::Saturation => "saturation",
-            CheckName::Layout => "layout",
-            CheckName::Certificate => "certificate",
-        }
-    }
 }
 
 /// The severity of a check's result. The worst is the least value.

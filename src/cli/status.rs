@@ -91,8 +91,8 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     }
     let failing = status.checks.iter().filter(|check| check.level == Level::Fail);
     let failing = failing.map(|check| match &check.source {
-        Some(source) => format!("{} of {source}", check.name.name()),
-        None => check.name.name().to_owned(),
+        Some(source) => format!("{} of {source}", check.name),
+        None => check.name.to_string(),
     });
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
@@ -154,7 +154,7 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
     writeln!(out, "{headline}")?;
     for Check { name, source, level, message } in findings {
         let source = source.as_ref().map_or_else(String::new, |source| format!("{source}, "));
-        writeln!(out, "  {} {source}{}: {message}", mark(*level), name.name())?;
+        writeln!(out, "  {} {source}{}: {message}", mark(*level), name)?;
     }
     let up = seconds(status.uptime_s);
     let shards = if status.shards == 1 { "1 shard" } else { &format!("{} shards", status.shards) };
@@ -238,7 +238,7 @@ fn describe_source(
     )?;
     writeln!(out, "       {}; worker {}", source.layout, source.worker_ids)?;
     for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
-        writeln!(out, "  {} {}: {}", mark(check.level), check.name.name(), check.message)?;
+        writeln!(out, "  {} {}: {}", mark(check.level), check.name, check.message)?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Snowbank's own protocol, version 1, as a front-end.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step};
@@ -45,44 +46,57 @@ impl Native {
         draining: bool,
         out: &mut Vec<u8>,
     ) -> Option<ErrorCode> {
+        if let Some((code, message)) = self.refusal(&request, facts, draining) {
+            reply::encode_error(out, tag, code, None, &message);
+            return Some(code);
+        }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
-            Request::Auth(token) => {
-                if facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token)) {
-                    let message = "the token is not one of the daemon's; check the client's token";
-                    reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                    return Some(ErrorCode::Unauthorized);
-                }
+            Request::Auth(_) => {
                 self.authorized = true;
                 reply::encode_ok(out, tag);
             }
-            Request::Info | Request::Next(_) if !self.authorized => {
-                let message = "this daemon asks for a token; send AUTH first";
-                reply::encode_error(out, tag, ErrorCode::Unauthorized, None, message);
-                return Some(ErrorCode::Unauthorized);
-            }
             Request::Info => reply::encode_info(out, tag, &facts.info_json),
-            Request::Next(_) if draining => {
-                let message = "the daemon is stopping; ask another, or this one when it is back";
-                reply::encode_error(out, tag, ErrorCode::ShuttingDown, None, message);
-                return Some(ErrorCode::ShuttingDown);
+            // Refused above, or passed to its source.
+            Request::Next(_) => {}
+        }
+        None
+    }
+
+    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow.
+    fn refusal(
+        &self,
+        request: &Request<'_>,
+        facts: &Facts,
+        draining: bool,
+    ) -> Option<(ErrorCode, Cow<'static, str>)> {
+        match request {
+            Request::Ping(_) => None,
+            Request::Auth(token) => {
+                let is_refused = facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token));
+                let message = "the token is not one of the daemon's; check the client's token";
+                is_refused.then(|| (ErrorCode::Unauthorized, message.into()))
             }
+            _ if !self.authorized => {
+                Some((ErrorCode::Unauthorized, "this daemon asks for a token; send AUTH first".into()))
+            }
+            Request::Info => None,
+            Request::Next(_) if draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
                 let (found, most) = (next.count, facts.max_count);
-                let message = format!("found count {found}, allowed 1 to {most}");
-                reply::encode_error(out, tag, ErrorCode::BadCount, None, &message);
-                return Some(ErrorCode::BadCount);
+                Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
             }
             Request::Next(next) => {
                 let (found, last) = (next.source, facts.sources - 1);
                 let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
-                reply::encode_error(out, tag, ErrorCode::UnknownSource, None, &message);
-                return Some(ErrorCode::UnknownSource);
+                Some((ErrorCode::UnknownSource, message.into()))
             }
         }
-        None
     }
 }
+
+/// The answer to a request for IDs while the daemon stops.
+const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
 /// The answer to a TLS client on a plain listener, and its log line.
 const TLS_ON_PLAIN: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
@@ -228,10 +242,6 @@ fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, Str
             None,
             format!("the layout of source {source} has come to the end of its life; change it"),
         ),
-        Refusal::Sealed => (
-            ErrorCode::ShuttingDown,
-            None,
-            String::from("the daemon is stopping; ask another, or this one when it is back"),
-        ),
+        Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     }
 }

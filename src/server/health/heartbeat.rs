@@ -18,15 +18,15 @@ use tokio::sync::Notify;
 
 use crate::server::shared::wake_ups::WakeUps;
 
-/// Asks all threads, and collects their answers.
+/// Asks all threads for a sign of life, and collects their answers.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
-    /// The number of the last round, which threads answer with.
+    /// The number of the last round. Threads answer with it.
     round: AtomicU64,
     shards: Vec<Beat>,
     /// The last round that the keeper has answered.
     keeper_answered: AtomicU64,
-    /// Rung by a thread that answers.
+    /// Notified by a thread that answers.
     some_answer: Notify,
 }
 
@@ -68,7 +68,7 @@ impl Heartbeat {
         self.shards.iter().all(|beat| has_answered(&beat.answered)) && has_answered(&self.keeper_answered)
     }
 
-    /// A shard's answers, for as long as its thread runs this between its other tasks.
+    /// Answers for a shard. Its thread runs this between its other tasks, until it ends.
     pub(crate) async fn beat(&self, shard: usize) {
         let Some(beat) = self.shards.get(shard) else { return };
         loop {
@@ -77,12 +77,12 @@ impl Heartbeat {
         }
     }
 
-    /// The last round: what a look of the keeper that begins now answers.
+    /// Returns the last round, which a look of the keeper that begins now answers.
     pub(crate) fn round(&self) -> u64 {
         self.round.load(Ordering::Acquire)
     }
 
-    /// The keeper has looked since this round was asked for.
+    /// Notes that the keeper has looked since this round began.
     pub(crate) fn keeper_looked(&self, round: u64) {
         self.answer(&self.keeper_answered, round);
     }

@@ -121,8 +121,8 @@ fn bucket_of(took_us: u64) -> usize {
 /// A busy shard times one turn of this many, by a second reading of the clock. The sample stands for the turns up to the next
 /// one. A reading costs a hundredth of a turn, so a sixty-fourth of that is negligible.
 const TIMED_TURNS: u32 = 64;
-/// A shard that has timed nothing for this long times its next turn, so that an idle shard times nearly all. Then it times
-/// every second turn, every fourth, and so on, because the first turn after a pause is slower than those it would stand for.
+/// After this long without a sample, a shard times its next turn. So an idle shard times nearly all turns. Then it times
+/// every second turn, every fourth and so on: the first turn after a pause is slower than the turns it would stand for.
 const IDLE_US: i64 = 10_000;
 
 /// A shard's timer of requests. It takes samples, each of which stands for the requests of the turns that follow it.
@@ -145,7 +145,7 @@ impl Timing {
         Timing { served: 0, untimed_turns: 0, stride: 1, timed_at, took_us: 0, bucket: 0 }
     }
 
-    /// A request was answered in this turn.
+    /// Counts a request that was answered in this turn.
     #[inline]
     pub(crate) fn note_served(&mut self) {
         self.served += 1;
@@ -166,7 +166,7 @@ impl Timing {
         counters.record_in(self.bucket, self.took_us, served);
     }
 
-    /// Ends a turn whose requests were read at `read_at` and waited until the turn began. That wait is their latency.
+    /// Ends a turn whose requests were read at `read_at`. They waited until the turn began, and that wait is their latency.
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
@@ -196,7 +196,7 @@ impl Timing {
 
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
-pub(crate) struct Doors {
+pub(crate) struct AcceptorCounters {
     /// Connections handed to a shard.
     pub(crate) accepted: Counter,
     /// Connections refused with `too_busy`.
@@ -209,7 +209,7 @@ pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
-    pub(crate) doors: Doors,
+    pub(crate) acceptors: AcceptorCounters,
     keeper: Mutex<LastSeen>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
@@ -222,7 +222,7 @@ impl Metrics {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
-            doors: Doors::default(),
+            acceptors: AcceptorCounters::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             draining: AtomicBool::new(false),
             instance,

@@ -64,8 +64,8 @@ impl Common {
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
-        let of_doors = if code == ErrorCode::TooBusy { self.metrics.doors.refused.get() } else { 0 };
-        of_shards + of_doors
+        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
+        of_shards + of_acceptors
     }
 
     fn status_of(&self, index: usize, source: &Source, limits: &Limits, now: Now) -> SourceStatus {
@@ -110,8 +110,8 @@ fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
     Connections {
         open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
         max: limits.max_connections as u64,
-        accepted: metrics.doors.accepted.get(),
-        refused: metrics.doors.refused.get(),
+        accepted: metrics.acceptors.accepted.get(),
+        refused: metrics.acceptors.refused.get(),
     }
 }
 

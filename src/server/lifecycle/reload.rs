@@ -21,8 +21,6 @@ use crate::server::ceilings::start_sources::{Joined, Joining};
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::server::shared::start_error::StartError;
-use crate::server::shared::wake_ups::WakeUps;
-use crate::tls;
 
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
 /// configuration when it goes on.
@@ -94,15 +92,11 @@ pub struct Reloader {
     settings: Settings,
     /// The owner of the daemon's ceilings if they outlast it; `None` if they do not.
     owner: Option<Owner>,
-    /// This daemon's name in INFO.
-    instance: String,
-    /// The certificate of the listeners, if there was one at the start. Without it no listener speaks TLS.
-    tls: Option<tls::Acceptor>,
+    common: Arc<Common>,
     live_config: watch::Sender<Arc<LiveConfig>>,
     /// The version of each configuration that a shard has taken up.
     adopted: mpsc::Receiver<u64>,
     join_requests: mpsc::SyncSender<JoinRequest>,
-    wake_ups: Arc<WakeUps>,
 }
 
 impl Reloader {
@@ -110,21 +104,12 @@ impl Reloader {
     pub(super) fn new(
         settings: Settings,
         owner: Option<Owner>,
-        common: &Common,
+        common: Arc<Common>,
         live_config: watch::Sender<Arc<LiveConfig>>,
     ) -> (Reloader, mpsc::Sender<u64>, mpsc::Receiver<JoinRequest>) {
         let (send_adopted, adopted) = mpsc::channel();
         let (join_requests, receive_requests) = mpsc::sync_channel(1);
-        let reloader = Reloader {
-            settings,
-            owner,
-            instance: common.metrics.instance.clone(),
-            tls: common.tls.clone(),
-            live_config,
-            adopted,
-            join_requests,
-            wake_ups: Arc::clone(&common.wake_ups),
-        };
+        let reloader = Reloader { settings, owner, common, live_config, adopted, join_requests };
         (reloader, send_adopted, receive_requests)
     }
 
@@ -136,7 +121,7 @@ impl Reloader {
     pub fn reload(&mut self, settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
         let tokens = secrets.tokens;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
-        let info_json = describe(&settings, &self.instance)?;
+        let info_json = describe(&settings, &self.common.metrics.instance)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
         let before = Arc::clone(&self.live_config.borrow());
@@ -158,7 +143,7 @@ impl Reloader {
             self.publish_joined(&before, losses, unannounced)?;
         }
         self.publish(Arc::new(live_config(before.version + 2, info_json)))?;
-        let certificates = match (&self.tls, secrets.tls) {
+        let certificates = match (&self.common.tls, secrets.tls) {
             (Some(acceptor), Some(identity)) => acceptor.replace(identity),
             _ => false,
         };
@@ -180,7 +165,7 @@ impl Reloader {
         if before.losses() != losses {
             let joined = &live_config.supplies[before.supplies.len()..];
             joined.iter().for_each(|supply| supply.source.grant().revoke());
-            self.wake_ups.wake_keeper();
+            self.common.wake_ups.wake_keeper();
         }
         self.wait_for_shards(live_config.version)
     }
@@ -214,14 +199,14 @@ impl Reloader {
         let (reply, joined) = mpsc::channel();
         let request = JoinRequest { joining, reply };
         self.join_requests.send(request).map_err(|_| ReloadError::Stopping)?;
-        self.wake_ups.wake_keeper();
+        self.common.wake_ups.wake_keeper();
         let joined = joined.recv().map_err(|_| ReloadError::Stopping)?;
         joined.map_err(ReloadError::NotJoined)
     }
 
     /// Waits until all shards use the configuration of this version.
     fn wait_for_shards(&self, version: u64) -> Result<(), ReloadError> {
-        let shards = self.wake_ups.shard_count();
+        let shards = self.common.wake_ups.shard_count();
         let deadline = Instant::now() + ADOPTED_WITHIN;
         let left = || deadline.saturating_duration_since(Instant::now());
         let mut answers = iter::repeat_with(|| self.adopted.recv_timeout(left()));

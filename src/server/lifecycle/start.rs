@@ -79,7 +79,8 @@ impl Server {
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
-        let (reloader, adopted, join_requests) = Reloader::new(settings.clone(), owner, &common, live_config);
+        let (reloader, adopted, join_requests) =
+            Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);
         Ok((
             Server { listeners, admin, common, shards, ceilings, join_requests, adopted, kernel_log, notes },
             reloader,

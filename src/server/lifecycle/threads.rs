@@ -19,7 +19,7 @@ use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::shard::Shard;
 
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the default of `drain_timeout` the stop is over before
+/// The time for which a stop waits for storage beyond `drain_timeout`. With the default `drain_timeout`, the stop ends before
 /// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
 const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 

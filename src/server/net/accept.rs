@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
 use crate::config::Address;
-use crate::server::health::metrics::Doors;
+use crate::server::health::metrics::AcceptorCounters;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
@@ -23,7 +23,7 @@ pub(crate) const INBOX_SOCKETS: usize = 256;
 
 /// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
 /// and short enough that a client's connect does not time out.
-pub(crate) const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
 
 /// The acceptor's end of one shard.
 #[derive(Clone, Debug)]
@@ -54,10 +54,11 @@ impl Drop for OpenConnection {
 
 /// A listener on the reactor of the thread that registers it.
 pub(crate) struct Registered {
-    pub(crate) acceptor: Acceptor,
+    acceptor: Acceptor,
     pub(crate) address: Address,
     /// The socket's file. Removed when the listener is dropped.
     _file: Option<SocketFile>,
+    failures: RateLimited,
 }
 
 impl Registered {
@@ -71,60 +72,36 @@ impl Registered {
             let advice = "allow more open files and memory, or set fewer listeners";
             io::Error::new(error.kind(), format!("cannot accept connections at {address}: {error}; {advice}"))
         })?;
-        Ok(Registered { acceptor, address, _file })
+        Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
-}
 
-/// Accepts on one listener until `stop` turns true. When it returns, all accepted connections have been handed to a shard.
-/// Later connections wait in the listener if another process holds it as well; otherwise they are refused. With `tls`,
-/// connections must speak TLS.
-pub(crate) async fn accept(
-    listener: Registered,
-    tls: Option<tls::Acceptor>,
-    inboxes: Arc<[Inbox]>,
-    common: Arc<Common>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let Registered { acceptor, address, _file } = listener;
-    let (mut failures, mut turned_away) = (RateLimited::default(), RateLimited::default());
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            _ = stop.wait_for(|stop| *stop) => return,
-            accepted = acceptor.accept() => accepted,
-        };
-        match accepted {
-            Ok(socket) => {
-                let max_connections = common.live_config.borrow().limits.max_connections;
-                if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.doors, max_connections).await
-                    && let Some(count) = turned_away.count(Instant::now())
-                {
-                    tracing::warn!(
-                        %address, count, max_connections,
-                        "connections were turned away: all that max_connections allows are open; raise it, or see who \
-                         holds them"
-                    );
+    /// Returns the next connection, which is non-blocking. While the system has no resources for it, logs that and tries
+    /// again.
+    pub(crate) async fn accept(&mut self) -> Socket {
+        loop {
+            match self.acceptor.accept().await {
+                Ok(socket) => return socket,
+                Err(error) if is_of_the_peer(&error) => {}
+                Err(error) => {
+                    if let Some(count) = self.failures.count(Instant::now()) {
+                        let address = &self.address;
+                        tracing::warn!(%address, %error, count, "cannot accept connections; trying again until it works");
+                    }
+                    tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
                 }
-            }
-            Err(error) if is_of_the_peer(&error) => {}
-            Err(error) => {
-                if let Some(count) = failures.count(Instant::now()) {
-                    tracing::warn!(%address, %error, count, "cannot accept connections; trying again until it works");
-                }
-                tokio::time::sleep(OUT_OF_RESOURCES_PAUSE).await;
             }
         }
     }
 }
 
 /// A listener on the acceptor's reactor.
-pub(crate) enum Acceptor {
+enum Acceptor {
     Tcp(TcpListener),
     Unix(UnixListener),
 }
 
 impl Acceptor {
-    pub(crate) fn register(socket: Socket) -> io::Result<Acceptor> {
+    fn register(socket: Socket) -> io::Result<Acceptor> {
         if socket.domain()? == Domain::UNIX {
             UnixListener::from_std(socket.into()).map(Acceptor::Unix)
         } else {
@@ -133,7 +110,7 @@ impl Acceptor {
     }
 
     /// Returns the next connection. It is non-blocking and off this thread's reactor, because it goes to a shard's.
-    pub(crate) async fn accept(&self) -> io::Result<Socket> {
+    async fn accept(&self) -> io::Result<Socket> {
         match self {
             Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
             Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
@@ -142,9 +119,39 @@ impl Acceptor {
 }
 
 /// Returns true if the peer gave up before it was accepted.
-pub(crate) fn is_of_the_peer(error: &io::Error) -> bool {
+fn is_of_the_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+/// Accepts on one listener until `stop` turns true. With `tls`, connections must speak TLS.
+///
+/// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
+/// also holds the listener: then they wait in it.
+pub(crate) async fn accept(
+    mut listener: Registered,
+    tls: Option<tls::Acceptor>,
+    inboxes: Arc<[Inbox]>,
+    common: Arc<Common>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut turned_away = RateLimited::default();
+    loop {
+        let socket = tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => return,
+            socket = listener.accept() => socket,
+        };
+        let max_connections = common.live_config.borrow().limits.max_connections;
+        if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
+            && let Some(count) = turned_away.count(Instant::now())
+        {
+            tracing::warn!(
+                address = %listener.address, count, max_connections,
+                "connections were turned away: all that max_connections allows are open; raise it, or see who holds them"
+            );
+        }
+    }
 }
 
 /// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
@@ -152,12 +159,12 @@ async fn admit(
     socket: Socket,
     tls: Option<&tls::Acceptor>,
     inboxes: &[Inbox],
-    doors: &Doors,
+    counters: &AcceptorCounters,
     max_connections: usize,
 ) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
-        doors.refused.add(1);
+        counters.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
         if tls.is_none() {
             turn_away(&socket, max_connections);
@@ -167,7 +174,7 @@ async fn admit(
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
-    doors.accepted.add(1);
+    counters.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let open = OpenConnection(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.

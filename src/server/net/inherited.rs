@@ -4,12 +4,11 @@
 //! The interface is sd_listen_fds(3). A socket's name (`FileDescriptorName=`) names its protocol, followed by `-tls` if it
 //! speaks TLS: `native-tls`.
 
-use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use listenfd::ListenFd;
-use socket2::{SockRef, Socket};
+use socket2::Socket;
 
 use super::listen::Listener;
 use crate::config::Address;
@@ -18,6 +17,8 @@ use crate::server::shared::start_error::StartError;
 /// The most sockets that are taken. A larger number is an error in the environment.
 const SOCKETS_MAX: usize = 256;
 
+/// The first descriptor that is handed over.
+const FIRST_DESCRIPTOR: usize = 3;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
@@ -64,8 +65,13 @@ impl Inherited {
                 Some(protocol) => (protocol, true),
                 None => (name, false),
             };
-            let listener = take_listener(&mut handed_over, index, over_tls)
-                .map_err(|refusal| StartError::WrongSetting(refusal.message_for(index, name)))?;
+            let listener = take_listener(&mut handed_over, index, over_tls).map_err(|reason| {
+                let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
+                let descriptor = FIRST_DESCRIPTOR + index;
+                StartError::WrongSetting(format!(
+                    "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
+                ))
+            })?;
             Ok((Protocol::of(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
@@ -100,28 +106,11 @@ fn count(sockets: &str, to: &str, process: u32) -> Result<Option<usize>, StartEr
     }
 }
 
-/// The reason why a socket is refused, and what is allowed.
-#[derive(Debug)]
-struct Unusable(&'static str);
-
-impl Unusable {
-    fn message_for(&self, index: usize, name: &str) -> String {
-        let named = if name.is_empty() { String::new() } else { format!(" ({name:?})") };
-        format!(
-            "cannot serve on the inherited descriptor {}{named}: {self}; check the socket's unit",
-            // The first descriptor that is handed over.
-            3 + index
-        )
-    }
-}
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, Unusable> {
+/// Takes the socket of this index.
+///
+/// # Errors
+/// What was found, and what is allowed.
+fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Result<Listener, &'static str> {
     const NO_STREAM: &str =
         "found something else than a TCP or a Unix stream socket, allowed: those (ListenStream=)";
     // Each checks the kind and leaves the descriptor where it was if it is another.
@@ -130,25 +119,23 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     } else if let Ok(Some(unix)) = handed_over.take_unix_listener(index) {
         unix.into()
     } else {
-        return Err(Unusable(NO_STREAM));
+        return Err(NO_STREAM);
     };
-    if !SockRef::from(&socket).is_listener().unwrap_or(false) {
-        return Err(Unusable("found a socket that does not listen, allowed: one that does (Accept=no)"));
+    if !socket.is_listener().unwrap_or(false) {
+        return Err("found a socket that does not listen, allowed: one that does (Accept=no)");
     }
-    let mut address = address_of(&socket).ok_or(Unusable("found a socket without an address"))?;
+    let mut address = address_of(&socket).ok_or("found a socket without an address")?;
     if matches!(address, Address::Tcp { .. }) {
         // As for our own sockets, whatever the unit sets. 40 ms per call without it.
-        socket.set_tcp_nodelay(true).map_err(|_| Unusable(NO_STREAM))?;
+        socket.set_tcp_nodelay(true).map_err(|_| NO_STREAM)?;
     }
     if over_tls {
         address = match address {
             Address::Tcp { host, port } => Address::Tls { host, port },
-            _ => {
-                return Err(Unusable("found a Unix socket, allowed: a TCP socket, for only that speaks TLS"));
-            }
+            _ => return Err("found a Unix socket, allowed: a TCP socket, because only TCP carries TLS"),
         };
     }
-    socket.set_nonblocking(true).map_err(|_| Unusable("the socket cannot be made non-blocking"))?;
+    socket.set_nonblocking(true).map_err(|_| "the socket cannot be made non-blocking")?;
     // The service manager owns the file, so it stays.
     Ok(Listener { socket, address, _file: None })
 }

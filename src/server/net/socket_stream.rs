@@ -1,13 +1,12 @@
 //! TCP, Unix and TLS connections behind one type.
 
-use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use socket2::{Domain, Socket};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
@@ -38,29 +37,6 @@ impl SocketStream {
         }
     }
 
-    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the socket, and tokio then knows
-    /// that the next one would block. So a turn costs one `recv`.
-    pub(crate) fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match self {
-            SocketStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
-            SocketStream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            SocketStream::Tls(stream) => stream.poll_read(cx, buffer),
-        }
-    }
-
-    /// Writes as much as the stream takes. TLS may keep some of it: see [`has_unsent`](Self::has_unsent).
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
-            SocketStream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-            SocketStream::Tls(stream) => stream.poll_write(cx, bytes),
-        }
-    }
-
     /// Waits until the connection is reset, by the peer or because its machine is unreachable. A peer that only closed its
     /// sending half may still read, and does not end the wait.
     pub(crate) async fn reset(&self) -> io::Error {
@@ -86,7 +62,7 @@ impl SocketStream {
         match self {
             SocketStream::Tls(stream) => stream.poll_send(cx, bytes),
             SocketStream::Tcp(_) | SocketStream::Unix(_) => {
-                self.poll_write(cx, bytes).map(|written| match written {
+                Pin::new(self).poll_write(cx, bytes).map(|written| match written {
                     Ok(0) => Err(io::ErrorKind::WriteZero.into()),
                     written => written,
                 })
@@ -105,18 +81,9 @@ impl SocketStream {
         address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
     }
 
-    /// Closes the sending half. Reading goes on.
-    pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
-            SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            SocketStream::Tls(stream) => stream.poll_half_close(cx),
-        }
-    }
-
     /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last bytes arrive.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
-        let closed = timeout(LINGER, poll_fn(|cx| self.poll_half_close(cx))).await;
+        let closed = timeout(LINGER, self.shutdown()).await;
         if !matches!(closed, Ok(Ok(()))) {
             return;
         }
@@ -138,18 +105,29 @@ fn credentials_of(stream: &UnixStream) -> String {
 }
 
 impl AsyncRead for SocketStream {
+    /// Reads the bytes that have arrived. A read that does not fill the buffer has drained the socket, and tokio then knows
+    /// that the next one would block. So a turn costs one `recv`.
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        SocketStream::poll_read(self.get_mut(), cx, buffer)
+        match self.get_mut() {
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_read(cx, buffer),
+        }
     }
 }
 
 impl AsyncWrite for SocketStream {
+    /// Writes as much as the stream takes. TLS may keep some of it: see [`has_unsent`](SocketStream::has_unsent).
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        SocketStream::poll_write(self.get_mut(), cx, bytes)
+        match self.get_mut() {
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_write(cx, bytes),
+        }
     }
 
     /// Sends the bytes that TLS keeps. Plain sockets keep none.
@@ -160,7 +138,12 @@ impl AsyncWrite for SocketStream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_half_close(cx)
+    /// Closes the sending half. Reading goes on.
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_shutdown(cx),
+        }
     }
 }

@@ -8,32 +8,18 @@ use std::io::{self, IoSlice, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
+use tokio::io::{AsyncWrite, Interest, Ready};
 use tokio::net::TcpStream;
 
 use crate::tls::ServerStream;
 
 /// A connection whose handshake is over.
 #[derive(Debug)]
-pub(crate) struct TlsStream(ServerStream<TcpStream>);
+pub(crate) struct TlsStream(pub(super) ServerStream<TcpStream>);
 
 impl TlsStream {
     pub(crate) fn new(stream: ServerStream<TcpStream>) -> Self {
         TlsStream(stream)
-    }
-
-    /// Reads all records that have arrived, as far as the buffer has room. The next read returns the rest, even if the socket
-    /// is not readable.
-    pub(crate) fn poll_read(
-        &mut self,
-        cx: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
-    }
-
-    pub(crate) fn poll_write(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
     }
 
     pub(crate) fn has_unsent(&self) -> bool {
@@ -53,7 +39,7 @@ impl TlsStream {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        if bytes.is_empty() { Poll::Ready(Ok(0)) } else { self.poll_write(cx, bytes) }
+        if bytes.is_empty() { Poll::Ready(Ok(0)) } else { Pin::new(&mut self.0).poll_write(cx, bytes) }
     }
 
     pub(crate) fn peer_addr(&self) -> io::Result<std::net::SocketAddr> {
@@ -63,10 +49,6 @@ impl TlsStream {
     /// Waits until the socket beneath is ready for any of `interest`.
     pub(crate) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         self.0.get_ref().0.ready(interest).await
-    }
-
-    pub(crate) fn poll_half_close(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::thread_state::ThreadState;
 
-/// The time for which a stop waits for the first request of a connection. A client that connected just before the stop may have it
-/// on the way, and a refused client could as well have come a moment later. 250 ms is a long round trip.
+/// The time for which a stop waits for the first request of a connection. A client that connected just before the stop may
+/// already have sent it. 250 ms is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
 /// Answers requests that have arrived, on this shard and on the others, within the drain timeout.

@@ -27,8 +27,8 @@ pub(crate) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
-        let (heartbeat, index) = (Arc::clone(&thread.common.heartbeat), thread.index);
-        tokio::task::spawn_local(async move { heartbeat.beat(index).await });
+        let (common, index) = (Arc::clone(&thread.common), thread.index);
+        tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
         loop {
             tokio::select! {
                 biased;

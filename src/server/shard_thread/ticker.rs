@@ -42,7 +42,7 @@ fn advance(thread: &ThreadState) -> Option<Duration> {
     for (index, supply) in thread.live_config.borrow().supplies.iter().enumerate() {
         let source = &supply.source;
         if source.wait_queue().admitted_ids() > 0 {
-            let again = source.advance(now, &mut turn.rng, &*thread.common.wake_ups);
+            let again = source.advance(now, &mut turn.rng, &thread.common.wake_ups);
             next = [next, again].into_iter().flatten().min();
         }
         for finished in source.collect(thread.index) {

@@ -18,14 +18,14 @@ pub(crate) struct Common {
     pub(crate) live_config: watch::Receiver<Arc<LiveConfig>>,
     pub(crate) wall: Arc<Wall>,
     pub(crate) order: Order,
-    pub(crate) wake_ups: Arc<WakeUps>,
-    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) wake_ups: WakeUps,
+    pub(crate) metrics: Metrics,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     /// Checks that all threads make progress.
-    pub(crate) heartbeat: Arc<Heartbeat>,
-    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new requests and
-    /// keep their connections open.
+    pub(crate) heartbeat: Heartbeat,
+    /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
+    /// requests and keep their connections open.
     pub(crate) all_drained: Barrier,
 }
 
@@ -42,10 +42,10 @@ impl Common {
             live_config,
             wall,
             order,
-            wake_ups: Arc::new(WakeUps::new(shards)),
-            metrics: Arc::new(metrics),
+            wake_ups: WakeUps::new(shards),
+            metrics,
             tls,
-            heartbeat: Arc::new(Heartbeat::new(shards)),
+            heartbeat: Heartbeat::new(shards),
             all_drained: Barrier::new(shards),
         }
     }

@@ -4,8 +4,10 @@ use std::thread;
 
 use super::*;
 use crate::ceiling::Grant;
-use crate::clock::{BootMicros, Now};
+use crate::clock::{self, BootMicros, Now, Remembered, Wall};
 use crate::config::{self, Overrides};
+use crate::server::health::metrics::Metrics;
+use crate::shard::Order;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
@@ -42,15 +44,17 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
     let (live_config, watched) = watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies }));
     let (send_requests, join_requests) = mpsc::sync_channel::<JoinRequest>(1);
+    let reading = clock::os::read();
+    let wall = Arc::new(Wall::new(before.clock.step_rule(), reading, Remembered::Nothing));
+    let metrics = Metrics::new(0, String::from("test"), reading);
+    let common = Common::new(watched.clone(), wall, Order::Relaxed, None, metrics);
     let mut reloader = Reloader {
         settings: before,
         owner: None,
-        instance: String::from("test"),
-        tls: None,
+        common: Arc::new(common),
         live_config,
         adopted: mpsc::channel().1,
         join_requests: send_requests,
-        wake_ups: Arc::new(WakeUps::new(0)),
     };
     thread::scope(|threads| {
         let keepers_view = watched.clone();

@@ -17,11 +17,12 @@ mod write;
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, ReadBuf};
 
 use self::wait::Waiting;
 use super::backlog::Backlog;
@@ -195,7 +196,7 @@ impl<F: Front> Connection<F> {
         input[..kept].copy_from_slice(&self.unread);
         let mut buffer = ReadBuf::new(input);
         buffer.advance(kept);
-        let polled = self.stream.poll_read(cx, &mut buffer);
+        let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         if polled.is_pending() {
             let is_newcomer = self.read_at == NEVER_READ;
             if thread.draining.get() && !(is_newcomer && thread.awaits_newcomers.get()) {

@@ -2,7 +2,10 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll};
+
+use tokio::io::AsyncWrite;
 
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
@@ -20,10 +23,12 @@ impl<F: Front> Connection<F> {
         cx: Option<&mut Context<'_>>,
     ) -> io::Result<Turn> {
         let written = match cx {
-            Some(cx) if !state.output.is_empty() => match self.stream.poll_write(cx, &state.output) {
-                Poll::Ready(written) => written,
-                Poll::Pending => Ok(0),
-            },
+            Some(cx) if !state.output.is_empty() => {
+                match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
+                    Poll::Ready(written) => written,
+                    Poll::Pending => Ok(0),
+                }
+            }
             _ => Ok(0),
         };
         if let Ok(written) = written {
