@@ -53,13 +53,13 @@
 //! | question | file |
 //! |---|---|
 //! | Why is no ID handed out twice? | `source/mod.rs`: a claim moves the cursor by compare-and-swap |
-//! | What happens when the wall clock goes back? | `source/window.rs`; it applies the rule in `clock/mod.rs` |
+//! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
 //! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `ceiling/store/file.rs` |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
-//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush` |
-//! | What may a reload change? | settings marked `Reload` in `config/daemon.rs`, and added sources: `config/diff.rs` |
+//! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
+//! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]

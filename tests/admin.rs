@@ -204,7 +204,7 @@ fn connections_and_those_turned_away_are_counted() {
 }
 
 #[test]
-fn what_has_no_token_is_counted_as_unauthorized() {
+fn requests_without_a_token_count_as_unauthorized() {
     let setup = Setup::new();
     std::fs::write(setup.path("tokens"), "let me in\n").expect("a token file");
     let daemon = setup.config("auth.token_file = \"tokens\"").admin().start();
@@ -259,7 +259,7 @@ fn paths_methods_and_formats() {
 }
 
 #[test]
-fn a_page_of_the_web_whose_name_points_here_reads_nothing() {
+fn a_web_page_cannot_read_by_dns_rebinding() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     for host in ["127.0.0.1:9660", "localhost", "[::1]:9660"] {
@@ -283,11 +283,11 @@ fn unix_sockets_serve_it_too_and_nothing_does_by_default() {
     assert_eq!(answer.status.code(), Some(0), "{answer:?}");
     daemon.stop();
     assert!(!path.exists());
-    assert!(!Setup::new().start().said().contains("admin"));
+    assert!(!Setup::new().start().log().contains("admin"));
 }
 
 #[test]
-fn nobody_who_is_slow_or_rude_holds_anything_up() {
+fn slow_and_hostile_scrapers_delay_nothing() {
     let daemon = with_admin("");
     let admin = admin_of(&daemon);
     let connect = || TcpStream::connect(admin.tcp()).expect("the admin listener is there");

@@ -46,7 +46,7 @@ impl House {
     }
 
     fn says(&self, part: &str) {
-        poll(part, || self.daemon.said().contains(part).then_some(()));
+        poll(part, || self.daemon.log().contains(part).then_some(()));
     }
 }
 
@@ -75,7 +75,7 @@ fn assert_unasked(output: &Output, part: &str) {
 }
 
 #[test]
-fn the_operator_is_told_over_tls() {
+fn the_status_is_served_over_tls() {
     let house = House::with("");
     house.daemon.connect().next(Ask::of(7)).ids();
     let said = house.status(&[]);
@@ -126,7 +126,7 @@ fn a_client_certificate_is_asked_for_where_clients_need_one() {
 }
 
 #[test]
-fn mistakes_are_said_to_whoever_made_them() {
+fn both_sides_report_a_failed_handshake() {
     let house = House::with("[limits]\nstall_timeout = \"300ms\"");
     let at = house.admin().tcp();
     // Plain text where TLS is spoken.

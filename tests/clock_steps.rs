@@ -151,7 +151,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// `None` where no clock can be set, which has been said.
+    /// `None` if no clock can be set here: the test was skipped.
     fn begin(toml: &str, loads: &[Load]) -> Option<Scene> {
         let machine = Machine::with_clock()?;
         let (daemon, witness) = watch(&machine, toml, loads);
@@ -326,7 +326,7 @@ fn steps_forward_are_followed_at_once() {
 }
 
 #[test]
-fn a_clock_that_stands_is_ridden_past() {
+fn a_frozen_clock_does_not_stop_the_ids() {
     let Some(machine) = Machine::with_clock() else { return };
     let clock = machine.clock();
     let (daemon, few) = watch(&machine, "", &[SPARSE]);

@@ -255,7 +255,7 @@ fn taken_over(machine: &Machine, daemon: &Daemon, path: &Path, take: impl FnOnce
     let served = runs.iter().map(|run| tick(run.last())).fold(0.0, f64::max) - true_unix_ms(taken);
     assert!(served <= 5_000.0, "served {served} ms after it was taken over; {message}");
     poll("the daemon to say so", || {
-        let said = daemon.said();
+        let said = daemon.log();
         said.contains(path.file_name()?.to_str()?).then_some(())
     });
     // It stays so, even if a daemon is started over it and another life begins.
@@ -335,19 +335,19 @@ fn a_state_lock_that_is_removed_while_storage_stalls_stops_its_daemon_for_good()
     runs.extend(others_start().connect().next(Ask::of(100)).runs());
     assert_distinct(runs);
     daemon.connect().next(Ask::of(1)).assert_error(0, NO_CEILING);
-    let said = daemon.said();
+    let said = daemon.log();
     assert_eq!(said.matches("no IDs are handed out any more").count(), 1, "{said}");
 }
 
 /// A service manager may keep the daemon from the kernel's log (`ProtectKernelLogs`). That is logged in one line.
 #[test]
-fn what_the_kernel_says_of_a_restored_machine_may_be_refused() {
+fn without_kernel_events_and_log_one_warning_is_logged() {
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     disk.order(&format!("kernel fail {EPERM}"));
     let daemon = disk.under(machine.setup("")).start();
     daemon.connect().next(Ask::of(1)).ids();
-    let said = daemon.said();
+    let said = daemon.log();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
     assert!(matches!(lines[..], [line] if line.contains("its clocks jump")), "{said}");
     daemon.stop();
@@ -357,15 +357,14 @@ fn what_the_kernel_says_of_a_restored_machine_may_be_refused() {
 #[test]
 fn the_kernels_log_is_taken_from_standard_input() {
     let Ok(log) = std::fs::File::open("/dev/kmsg") else {
-        eprintln!("skipped: this user may not read the kernel's log");
-        return;
+        return support::skip("this user may not read the kernel's log");
     };
     let machine = Machine::new();
     let disk = FailingDisk::new(&machine.path("state"), machine.path("orders"));
     disk.order(&format!("kernel fail {EPERM}"));
     let daemon = disk.under(machine.setup("")).stdin(log.into()).start();
     daemon.connect().next(Ask::of(1)).ids();
-    let said = daemon.said();
+    let said = daemon.log();
     let lines: Vec<&str> = said.lines().filter(|line| line.contains("snapshot")).collect();
     let line = "reads the kernel's log (standard input)";
     assert!(matches!(lines[..], [only] if only.contains(line)), "{said}");

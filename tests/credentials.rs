@@ -20,7 +20,7 @@ fn with_token_file(path: &Path) -> Setup {
 
 #[track_caller]
 fn assert_says(daemon: &Daemon, part: &str) {
-    poll(part, || daemon.said().contains(part).then_some(()));
+    poll(part, || daemon.log().contains(part).then_some(()));
 }
 
 fn snowbank(arguments: &[&str], credentials: Option<&Path>) -> Output {
@@ -55,13 +55,13 @@ fn a_wrong_token_and_none_are_one_clear_line_each() {
     let wrong = "a token that is not one of auth.token_file; give the client one of its lines";
     assert_says(&daemon, wrong);
     assert_says(&daemon, "no token, and auth.token_file asks for one");
-    let log = daemon.said();
+    let log = daemon.log();
     assert_eq!(log.matches(wrong).count(), 1, "{log}");
     assert!(log.contains("peer=127.0.0.1:") && !log.contains("horse"), "{log}");
 }
 
 #[test]
-fn who_came_by_a_unix_socket_is_named_too() {
+fn unix_socket_peers_are_named_too() {
     let files = support::directory();
     let path = files.path().join("tokens");
     write_secret(&path, TOKEN);
@@ -104,7 +104,7 @@ fn a_token_file_that_everybody_can_read_is_warned_of() {
         if warned {
             assert_says(&daemon, &line);
         }
-        let log = daemon.said();
+        let log = daemon.log();
         daemon.stop();
         assert_eq!(log.contains(&line), warned, "{log}");
     }

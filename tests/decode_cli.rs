@@ -83,7 +83,7 @@ fn decode_names_a_layout_of_one_s_own_by_its_text_form() {
 }
 
 #[test]
-fn decode_refuses_what_is_no_id() {
+fn decode_refuses_other_texts_than_ids() {
     assert!(refuses(&["decode", "abc"]).contains("\"abc\" is not an ID"));
     assert!(refuses(&["decode", "1", "-5"]).contains("\"-5\" is not an ID"));
     assert!(refuses(&["decode", ""]).contains("\"\" is not an ID"));
@@ -169,7 +169,7 @@ fn range_is_clamped_to_the_life_and_refused_outside() {
 }
 
 #[test]
-fn range_refuses_what_is_no_time() {
+fn range_refuses_other_texts_than_times() {
     assert!(
         refuses(&["range", "--from", "yesterday", "--to", "0"])
             .contains("--from: \"yesterday\" is not a time")
@@ -234,7 +234,7 @@ fn layout_without_a_name_is_the_table_of_presets() {
 }
 
 #[test]
-fn what_people_read_fits_80_columns() {
+fn the_output_fits_80_columns() {
     for arguments in
         [&["layout"][..], &["layout", "twitter"], &["layout", "clearing"], &["layout", "kubernetes"]]
     {
@@ -263,7 +263,7 @@ fn the_picture_shows_every_field() {
 }
 
 #[test]
-fn a_layout_that_does_not_fit_is_refused_with_what_would() {
+fn a_layout_that_does_not_fit_is_refused_with_a_suggestion() {
     let refusal = refuses(&["layout", "time:37,server:20,sequence:16"]);
     for reason in ["73 bits", "4.35 years", "game"] {
         assert!(refusal.contains(reason), "{refusal}");

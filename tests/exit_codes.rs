@@ -55,7 +55,7 @@ fn a_wrong_setting_of_a_reload_ends_nothing() {
     let daemon = Setup::configured("").start();
     fs::write(daemon.path("snowbank.toml"), "shards = 0\n").expect("written");
     daemon.signal(rustix::process::Signal::HUP);
-    while !daemon.said().contains("reload refused: ") {
+    while !daemon.log().contains("reload refused: ") {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     daemon.stop();

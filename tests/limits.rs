@@ -173,7 +173,7 @@ fn without_a_token_or_with_a_wrong_one_the_connection_ends() {
         println!("{what}: {message}");
         wire.assert_closed();
     }
-    assert!(!daemon.said().contains("first-token"), "a token in the log");
+    assert!(!daemon.log().contains("first-token"), "a token in the log");
     // A second AUTH with a wrong token ends a connection that was open.
     let mut wire = daemon.connect();
     assert_eq!(wire.call(&wire::auth(1, b"second-token")), Reply::Ok(1));
@@ -285,7 +285,7 @@ fn a_connection_that_is_reset_leaves_the_line_at_once() {
 }
 
 #[test]
-fn one_connection_too_many_is_told_so() {
+fn one_connection_too_many_gets_too_busy() {
     let daemon = Setup::configured("shards = 2\n[limits]\nmax_connections = 3").start();
     let mut open: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
     open.iter_mut().for_each(Wire::assert_open);

@@ -224,7 +224,7 @@ fn a_full_lock_directory_stops_a_start_and_no_mark_after_it() {
     let ballast = disk.fill();
     let last = draw_past_a_raise(&machine, &daemon);
     poll("the mark rises", || (id_of(&machine.mark("state")["id"]) > last).then_some(()));
-    assert!(!daemon.said().contains("cannot mark"), "{}", daemon.said());
+    assert!(!daemon.log().contains("cannot mark"), "{}", daemon.log());
     assert!(!disk.remount("ro"), "what a daemon has its locks on cannot become read-only");
     daemon.kill();
     let newest = machine.back_up("state");
@@ -256,8 +256,8 @@ fn a_mark_that_cannot_be_written_is_warned_of_and_tried_again() {
     let copy = machine.back_up("state");
     let ballast = empty_and_fill(&machine, &disk, &daemon);
     let last = draw_past_a_raise(&machine, &daemon);
-    poll("the warning", || daemon.said().contains("cannot mark in lock_dir").then_some(()));
-    assert!(daemon.said().contains("No space left on device"), "{}", daemon.said());
+    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
+    assert!(daemon.log().contains("No space left on device"), "{}", daemon.log());
     assert_eq!(machine.mark("state")["status"], "none");
     let highest = draw_past_a_raise(&machine, &daemon);
     assert!(highest > last, "IDs flow on");
@@ -307,7 +307,7 @@ fn an_error_of_the_lock_directorys_disk_is_no_older_copy() {
     let last = one(&daemon);
     disk.order(&format!("write fail {EIO}"));
     let last = draw_past_a_raise(&machine, &daemon).max(last);
-    poll("the warning", || daemon.said().contains("cannot mark in lock_dir").then_some(()));
+    poll("the warning", || daemon.log().contains("cannot mark in lock_dir").then_some(()));
     let mark = machine.mark("state");
     assert_eq!(
         (&mark["status"], &mark["next_start"]),

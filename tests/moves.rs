@@ -60,7 +60,7 @@ fn import_of_another_boot(booted_earlier_us: i64) {
     // The keeper has looked a few times.
     std::thread::sleep(Duration::from_millis(2_500));
     assert!(ahead_of_the_clock_ms().abs() < LITTLE_MS);
-    let said = daemon.said();
+    let said = daemon.log();
     assert!(!said.contains("wall clock"), "{said}");
 
     machine.clock().step(TWO_HOURS_MS);

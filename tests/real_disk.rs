@@ -43,7 +43,7 @@ fn serves_and_starts_on_a_full_disk(kind: &str) {
             highest = draw(&daemon, highest);
             std::thread::sleep(Duration::from_millis(5));
         }
-        assert!(!daemon.said().contains("No space"), "{kind}, life {life}: {}", daemon.said());
+        assert!(!daemon.log().contains("No space"), "{kind}, life {life}: {}", daemon.log());
         match life % 2 {
             0 => daemon.kill(),
             _ => drop(daemon.stop()),

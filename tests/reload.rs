@@ -32,10 +32,10 @@ fn ends_in(said: &str) -> usize {
 
 /// Has the daemon reload, and gives what it says of it.
 fn reload(daemon: &Daemon) -> String {
-    let before = daemon.said();
+    let before = daemon.log();
     daemon.signal(Signal::HUP);
     poll("the end of a reload", || {
-        let said = daemon.said();
+        let said = daemon.log();
         (said.ends_with('\n') && ends_in(&said) > ends_in(&before)).then(|| said[before.len()..].to_owned())
     })
 }
@@ -128,7 +128,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     }
     let both = format!("shards = 2\n{}{}", source("old", 1), source("new", 2));
     assert_reloaded(&daemon, &both, &["reloaded: source \"new\" added"]);
-    assert!(daemon.said().contains("source \"new\": no ceiling is stored yet"));
+    assert!(daemon.log().contains("source \"new\": no ceiling is stored yet"));
     assert_eq!(sources_of(&daemon), ["old", "new"]);
     let mut highest = 0;
     for wire in open.iter_mut().chain(&mut connections(&daemon)) {
@@ -146,12 +146,12 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     let again = again.start();
     let first = again.connect().next(Ask::of(1).source(1)).ids()[0];
     assert!(first > highest, "{first} after {highest}");
-    assert!(!again.said().contains("no ceiling is stored yet"), "{}", again.said());
+    assert!(!again.log().contains("no ceiling is stored yet"), "{}", again.log());
     again.stop();
 }
 
 #[test]
-fn what_takes_a_restart_is_refused_with_every_reason() {
+fn a_change_that_needs_a_restart_is_refused_with_every_reason() {
     let base = "shards = 2\nstate_dir = \"none\"\nlock_dir = \"locks\"\nlisten = \"127.0.0.1:0\"\n";
     let setup = Setup::bare().env("SNOWBANK_STATE_DIR", "").env("SNOWBANK_LOCK_DIR", "");
     let daemon = setup.config(&format!("{base}{}{}", source("a", 1), source("b", 2))).start();
@@ -259,7 +259,7 @@ fn a_source_that_cannot_join_is_refused_and_gives_back_what_it_took() {
 }
 
 #[test]
-fn what_is_stored_binds_a_source_that_joins_as_it_binds_a_start() {
+fn a_joining_source_obeys_the_stored_ceiling() {
     let old = source("old", 1);
     let two = format!("{old}{}", source("back", 2));
     let setup = Setup::configured(&two);
@@ -275,7 +275,7 @@ fn what_is_stored_binds_a_source_that_joins_as_it_binds_a_start() {
     let lower = format!("{old}[[sources]]\n{lower}\nworker_ids = 2\n");
     assert_refused(&daemon, &lower, &[&["source \"back\": its IDs must go on above those of layout"]]);
     assert_reloaded(&daemon, &two, &["source \"back\" added"]);
-    assert!(!daemon.said().contains("source \"back\": no ceiling"), "{}", daemon.said());
+    assert!(!daemon.log().contains("source \"back\": no ceiling"), "{}", daemon.log());
     let after = daemon.connect().next(Ask::of(1).source(1)).ids()[0];
     assert!(after > before, "{after} after {before}");
     daemon.kill();
@@ -304,10 +304,10 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     // Still no room for another file: the one that is there is written again.
     disk.order(&format!("open fail {ENOSPC}"));
     assert_reloaded(&daemon, &limits, &["limits.max_count: 1000000 -> 500"]);
-    let before = daemon.said().len();
+    let before = daemon.log().len();
     witness.await_time(Duration::from_secs(4));
     witness.await_ids();
-    let said = daemon.said();
+    let said = daemon.log();
     assert!(!said[before..].contains("cannot raise the ceilings"), "{said}");
     for order in ["sync", "write"] {
         disk.order(&format!("{order} fail {ENOSPC}"));
@@ -382,7 +382,7 @@ fn a_stop_takes_as_long_as_the_last_reload_said() {
     assert_eq!(waiting.reply(), Reply::Pong(1, vec![]));
     assert_reloaded(&daemon, &toml("100ms"), &["limits.drain_timeout: \"1h\" -> \"100ms\""]);
     daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
 
 #[test]
@@ -436,7 +436,7 @@ fn tokens_are_read_again_and_open_connections_stay() {
     daemon.connect().next(Ask::of(1)).assert_error(0, UNAUTHORIZED);
     before.next(Ask::of(1)).ids();
     for token in ["pineapple", "tangerine", "nectarine", "persimmon"] {
-        assert!(!daemon.said().contains(token), "a token is in the log");
+        assert!(!daemon.log().contains(token), "a token is in the log");
     }
 }
 
@@ -459,11 +459,11 @@ fn the_level_of_the_log_changes_and_says_so() {
     }
     assert_reloaded(&daemon, &toml("warn"), &[]);
     configure(&daemon, &format!("{}[limits]\nmax_count = 7\n", toml("warn")));
-    let before = daemon.said();
+    let before = daemon.log();
     daemon.signal(Signal::HUP);
     let mut wire = daemon.connect();
     poll("the reload", || wire.next(Ask::of(8)).id_count().is_none().then_some(()));
-    assert_eq!(daemon.said(), before, "said below the level");
+    assert_eq!(daemon.log(), before, "said below the level");
     assert_refused(&daemon, "log.format = \"json\"", &[&["log.format: found \"json\""]]);
 }
 
@@ -515,7 +515,7 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
         hang_up.join().expect("no panic");
         daemon
     };
-    poll("the reload of the start", || daemon.said().contains("limits.max_count: 1 -> 2").then_some(()));
+    poll("the reload of the start", || daemon.log().contains("limits.max_count: 1 -> 2").then_some(()));
     disk.works();
     for round in 3..50 {
         configure(&daemon, &toml(round));
@@ -529,7 +529,7 @@ fn hang_ups_at_any_time_end_nothing_and_the_last_one_counts() {
     daemon.signal(Signal::TERM);
     daemon.signal(Signal::HUP);
     daemon.signal(Signal::HUP);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
 
 /// Returns how far above now the ceiling of the first source is, in ms, and its ID.

@@ -143,7 +143,7 @@ fn a_worker_id_that_another_daemon_of_the_machine_holds_is_refused() {
 }
 
 #[test]
-fn a_lock_that_does_not_say_what_it_stands_for_is_not_passed_over() {
+fn a_lock_file_without_its_worker_ids_is_not_ignored() {
     let setup = Setup::new();
     let locks = setup.path("locks");
     fs::create_dir_all(&locks).unwrap();
@@ -281,7 +281,7 @@ fn standard_output_carries_the_listeners_alone() {
     assert!(matches!(&daemon.addresses[..], [Address::Tcp(address)] if address.port() != 0));
     daemon.connect().next(Ask::of(10));
     // What was chosen stands on standard error.
-    let said = daemon.said();
+    let said = daemon.log();
     for part in ["127.0.0.1", "time:41,datacenter:5,worker:5,sequence:12", "worker 3", "relaxed"] {
         assert!(said.contains(part), "{part:?} is not in:\n{said}");
     }
@@ -297,7 +297,7 @@ fn interrupt_and_terminate_end_it_with_0() {
         let mut idle = daemon.connect();
         idle.assert_open();
         daemon.signal(signal);
-        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
         idle.assert_closed();
     }
 }

@@ -14,8 +14,9 @@ use std::time::Duration;
 use rustix::process::Signal;
 use support::failing_disk::FailingDisk;
 use support::frozen::FrozenThread;
+use support::has_program;
 use support::machine::Machine;
-use support::manager::{Manager, has_program};
+use support::manager::Manager;
 use support::{Address, Ask, Reply, Setup, Wire, poll};
 
 /// A watchdog's period for tests. The daemon feeds it at half of that.
@@ -50,7 +51,7 @@ fn ready_comes_first_then_food_for_the_watchdog_then_the_stop() {
 }
 
 #[test]
-fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
+fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
     let manager = Manager::new();
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let setup = Setup::bare().config("listen = [\"127.0.0.9:0\"]\n").inheriting(tcp, "native");
@@ -58,14 +59,14 @@ fn a_reload_is_told_from_its_beginning_to_its_end_and_changes_the_level() {
     manager.until("readiness", is_ready);
     // Inherited sockets stand for the listeners of the file at a reload as well.
     let reload = |toml: &str, says: &str| {
-        let before = daemon.said().len();
+        let before = daemon.log().len();
         std::fs::write(daemon.path("snowbank.toml"), toml).expect("written");
         daemon.signal(Signal::HUP);
         let reloading = manager.until("the reload", |message| message.says("RELOADING=1"));
         assert!(reloading.value("MONOTONIC_USEC").is_some(), "{reloading:?}");
         // Ready again, also where the old configuration stays.
         manager.until("its end", is_ready);
-        poll("it says so", || daemon.said()[before..].contains(says).then_some(()));
+        poll("it says so", || daemon.log()[before..].contains(says).then_some(()));
     };
     // The line about the lower level is the last that is logged.
     reload("[log]\nlevel = \"error\"\n", "INFO reloaded: log.level");
@@ -94,7 +95,7 @@ fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
 }
 
 #[test]
-fn nobody_is_told_anything_who_did_not_ask() {
+fn only_the_process_that_asked_gets_watchdog_messages() {
     let manager = Manager::new();
     // Food that another process is to give, as for a child of the service.
     let daemon = with_watchdog(manager.over(Setup::new())).env("WATCHDOG_PID", "1").start();
@@ -122,7 +123,7 @@ fn a_manager_that_stands_still_holds_up_nothing() {
         thread::sleep(PERIOD / 4);
     }
     daemon.signal(Signal::HUP);
-    poll("the reload", || daemon.said().contains("reload").then_some(()));
+    poll("the reload", || daemon.log().contains("reload").then_some(()));
     // Messages that are sent once arrive when it reads again, in order, and so do heartbeats.
     let ready = manager.until("readiness", is_ready);
     assert!(ready.value("STATUS").is_some(), "{ready:?}");
@@ -342,7 +343,7 @@ fn json_is_one_object_a_line_and_so_is_a_refusal() {
     let mut daemon = Setup::configured("[log]\nformat = \"json\"\n").start();
     daemon.signal(Signal::TERM);
     daemon.wait();
-    let lines = parse(&daemon.said());
+    let lines = parse(&daemon.log());
     assert!(lines.iter().all(|line| line["level"].is_string() && line["message"].is_string()), "{lines:?}");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
@@ -355,14 +356,14 @@ fn json_is_one_object_a_line_and_so_is_a_refusal() {
 }
 
 #[test]
-fn the_level_decides_what_is_said() {
+fn the_level_decides_what_is_logged() {
     for (level, says_info, says_warnings) in
         [("info", true, true), ("warn", false, true), ("error", false, false)]
     {
         let mut daemon = Setup::new().env("SNOWBANK_LOG_LEVEL", level).start();
         daemon.signal(Signal::TERM);
         daemon.wait();
-        let said = daemon.said();
+        let said = daemon.log();
         assert_eq!(said.contains("INFO"), says_info, "{said}");
         // Tests have a lock_dir of their own, which is warned of.
         assert_eq!(said.contains("WARN"), says_warnings, "{said}");
@@ -376,7 +377,7 @@ fn the_level_decides_what_is_said() {
 }
 
 #[test]
-fn connections_turned_away_are_said_once_and_not_each_time() {
+fn rejected_connections_are_logged_once() {
     let daemon = Setup::configured("[limits]\nmax_connections = 1\n").start();
     let mut only = daemon.connect();
     only.assert_open();
@@ -384,6 +385,6 @@ fn connections_turned_away_are_said_once_and_not_each_time() {
         let reply = daemon.connect().reply();
         assert!(matches!(reply, Reply::Error { .. }), "{reply:?}");
     }
-    let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("turned away")));
+    let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("turned away")));
     assert_eq!(said.matches("turned away").count(), 1, "{said}");
 }

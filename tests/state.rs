@@ -129,7 +129,7 @@ fn a_clean_restart_loses_nothing_and_is_not_ahead() {
         let daemon = machine.start();
         let mut wire = daemon.connect();
         let id = one(&mut wire);
-        assert_eq!(daemon.said().contains("no ceiling is stored yet"), round == 0, "{}", daemon.said());
+        assert_eq!(daemon.log().contains("no ceiling is stored yet"), round == 0, "{}", daemon.log());
         assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
         assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
         ids.insert(id);
@@ -247,7 +247,7 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         disk.works();
         draw_until_served(&mut wire, &mut ids);
         assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
-        let said = poll("it says so", || Some(daemon.said()).filter(|said| said.contains("raised again")));
+        let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("raised again")));
         for line in ["cannot raise the ceilings", "ceilings are raised again"] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
         }
@@ -575,7 +575,7 @@ fn a_file_of_an_older_program_is_refused() {
 }
 
 #[test]
-fn another_machines_state_is_adopted_only_when_told_so() {
+fn another_machines_state_needs_adopt_state() {
     let (machine, last) = used();
     machine.edit(|record| record["machine"] = "0123456789abcdef0123456789abcdef".into());
     if Path::new("/etc/machine-id").exists() {
@@ -588,7 +588,7 @@ fn another_machines_state_is_adopted_only_when_told_so() {
     }
     let daemon = machine.setup().args(["--adopt-state"]).start();
     assert!(one(&mut daemon.connect()) > last);
-    assert!(daemon.said().contains("adopted the state of another machine"), "{}", daemon.said());
+    assert!(daemon.log().contains("adopted the state of another machine"), "{}", daemon.log());
     daemon.stop();
     machine.start().stop();
 }
@@ -618,7 +618,7 @@ fn a_far_ceiling_is_waited_for() {
 }
 
 #[test]
-fn a_ceiling_within_reach_is_ridden_from() {
+fn a_start_below_a_near_ceiling_catches_up() {
     let (machine, _) = used();
     ahead(&machine, 5_000);
     let bound = machine.shown().bound;
@@ -730,7 +730,7 @@ fn export_and_import_move_a_worker() {
 }
 
 #[test]
-fn what_is_no_export_is_refused() {
+fn other_files_than_exports_are_refused() {
     let machine = Machine::new();
     for (text, reason) in [
         ("", "not an export"),
@@ -748,7 +748,7 @@ fn what_is_no_export_is_refused() {
 }
 
 #[test]
-fn show_says_it_in_words() {
+fn show_prints_sentences_without_json() {
     let (machine, _) = used();
     let output = machine.command(&["show"]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -758,11 +758,11 @@ fn show_says_it_in_words() {
 }
 
 #[test]
-fn without_a_directory_it_says_what_is_not_covered() {
+fn without_a_state_directory_it_logs_what_is_not_covered() {
     let machine = Machine::new();
     let daemon = machine.setup().args(["--state-dir", "none"]).start();
     one(&mut daemon.connect());
-    assert!(daemon.said().contains("not covered"), "{}", daemon.said());
+    assert!(daemon.log().contains("not covered"), "{}", daemon.log());
     assert!(!machine.state().exists());
 }
 
@@ -850,7 +850,10 @@ fn a_backup_is_refused_once_more_was_handed_out() {
     assert_eq!(machine.back_up(), running, "it is left as it is");
     let export = machine.command(&["export"]);
     assert_eq!(export.status.code(), Some(1), "{export:?}");
-    assert!(String::from_utf8_lossy(&export.stderr).contains("is older than what served"), "{export:?}");
+    assert!(
+        String::from_utf8_lossy(&export.stderr).contains("is older than the state that served"),
+        "{export:?}"
+    );
     assert_eq!(export.stdout, b"");
 
     // The newest is as good as ever, and after another life a copy of it no more.
@@ -881,7 +884,7 @@ fn an_older_copy_is_adopted_once_the_clock_is_past_what_was_granted() {
     let daemon = adopted().start();
     let id = one(&mut daemon.connect());
     assert!(id >= bound && bound > last, "{id} is not above {bound} and {last}");
-    assert!(daemon.said().contains("adopted an older copy of the state"), "{}", daemon.said());
+    assert!(daemon.log().contains("adopted an older copy of the state"), "{}", daemon.log());
     daemon.stop();
     machine.start().stop();
     machine.restore(&copy);
@@ -941,7 +944,7 @@ fn a_new_directory_starts_above_what_the_old_one_was_granted() {
 
 /// An export carries what is kept of earlier configurations, too: of two records with one worker ID the furthest counts.
 #[test]
-fn an_export_of_several_configurations_is_imported_as_often_as_one_likes() {
+fn an_export_of_several_configurations_can_be_imported_again() {
     let machine = Machine::new();
     machine.setup().config("worker_ids = \"0-1\"").start().stop();
     let daemon = machine.setup().config("worker_ids = 1").start();
@@ -959,7 +962,7 @@ fn an_export_of_several_configurations_is_imported_as_often_as_one_likes() {
 }
 
 #[test]
-fn what_was_exported_stays_away_though_an_older_copy_says_otherwise() {
+fn an_older_copy_does_not_undo_an_export() {
     let (machine, _) = used();
     let copy = machine.back_up();
     let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
@@ -999,7 +1002,7 @@ fn a_daemon_without_a_state_starts_above_what_others_were_granted() {
 
 /// As after a boot, which empties the directory of the locks: nothing is left that could tell. Then the clock alone protects.
 #[test]
-fn with_an_empty_lock_directory_a_copy_cannot_be_told() {
+fn an_empty_lock_directory_does_not_reveal_an_older_copy() {
     let (machine, _) = used();
     let copy = machine.back_up();
     let daemon = machine.start();
@@ -1013,7 +1016,7 @@ fn with_an_empty_lock_directory_a_copy_cannot_be_told() {
 }
 
 #[test]
-fn a_mark_that_makes_no_sense_is_refused_and_one_of_before_is_none() {
+fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let (machine, last) = used();
     let locks = fs::read_dir(machine.path("locks")).expect("read");
     let lock = locks.map(|entry| entry.expect("read").path()).next().expect("a lock");
@@ -1035,7 +1038,7 @@ fn a_mark_that_makes_no_sense_is_refused_and_one_of_before_is_none() {
 
 /// A state from before states had an identity: it is read as it is, and has one from its next start on.
 #[test]
-fn a_state_of_before_gets_an_identity_that_it_keeps() {
+fn a_state_without_an_identity_gets_one_and_keeps_it() {
     let (machine, last) = used();
     let identity = || {
         let shown = machine.command(&["show", "--json"]);
@@ -1074,7 +1077,7 @@ fn a_stop_that_is_cut_short_is_not_taken_for_an_older_copy() {
                     thread::sleep(Duration::from_millis(150));
                     daemon.kill();
                 }
-                false => assert_eq!(daemon.wait(), Some(0), "{}", daemon.said()),
+                false => assert_eq!(daemon.wait(), Some(0), "{}", daemon.log()),
             }
             disk.works();
         }

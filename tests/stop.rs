@@ -36,7 +36,7 @@ fn a_daemon_that_stops_answers_what_waits_and_refuses_what_comes() {
         assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)));
         waiting.assert_closed();
         silent.assert_closed();
-        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     }
 }
 
@@ -73,21 +73,20 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     daemon.signal(Signal::TERM);
     // It gets an answer before its connection ends.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
 
 #[test]
-fn a_log_that_never_ends_cannot_be_what_it_stops_with() {
+fn stop_at_stdin_eof_refuses_the_kernels_log() {
     let Ok(log) = std::fs::File::open("/dev/kmsg") else {
-        eprintln!("skipped: this user may not read the kernel's log");
-        return;
+        return support::skip("this user may not read the kernel's log");
     };
     let ended = Setup::new().args(["--stop-at-stdin-eof"]).stdin(log.into()).end();
     ended.assert_refusal(&["--stop-at-stdin-eof", "the kernel's log as standard input", "a pipe"]);
 }
 
 #[test]
-fn a_daemon_told_so_stops_with_its_standard_input() {
+fn stop_at_stdin_eof_stops_with_standard_input() {
     use std::process::Stdio;
     // What comes before the end is thrown away, and without the option nobody looks.
     for (options, stops) in [(&["--stop-at-stdin-eof"][..], true), (&[], false)] {
@@ -102,7 +101,7 @@ fn a_daemon_told_so_stops_with_its_standard_input() {
             daemon.connect().assert_open();
             daemon.signal(Signal::TERM);
         }
-        assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
     }
 }
 
@@ -122,8 +121,8 @@ fn a_stop_ends_within_its_timeout_whatever_storage_does() {
         disk.calls()[before..].iter().any(|call| call.starts_with("sync ")).then_some(())
     });
     daemon.signal(Signal::TERM);
-    assert_eq!(daemon.wait(), Some(0), "{}", daemon.said());
-    let said = daemon.said();
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    let said = daemon.log();
     assert_eq!(said.matches("storage did not answer in time").count(), 1, "{said}");
     disk.works();
     let next = machine.start("");

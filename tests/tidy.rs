@@ -1,20 +1,9 @@
 //! Tidy: rules for the wording and the names in comments, documents and messages.
 //!
 //! `cargo test --test tidy` fails with one line for each offence: file, line, what was found, what to write.
-//! `cargo test --test tidy -- --nocapture` also counts the offences in each entry of `NOT_YET`.
-//! `TIDY=src/server cargo test --test tidy -- --nocapture` lists the offences below one path, `NOT_YET` or not.
 
 use std::collections::HashSet;
 use std::path::Path;
-
-/// The paths that are not clean yet. Their offences are counted, and fail nothing. Delete an entry once it is clean.
-/// The comments between entries let two branches delete neighbours without a conflict.
-const NOT_YET: &[&str] = &[
-    // Storage
-    "src/ceiling",
-    // The daemon
-    "src/cli",
-];
 
 /// Constructions that are nearly always wrong, and what to write. Whole words, whatever their case.
 const BANNED: &[(&str, &str)] = &[
@@ -106,22 +95,10 @@ struct Offence<'a> {
 fn words_and_names_are_tidy() {
     let repository = Repository::read(Path::new(env!("CARGO_MANIFEST_DIR")));
     let offences: Vec<_> = repository.files.iter().flat_map(|file| repository.check(file)).collect();
-    let below = |path: &str, entry: &str| {
-        path.strip_prefix(entry).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
-    };
-    for entry in NOT_YET {
-        let count = offences.iter().filter(|offence| below(&offence.file.path, entry)).count();
-        println!("{count:5} offences in {entry}, not clean yet");
-    }
-    let chosen = std::env::var("TIDY").unwrap_or_default();
-    let wanted = |path: &str| {
-        !NOT_YET.iter().any(|entry| below(path, entry)) || (!chosen.is_empty() && below(path, &chosen))
-    };
-    let wanted: Vec<_> = offences.iter().filter(|offence| wanted(&offence.file.path)).collect();
-    for Offence { file, line, found, mend } in &wanted {
+    for Offence { file, line, found, mend } in &offences {
         println!("{}:{line}: {found}; {mend}", file.path);
     }
-    assert!(wanted.is_empty(), "{} offences, listed above", wanted.len());
+    assert!(offences.is_empty(), "{} offences, listed above", offences.len());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::manager::has_program;
+use support::has_program;
 use tempfile::TempDir;
 
 fn unit(name: &str) -> PathBuf {

@@ -23,12 +23,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
-use crate::schedule::Share;
+use crate::scenario::Scenario;
 use crate::target::Access;
-use crate::value::Mix;
 
 pub(crate) use lanes::Lanes;
-pub(crate) use stall::Stall;
 pub(crate) use wire::Wire;
 pub(crate) use worker::run;
 
@@ -41,36 +39,16 @@ pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// The longest announced outage, from its begin.
 pub(crate) const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// When requests leave.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Pace {
-    /// On the schedules that all threads share, independent of the target.
-    Open,
-    /// A new request as soon as an earlier one is answered.
-    Closed { depth: usize, ids_limit: Option<u64> },
-}
-
 /// The work of one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
-    pub(crate) share: Share,
-    /// When requests leave.
-    pub(crate) pace: Pace,
-    pub(crate) mix: Mix,
-    /// When the warm-up is over, from the begin of the run.
-    pub(crate) warm_up: Duration,
-    /// When no more requests leave, from the begin of the run; `None` where a count ends it.
-    pub(crate) end: Option<Duration>,
-    /// When the announced outage begins, from the begin of the run.
-    pub(crate) outage: Option<Duration>,
-    /// The announced stall of one of this thread's connections.
-    pub(crate) stall: Option<Stall>,
+    /// The number of the thread, from 0.
+    pub(crate) thread: usize,
+    pub(crate) scenario: Scenario,
     /// Opens connections that ended again.
     pub(crate) access: Access,
     /// True if the target's clock is this machine's.
     pub(crate) same_clock: bool,
-    /// The seed of random draws.
-    pub(crate) seed: u64,
 }
 
 /// The state that all threads share.

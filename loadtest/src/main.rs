@@ -10,6 +10,7 @@
 //!
 //! - [`cli`]: options in, exit code out. [`value`]: rates, durations and mixes on the command line.
 //! - [`run`]: one run: it starts the threads (drawn there) and collects their messages.
+//! - [`scenario`]: the options of a run.
 //! - [`load`]: the threads that send requests and read replies. [`schedule`]: when each request is due.
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
 //! - [`promise`]: the guarantees in a target's INFO, and the position of an ID in its source.
@@ -39,6 +40,7 @@ mod plan;
 mod promise;
 mod report;
 mod run;
+mod scenario;
 mod schedule;
 mod sweep;
 mod target;

@@ -16,86 +16,19 @@ use std::time::{Duration, Instant};
 use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
-use crate::daemon::{Daemon, Ending, NotStarted};
-use crate::load::{self, Lanes, Message, Pace, Shared, Stall, Task, Wire};
+use crate::daemon::{Daemon, NotStarted};
+use crate::load::{self, Lanes, Message, Shared, Task, Wire};
 use crate::measure::SecondFigures;
 use crate::promise::{NoPromise, Promise};
-use crate::schedule::{Arrivals, Schedule, Share};
-use crate::target::{self, Access, NoTarget, Stream, Token};
-use crate::value::{Mix, Rate};
+use crate::scenario::{Drive, Scenario};
+use crate::schedule::{Schedule, Share};
+use crate::target::{self, Access, NoTarget, Stream};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
 
 /// Messages that may wait for the collector; a thread that finds it full waits, and that shows as a pause.
 const QUEUE_LENGTH: usize = 1_024;
-
-/// The options of a run.
-#[derive(Debug, Clone)]
-pub(crate) struct Scenario {
-    /// `None` starts a daemon.
-    pub(crate) address: Option<Endpoint>,
-    /// Sent first on each connection.
-    pub(crate) token: Option<Token>,
-    /// `None` is the default source.
-    pub(crate) source: Option<String>,
-    /// True if the target is a Redis.
-    pub(crate) resp: bool,
-    /// When requests leave.
-    pub(crate) drive: Drive,
-    /// IDs per request.
-    pub(crate) batch: Mix,
-    /// Connections of all threads together.
-    pub(crate) connections: usize,
-    /// Generator threads.
-    pub(crate) threads: usize,
-    /// At the full rate, checked and not timed.
-    pub(crate) warm_up: Duration,
-    pub(crate) length: Length,
-    /// The announced outage of a daemon of our own.
-    pub(crate) outage: Option<Outage>,
-    /// The announced stall of one connection.
-    pub(crate) client_stall: Option<ClientStall>,
-    /// True if each second's histogram is kept for a file.
-    pub(crate) keeps_interval_log: bool,
-    /// The seed of random draws.
-    pub(crate) seed: u64,
-}
-
-/// An outage that is brought about on purpose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outage {
-    /// From the begin of the measurement.
-    pub(crate) at: Duration,
-    /// The end of the daemon before it is started again.
-    pub(crate) ending: Ending,
-}
-
-/// A client that hangs on purpose: one connection is not read for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientStall {
-    /// From the begin of the measurement.
-    pub(crate) at: Duration,
-    pub(crate) length: Duration,
-}
-
-/// When requests leave.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Drive {
-    /// On a schedule.
-    Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
-    /// A new request for each answer.
-    Closed { depth: usize },
-}
-
-/// The length of a measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Length {
-    /// That long.
-    For(Duration),
-    /// Until so many IDs were asked for.
-    Ids(u64),
-}
 
 /// The results of a run.
 #[derive(Debug)]
@@ -218,11 +151,12 @@ pub(crate) fn run_against(
         wire,
         promise,
         origin,
-        lanes: scenario.lanes(),
+        lanes: lanes(scenario),
         stop: AtomicBool::new(false),
         highest: AtomicU64::new(0),
     });
-    let tasks = (0..).map(|thread| scenario.task(thread, same_clock, access.clone()));
+    let task = |thread| Task { thread, scenario: scenario.clone(), access: access.clone(), same_clock };
+    let tasks = (0..).map(task);
     let (threads, from) = spawn(tasks.zip(streams), &shared);
     let collected = collector::collect(scenario, &shared, seen, &from, daemon, interrupt, progress);
     // A thread that panicked has sent no counts, and then its load is missing.
@@ -269,105 +203,15 @@ fn spawn(
     (tasks.map(start).collect(), from)
 }
 
-impl Scenario {
-    /// From the begin of the run to the begin of the measurement.
-    fn measured_from(&self) -> Duration {
-        match self.drive {
-            Drive::Open { ramp, .. } => ramp + self.warm_up,
-            Drive::Closed { .. } => self.warm_up,
+/// Returns the schedules of an open loop.
+fn lanes(scenario: &Scenario) -> Lanes {
+    let threads = scenario.threads;
+    let schedule = |thread| match scenario.drive {
+        Drive::Open { rate, ramp, arrivals } => {
+            let requests_per_s = rate.per_s() / scenario.batch.mean();
+            Some(Schedule::new(requests_per_s, ramp, arrivals, Share { thread, threads }, scenario.seed))
         }
-    }
-
-    /// From the begin of the run to the begin of the announced outage.
-    fn outage_at(&self) -> Option<Duration> {
-        Some(self.measured_from() + self.outage?.at)
-    }
-
-    /// The loop in words, for every output.
-    pub(crate) fn loop_words(&self) -> &'static str {
-        match self.drive {
-            Drive::Open { .. } => "open loop",
-            Drive::Closed { .. } => "closed loop",
-        }
-    }
-
-    /// The announced stall, from the begin of the run.
-    fn stall(&self) -> Option<Stall> {
-        let ClientStall { at, length } = self.client_stall?;
-        let from = self.measured_from() + at;
-        Some(Stall { from, until: from + length })
-    }
-
-    /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.
-    pub(crate) fn measured_for(&self) -> Option<Duration> {
-        match (self.length, self.drive) {
-            (Length::For(length), _) => Some(length),
-            (Length::Ids(ids), Drive::Open { rate, .. }) => {
-                Some(Duration::from_secs_f64((ids as f64 / rate.per_s()).min(1e9)))
-            }
-            (Length::Ids(_), Drive::Closed { .. }) => None,
-        }
-    }
-
-    /// From the begin of the run to the last request, if a time ends it.
-    fn ends_at(&self) -> Option<Duration> {
-        Some(self.measured_from() + self.measured_for()?)
-    }
-
-    /// The schedules of an open loop.
-    fn lanes(&self) -> Lanes {
-        let schedule = |thread| match self.drive {
-            Drive::Open { rate, ramp, arrivals } => {
-                let requests_per_s = rate.per_s() / self.batch.mean();
-                let share = Share { thread, threads: self.threads };
-                Some(Schedule::new(requests_per_s, ramp, arrivals, share, self.seed))
-            }
-            Drive::Closed { .. } => None,
-        };
-        Lanes::new((0..self.threads).filter_map(schedule))
-    }
-
-    fn task(&self, thread: usize, same_clock: bool, access: Access) -> Task {
-        let threads = self.threads;
-        let pace = match self.drive {
-            Drive::Open { .. } => Pace::Open,
-            Drive::Closed { depth } => {
-                let ids_limit = match self.length {
-                    Length::Ids(ids) => Some(share_of(ids, thread, threads)),
-                    Length::For(_) => None,
-                };
-                Pace::Closed { depth, ids_limit }
-            }
-        };
-        Task {
-            share: Share { thread, threads },
-            pace,
-            mix: self.batch.clone(),
-            warm_up: self.measured_from(),
-            end: self.ends_at(),
-            outage: self.outage_at(),
-            stall: self.stall().filter(|_| thread == 0),
-            access,
-            same_clock,
-            seed: self.seed,
-        }
-    }
-}
-
-/// Equal parts, the rest to the first threads.
-fn share_of(all: u64, thread: usize, threads: usize) -> u64 {
-    let (thread, threads) = (thread as u64, threads as u64);
-    all / threads + u64::from(thread < all % threads)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shares_add_up() {
-        for (all, threads) in [(10, 3), (0, 2), (7, 7), (1, 4)] {
-            assert_eq!((0..threads).map(|thread| share_of(all, thread, threads)).sum::<u64>(), all);
-        }
-    }
+        Drive::Closed { .. } => None,
+    };
+    Lanes::new((0..threads).filter_map(schedule))
 }

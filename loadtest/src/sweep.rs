@@ -26,10 +26,11 @@ use crate::check::distinct::Distinct;
 use crate::daemon::Daemon;
 use crate::origin::Origin;
 use crate::promise::Promise;
-use crate::run::{self, CannotRun, Drive, Progress, Scenario};
+use crate::run::{self, CannotRun, Progress};
+use crate::scenario::{Drive, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{self, Access};
-use crate::value::{MAX_RATE_PER_S, Rate};
+use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
 use crate::verdict::Objectives;
 use progress::Live;
 use search::{Answer, Bounds, Finding, Limit, Next, Phase, Search};
@@ -57,18 +58,41 @@ pub(crate) struct Settings {
     pub(crate) scenario: Scenario,
     /// Every objective has to hold.
     pub(crate) objectives: Objectives,
-    /// The first rate; without it, one far below the limit of any machine.
+    pub(crate) search: SearchOptions,
+}
+
+/// The options of the search.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct SearchOptions {
+    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source's rate]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) start: Option<Rate>,
-    /// The highest rate to try; without it, the source's highest rate.
+    /// The highest rate to try [default: the source's highest rate]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     pub(crate) limit: Option<Rate>,
-    /// The climb multiplies the rate by this.
+    /// Each step multiplies the rate by this, until one misses
+    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
     pub(crate) factor: f64,
-    /// The distance at which the search ends, as a share of the rate.
-    pub(crate) resolution: f64,
-    /// Runs in a row that must miss before a rate is missed.
+    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by
+    /// about 5%
+    #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
+    pub(crate) resolution: Share,
+    /// Runs in a row that must miss before a rate counts as missed: one may be the machine's noise
+    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub(crate) tries: u32,
-    /// The length of a step without its warm-up.
-    pub(crate) step_length: Duration,
+    /// Length of each step, after its warm-up; the confirmation takes twice as long
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
+    pub(crate) length: Time,
+}
+
+/// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
+const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
+
+fn factor(text: &str) -> Result<f64, String> {
+    let factor = text.parse().ok().filter(|factor| FACTORS.contains(factor));
+    factor.ok_or_else(|| {
+        format!("{text:?} is not a factor: a number from {} to {}", FACTORS.start(), FACTORS.end())
+    })
 }
 
 /// Facts about the target, from its INFO.
@@ -191,14 +215,15 @@ impl Settings {
     fn bounds(&self, per_second: Option<u64>) -> Result<Bounds, CannotSweep> {
         let ceiling = per_second.map(|per_second| per_second as f64).filter(|&ceiling| ceiling > 0.0);
         let highest = ceiling.unwrap_or(MAX_RATE_PER_S);
-        let limit = self.limit.map_or(highest, Rate::per_s).min(highest);
+        let options = &self.search;
+        let limit = options.limit.map_or(highest, Rate::per_s).min(highest);
         let default_start = (START_REQUESTS_PER_S * self.scenario.batch.mean())
             .min(ceiling.map_or(f64::MAX, |ceiling| ceiling * START_SHARE_OF_CEILING))
             .min(limit);
-        let start = self.start.map_or(default_start, Rate::per_s);
-        match self.start {
+        let start = options.start.map_or(default_start, Rate::per_s);
+        match options.start {
             Some(given) if start > limit => {
-                let why = if self.limit.is_some_and(|asked| asked.per_s() <= highest) {
+                let why = if options.limit.is_some_and(|asked| asked.per_s() <= highest) {
                     "where --limit ends the sweep"
                 } else {
                     "which is all that the source can hand out in a second"
@@ -208,9 +233,9 @@ impl Settings {
             _ => Ok(Bounds {
                 start,
                 limit,
-                factor: self.factor,
-                resolution: self.resolution,
-                tries: self.tries,
+                factor: options.factor,
+                resolution: options.resolution.0,
+                tries: options.tries,
             }),
         }
     }
@@ -226,8 +251,8 @@ impl Settings {
     /// Returns the length of a step without its warm-up.
     pub(crate) fn length(&self, phase: Phase) -> Duration {
         match phase {
-            Phase::Climb | Phase::Bisect => self.step_length,
-            Phase::Confirm => self.step_length * CONFIRM_LENGTH,
+            Phase::Climb | Phase::Bisect => self.search.length.0,
+            Phase::Confirm => self.search.length.0 * CONFIRM_LENGTH,
         }
     }
 }

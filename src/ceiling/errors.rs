@@ -10,7 +10,7 @@ use snowbank_client::layout::{Layout, LayoutError, Space};
 pub enum StateError {
     /// Another process has it.
     #[error(
-        "the state directory {} is in use{holder}; give this daemon another (--state-dir DIR), or stop that one",
+        "the state directory {} is in use{holder}; stop that daemon, or use another directory (--state-dir DIR)",
         directory.display()
     )]
     InUse {

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Failure, Outcome};
 use crate::clock;
+use crate::config::Grouped;
 use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
 
 /// Options of `snowbank layout`.
@@ -134,8 +135,8 @@ fn write_table(presets: &[Chosen], out: &mut impl Write) -> io::Result<()> {
             "{:<15} {:>5} {:>12} {:>12}  {}  {} {:>6}",
             preset.name,
             tick(layout),
-            grouped(layout.ids_per_second()),
-            grouped(layout.workers()),
+            Grouped(layout.ids_per_second()).to_string(),
+            Grouped(layout.workers()).to_string(),
             layout.first().date(),
             layout.last().date(),
             layout.max_digits()
@@ -155,8 +156,8 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "(x: what one step of the field adds to an ID)\n")?;
     let mut fact = |name: &str, value: String| writeln!(out, "{name:<15} {value}");
     fact("tick", tick(layout))?;
-    fact("IDs per tick", format!("{} of each worker", grouped(layout.ids_per_tick())))?;
-    fact("IDs per second", format!("{} of each worker", grouped(layout.ids_per_second())))?;
+    fact("IDs per tick", format!("{} of each worker", Grouped(layout.ids_per_tick())))?;
+    fact("IDs per second", format!("{} of each worker", Grouped(layout.ids_per_second())))?;
     fact("workers", workers(layout))?;
     fact(
         "first",
@@ -169,7 +170,7 @@ fn write_page(chosen: &Chosen, out: &mut impl Write) -> io::Result<()> {
 fn workers(layout: &Layout) -> String {
     match layout.workers() {
         1 => "1 (0): there is no node field".to_owned(),
-        workers => format!("{} (0 to {})", grouped(workers), workers - 1),
+        workers => format!("{} (0 to {})", Grouped(workers), workers - 1),
     }
 }
 
@@ -188,19 +189,6 @@ fn tick(layout: &Layout) -> String {
         ms if ms % 1000 == 0 => format!("{} s", ms / 1000),
         ms => format!("{ms} ms"),
     }
-}
-
-/// `4,096,000`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// The picture of a layout's fields.

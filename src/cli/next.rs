@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome, make_reactor};
-use crate::config::FileRef;
+use crate::config::{self, FileRef};
 use snowbank_client::protocol::ErrorCode;
 use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
 
-/// The longest that a daemon may gather IDs for a batch before it sends a part.
+/// The longest that a daemon collects IDs for a batch before it sends a part.
 const GATHERING: Duration = Duration::from_secs(1);
 
 /// Options of `snowbank next`.
@@ -91,19 +91,15 @@ fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     Ok(token)
 }
 
-/// Reads a length of time: `500ms`, `2s`, `1m 30s`.
+/// Reads a duration above zero: `500ms`, `2s`, `1m 30s`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let parsed: Option<Duration> =
-        text.parse::<jiff::SignedDuration>().ok().and_then(|duration| duration.try_into().ok());
-    match parsed {
-        Some(duration) if !duration.is_zero() => Ok(duration),
-        _ => Err("use a length of time above 0, such as 500ms or 2s".to_owned()),
-    }
+    let duration = config::parse_duration(text).filter(|duration| !duration.is_zero());
+    duration.ok_or_else(|| "allowed: a duration above 0 with its unit, such as 500ms or 2s".to_owned())
 }
 
 /// Reads the number of IDs to fetch.
 fn parse_count(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "use a whole number from 1 on".to_owned())
+    text.parse().ok().filter(|&count| count > 0).ok_or_else(|| "allowed: a whole number from 1 on".to_owned())
 }
 
 /// Turns an error of the client into a failure, with a hint if the command knows one.
@@ -134,7 +130,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     converse(async {
         let client = arguments.daemon.client()?;
         fetch(&client, arguments, &mut out).await?;
-        ignore_closed_reader(out.flush())
+        Ok(out.flush()?)
     })
 }
 
@@ -150,7 +146,7 @@ async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> 
         let batch = match call.await {
             Ok(batch) => batch,
             Err(error) if left < arguments.count => {
-                ignore_closed_reader(out.flush())?;
+                out.flush()?;
                 let written = arguments.count - left;
                 return Err(Failure::no(format!(
                     "after {written} of {} IDs, which are good: {error}; ask for the rest again",
@@ -160,10 +156,7 @@ async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> 
             Err(error) => return Err(explain(error)),
         };
         left = left.saturating_sub(batch.len() as u64);
-        match write(&batch, arguments.json, out) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
-        }
+        write(&batch, arguments.json, out)?;
     }
     Ok(())
 }
@@ -182,14 +175,6 @@ fn write(batch: &Batch, json: bool, out: &mut impl Write) -> io::Result<()> {
 /// Reads a source: digits are an index, anything else is a name.
 fn choose(source: &str) -> SourceChoice {
     source.parse().map_or_else(|_| source.into(), SourceChoice::Index)
-}
-
-/// Ignores a reader that has seen enough, such as `head`.
-pub(super) fn ignore_closed_reader(written: io::Result<()>) -> Outcome {
-    match written {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
 }
 
 #[cfg(test)]

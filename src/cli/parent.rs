@@ -1,11 +1,11 @@
 //! The end of the parent process, seen as the end of standard input.
 
-use std::io::{self, Read};
+use std::io;
 use std::thread;
 
 use tokio::sync::oneshot;
 
-/// Resolves when standard input has ended, or cannot be read any more. Bytes before that are thrown away.
+/// Resolves when standard input has ended, or cannot be read any more. Discards the bytes before that.
 ///
 /// The kernel closes the write end of a pipe when its holder dies, also by a signal that cannot be caught.
 pub(super) async fn standard_input_ended() {
@@ -13,14 +13,8 @@ pub(super) async fn standard_input_ended() {
     // A thread of its own: standard input may be a file or a terminal, and a reactor cannot wait for these. The thread is
     // never joined, because its read cannot be interrupted.
     let reader = thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-        let mut thrown_away = [0; 256];
-        loop {
-            match io::stdin().lock().read(&mut thrown_away) {
-                Ok(1..) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(0) | Err(_) => break,
-            }
-        }
+        // Retries where a signal interrupts it.
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         // The receiver is gone if a signal came first.
         let _ = ended.send(());
     });

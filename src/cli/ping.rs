@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Outcome;
-use super::next::{Daemon, converse, explain, ignore_closed_reader};
+use super::next::{Daemon, converse, explain};
 use snowbank_client::Client;
 
 /// The time between two pings.
@@ -60,12 +60,9 @@ async fn ping(client: &Client, arguments: &Arguments, out: &mut impl Write) -> O
             protocol: info.protocol,
             round_trip_us: round_trip.as_micros(),
         };
-        match write(&report, arguments.json, out) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-            written => written?,
-        }
+        write(&report, arguments.json, out)?;
     }
-    ignore_closed_reader(out.flush())
+    Ok(out.flush()?)
 }
 
 fn write(report: &Report<'_>, json: bool, out: &mut impl Write) -> io::Result<()> {

@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             () = reload_at_hangups(hangups, &reloads) => {}
         }
         notifier.stopping(settings.limits.drain_timeout);
-        tracing::info!("stopping: answering what has arrived");
+        tracing::info!("stopping: answers the requests that have arrived");
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),
@@ -155,24 +155,18 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
         tracing::warn!("{warning}");
     }
     match place {
-        StatePlace::Kept { .. } => tracing::info!("{place}"),
+        StatePlace::Directory { .. } => tracing::info!("{place}"),
         StatePlace::Nowhere => tracing::warn!("{place}"),
     }
 }
 
-/// A warning for each environment variable that is called like one of ours and is none.
-pub(super) fn warnings_of_environment() -> impl Iterator<Item = String> {
-    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-    let warn = |name| {
-        format!(
-            "the environment variable {name} is unknown; a setting has SNOWBANK_, its section and its key, in capitals"
-        )
-    };
-    config::unknown_variables(names).into_iter().map(warn)
+/// Returns a warning for each misspelt environment variable.
+pub(super) fn warnings_of_environment() -> Vec<String> {
+    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
 }
 
-/// Where the state is, and has the settings say so: what the environment puts there is the same place as a setting that
-/// names it.
+/// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
+/// environment names them.
 pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
     let place = place_of_state(settings)?;
     settings.state_dir =
@@ -180,13 +174,13 @@ pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, No
     Ok(place)
 }
 
-/// Where the environment of this process puts the state.
+/// Returns the place of the state in the environment of this process.
 pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
     settings.state_dir.place(|name| std::env::var_os(name))
 }
 
-/// Raises the soft limit of open files to the hard one: each connection is one. As many connections as then fit are
-/// allowed, so that one too many is told so, rather than left waiting.
+/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections` to
+/// the number that fits, so that the daemon answers one connection too many instead of leaving it waiting.
 pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

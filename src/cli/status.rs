@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::next::{ignore_closed_reader, parse_duration};
+use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
 use crate::admin::{Check, ClockState, Level, SourceStatus, Status, Target, seconds};
@@ -81,7 +81,11 @@ fn address(arguments: &Arguments) -> Result<Address, String> {
 
 async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let status = target.fetch().await.map_err(Failure::Usage)?;
-    ignore_closed_reader(write(&status, None, arguments.json, out).and_then(|()| out.flush()))?;
+    match write(&status, None, arguments.json, out).and_then(|()| out.flush()) {
+        // A reader that has seen enough, such as `head`, does not change the exit code.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     if status.ready {
         return Ok(());
     }
@@ -148,8 +152,9 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
         (true, _, true) => "Serving, all is as it should be",
     };
     writeln!(out, "{headline}")?;
-    for check in findings {
-        writeln!(out, "  {} {}", mark(check.level), About(check))?;
+    for Check { name, source, level, message } in findings {
+        let source = source.as_ref().map_or_else(String::new, |source| format!("{source}, "));
+        writeln!(out, "  {} {source}{}: {message}", mark(*level), name.name())?;
     }
     let up = seconds(status.uptime_s);
     let shards = if status.shards == 1 { "1 shard" } else { &format!("{} shards", status.shards) };
@@ -252,18 +257,5 @@ fn mark(level: Level) -> &'static str {
         Level::Fail => "FAIL",
         Level::Warn => "warn",
         Level::Ok => "ok  ",
-    }
-}
-
-/// A check's name, source and message.
-struct About<'a>(&'a Check);
-
-impl fmt::Display for About<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Check { name, source, message, .. } = self.0;
-        if let Some(source) = source {
-            write!(f, "{source}, ")?;
-        }
-        write!(f, "{}: {message}", name.name())
     }
 }

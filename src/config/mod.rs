@@ -54,7 +54,7 @@ pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings, WorkerIds};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
-pub(crate) use units::Grouped;
+pub(crate) use units::{Grouped, parse_duration};
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;
@@ -100,7 +100,8 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
     reader
 }
 
-/// The largest configuration file, in bytes: far above any real one, and small enough to refuse a path that names a disk.
+/// The largest configuration or token file, in bytes: far above any real one, and small enough to refuse a path that names a
+/// disk.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
@@ -132,10 +133,7 @@ pub enum FileError {
 /// # Errors
 /// The file cannot be read, is too large, or is not UTF-8.
 pub fn read_file(path: &Path) -> Result<String, FileError> {
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
+    let bytes = read_bounded(path).map_err(|error| FileError::Unreadable { path: path.to_owned(), error })?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLarge(path.to_owned()));
     }
@@ -144,6 +142,13 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
         let line = 1 + text.iter().filter(|&&byte| byte == b'\n').count();
         FileError::NotText { path: path.to_owned(), line }
     })
+}
+
+/// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]

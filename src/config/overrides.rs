@@ -11,7 +11,7 @@ use toml::de::{DeArray, DeValue};
 use super::LogSettings;
 use super::daemon::rows;
 use super::findings::Input;
-use super::reader::Reader;
+use super::reader::{Reader, nearest};
 use super::setting::Row;
 use super::value::Value;
 
@@ -101,12 +101,18 @@ fn help(key: &str, help: &str) -> String {
     format!("{help}{default} [env: {}]", row.variable())
 }
 
-/// Returns those of these environment variables that are named like ours, and that nothing reads: misspelt ones.
+/// Returns a warning for each of these environment variables that begins with `SNOWBANK_` and that nothing reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let known = |name: &str| {
-        ["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS"].contains(&name) || rows().any(|row| row.variable() == name)
+    let known: Vec<String> =
+        rows().map(Row::variable).chain(["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS"].map(String::from)).collect();
+    let unknown = names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known.contains(name));
+    let warn = |name: String| {
+        let meant = nearest(&name, known.iter().map(|known| (known, format!("did you mean {known}?"))));
+        let meant =
+            meant.unwrap_or_else(|| "a setting has SNOWBANK_, its section and its key, in capitals".into());
+        format!("the environment variable {name} is unknown; {meant}")
     };
-    names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known(name)).collect()
+    unknown.map(warn).collect()
 }
 
 impl Overrides {

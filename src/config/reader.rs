@@ -163,30 +163,26 @@ fn explain_unknown(name: &str, here: &[Section]) -> String {
     if let Some(row) = rows().find(|row| row.key == name) {
         return format!("not known here; it belongs {}", row.section.place());
     }
-    // Of two keys that are equally alike, the one that is known here.
-    let alike = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
-    let mut nearest: Option<(f64, &Row)> = None;
-    for row in rows() {
-        let likeness = alike(row.key) + if here.contains(&row.section) { 0.01 } else { 0.0 };
-        if likeness >= nearest.map_or(LIKENESS_MIN, |(best, _)| best) {
-            nearest = Some((likeness, row));
-        }
-    }
-    let best = nearest.map_or(LIKENESS_MIN, |(best, _)| best);
-    if here.contains(&Section::Top) {
-        if let Some(table) = tables().iter().find(|table| alike(table) >= best) {
-            return format!("not known; did you mean [{table}]?");
-        }
-        if alike("sources") >= best {
-            return "not known; did you mean [[sources]]?".into();
-        }
-    }
-    match nearest {
-        Some((_, row)) if here.contains(&row.section) => format!("not known; did you mean `{}`?", row.key),
-        Some((_, row)) => format!("not known; did you mean `{}`, {}?", row.key, row.section.place()),
+    let is_here = |row: &&Row| here.contains(&row.section);
+    let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
+    let sections = sections.chain([("sources", "[[sources]]".into())]);
+    let elsewhere = rows().map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
+    let known_here = rows().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
+    let sections_here = sections.filter(|_| here.contains(&Section::Top));
+    match nearest(name, elsewhere.chain(known_here).chain(sections_here)) {
+        Some(meant) => format!("not known; did you mean {meant}?"),
         None => {
-            let known = rows().filter(|row| here.contains(&row.section)).map(|row| row.key);
+            let known = rows().filter(is_here).map(|row| row.key);
             format!("not known, allowed here: {}", known.collect::<Vec<_>>().join(", "))
         }
     }
+}
+
+/// Returns the suggestion whose key is most like a name. Of equally alike keys the last one counts.
+pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
+    known
+        .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
+        .map(|(_, meant)| meant)
 }

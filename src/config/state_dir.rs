@@ -20,8 +20,8 @@ pub enum StateDirChoice {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StatePlace {
     /// In a directory.
-    Kept {
-        /// The directory.
+    Directory {
+        /// Its path.
         path: PathBuf,
         /// The environment variable that named it, or empty.
         named_by: &'static str,
@@ -72,19 +72,19 @@ impl StateDirChoice {
     pub fn place(&self, variable: impl Fn(&str) -> Option<OsString>) -> Result<StatePlace, NoStateDir> {
         // The XDG specification ignores paths that are not absolute. An empty variable counts as not set.
         let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let kept = |path, named_by| Ok(StatePlace::Kept { path, named_by });
+        let directory = |path, named_by| Ok(StatePlace::Directory { path, named_by });
         match self {
             StateDirChoice::None => Ok(StatePlace::Nowhere),
-            StateDirChoice::At(path) => kept(path.clone(), ""),
+            StateDirChoice::At(path) => directory(path.clone(), ""),
             StateDirChoice::Default => {
                 if let Some(list) = variable("STATE_DIRECTORY")
                     && let Some(path) = first_of(&list)
                 {
-                    kept(path, "$STATE_DIRECTORY")
+                    directory(path, "$STATE_DIRECTORY")
                 } else if let Some(home) = absolute("XDG_STATE_HOME") {
-                    kept(home.join("snowbank"), "$XDG_STATE_HOME")
+                    directory(home.join("snowbank"), "$XDG_STATE_HOME")
                 } else if let Some(home) = absolute("HOME") {
-                    kept(home.join(".local/state/snowbank"), "$HOME")
+                    directory(home.join(".local/state/snowbank"), "$HOME")
                 } else {
                     Err(NoStateDir)
                 }
@@ -102,7 +102,7 @@ impl StatePlace {
     /// Returns the directory; `None` if nothing is kept.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            StatePlace::Kept { path, .. } => Some(path),
+            StatePlace::Directory { path, .. } => Some(path),
             StatePlace::Nowhere => None,
         }
     }
@@ -111,8 +111,8 @@ impl StatePlace {
 impl fmt::Display for StatePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StatePlace::Kept { path, named_by: "" } => write!(f, "state in {}", path.display()),
-            StatePlace::Kept { path, named_by } => write!(f, "state in {} (by {named_by})", path.display()),
+            StatePlace::Directory { path, named_by: "" } => write!(f, "state in {}", path.display()),
+            StatePlace::Directory { path, named_by } => write!(f, "state in {} (by {named_by})", path.display()),
             StatePlace::Nowhere => f.write_str(
                 "state nowhere (state_dir is none): not covered are a restart with the clock set back, a restart \
                  after a crash that was ahead of the clock, and worker IDs that move",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn kept(path: &str, named_by: &'static str) -> Result<StatePlace, NoStateDir> {
-        Ok(StatePlace::Kept { path: path.into(), named_by })
+        Ok(StatePlace::Directory { path: path.into(), named_by })
     }
 
     #[test]

@@ -1,18 +1,14 @@
 //! The tokens that clients must send, read from their file.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use subtle::ConstantTimeEq;
 
+use super::FILE_BYTES_MAX;
+
 /// The longest token, in bytes: an AUTH request carries no more.
 pub const TOKEN_BYTES_MAX: usize = 512;
-
-/// The largest token file, in bytes: about 2,000 of the longest tokens, and small enough to refuse a path that names a
-/// disk.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The tokens of a file, at least one, each of 1 to [`TOKEN_BYTES_MAX`] bytes. Never printed.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,16 +24,20 @@ impl Tokens {
                 continue;
             }
             if token.len() > TOKEN_BYTES_MAX {
-                return Err(TokenError::TooLong {
-                    path: path.to_owned(),
-                    line: index + 1,
-                    bytes: token.len(),
-                });
+                return Err(TokenError(format!(
+                    "{}:{}: found a token of {} bytes, allowed: 1 to {TOKEN_BYTES_MAX}",
+                    path.display(),
+                    index + 1,
+                    token.len()
+                )));
             }
             tokens.push(Box::from(token));
         }
         if tokens.is_empty() {
-            return Err(TokenError::Empty(path.to_owned()));
+            return Err(TokenError(format!(
+                "the token file {} holds no token, so no client could ever ask for IDs; write one per line",
+                path.display()
+            )));
         }
         Ok(Tokens(tokens))
     }
@@ -57,34 +57,10 @@ impl fmt::Debug for Tokens {
     }
 }
 
-/// Why a token file cannot be used. Never repeats a byte of it.
+/// The reason why a token file cannot be used, in one line. Never repeats a byte of it.
 #[derive(Debug, thiserror::Error)]
-pub enum TokenError {
-    /// The file cannot be opened or read.
-    #[error("cannot read the token file {}: {error}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        error: io::Error,
-    },
-    /// The file is too large for tokens.
-    #[error("the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line", .0.display())]
-    TooLarge(PathBuf),
-    /// A line holds no token that AUTH could carry.
-    #[error("{}:{line}: found a token of {bytes} bytes, allowed: 1 to {TOKEN_BYTES_MAX}", path.display())]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// The length of its token.
-        bytes: usize,
-    },
-    /// Every line is empty or a comment.
-    #[error("the token file {} holds no token, so no client could ever ask for IDs; write one per line", .0.display())]
-    Empty(PathBuf),
-}
+#[error("{0}")]
+pub struct TokenError(String);
 
 /// Reads a token file: one token per line, without the blanks around it; empty lines and lines that start with `#` do
 /// not count.
@@ -92,13 +68,13 @@ pub enum TokenError {
 /// # Errors
 /// The file cannot be read, is too large, holds a token that is too long, or holds none.
 pub fn read_tokens(path: &Path) -> Result<Tokens, TokenError> {
-    let unreadable = |error| TokenError::Unreadable { path: path.to_owned(), error };
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes))
-        .map_err(unreadable)?;
+    let bytes = super::read_bounded(path)
+        .map_err(|error| TokenError(format!("cannot read the token file {}: {error}", path.display())))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(TokenError::TooLarge(path.to_owned()));
+        return Err(TokenError(format!(
+            "the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line",
+            path.display()
+        )));
     }
     Tokens::parse(path, &bytes)
 }
@@ -144,13 +120,16 @@ mod tests {
 
     #[test]
     fn files_without_tokens_are_refused() {
-        assert!(matches!(read(b"# nothing\n\n"), Err(TokenError::Empty(_))));
-        assert!(matches!(read(&vec![b'\n'; (1 << 20) + 1]), Err(TokenError::TooLarge(_))));
+        let refusal = |text: &[u8]| read(text).unwrap_err().to_string();
+        assert!(refusal(b"# nothing\n\n").contains("holds no token"));
+        assert!(refusal(&vec![b'\n'; (1 << 20) + 1]).contains("has more than 1048576 bytes"));
         let directory = tempfile::tempdir().unwrap();
         for path in [directory.path(), &directory.path().join("missing")] {
-            let error = read_tokens(path).unwrap_err();
-            assert!(matches!(error, TokenError::Unreadable { .. }), "{error}");
-            assert!(error.to_string().contains(&path.display().to_string()));
+            let error = read_tokens(path).unwrap_err().to_string();
+            assert!(
+                error.starts_with(&format!("cannot read the token file {}: ", path.display())),
+                "{error}"
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ use snowbank_client::address::Address;
 use snowbank_client::layout::Layout;
 
 /// Reads `10ms`, `1s`, `5m`, `1h`, `1m 30s` or `0`; `None` for anything else.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     match text.trim() {
         "0" => Some(Duration::ZERO),
         text => Duration::try_from(text.parse::<SignedDuration>().ok()?).ok(),

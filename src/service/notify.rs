@@ -68,7 +68,7 @@ impl Notifier {
 
     /// Reports that the daemon stops, which takes at most `within` and the time of the last write to storage.
     pub fn stopping(&self, within: Duration) {
-        let status = NotifyState::Status("stopping: answering what has arrived");
+        let status = NotifyState::Status("stopping: answers the requests that have arrived");
         self.send(
             Kind::Stopping,
             &[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))],

@@ -34,12 +34,11 @@ fn daemon() -> Daemon {
     daemon
 }
 
-/// Runs a tool of another package on this input. `None`, said, if it is not there; with `CI` set that fails.
+/// Runs a tool of another package on this input. `None` if it is not installed: the test was skipped.
 fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     let spawned = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = spawned else {
-        assert!(std::env::var_os("CI").is_none(), "{command:?} is missing: install {package}");
-        eprintln!("skipped: {command:?} is missing; tests/run installs {package}");
+        support::skip(&format!("{command:?} is missing; tests/run installs {package}"));
         return None;
     };
     // A tool that refuses early may leave some of it.
@@ -47,8 +46,8 @@ fn tool(package: &str, command: &mut Command, input: &str) -> Option<String> {
     let output = child.wait_with_output().expect("it ends");
     let (said, complained) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    if complained.contains("No module named") && std::env::var_os("CI").is_none() {
-        eprintln!("skipped: {complained}; tests/run installs {package}");
+    if complained.contains("No module named") {
+        support::skip(&format!("{complained}; tests/run installs {package}"));
         return None;
     }
     assert!(output.status.success(), "{command:?}: {said}{complained}");
@@ -192,7 +191,7 @@ fn the_page_draws_itself_in_a_browser() {
     ]);
     chromium.args(["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]);
     chromium.arg(format!("--user-data-dir={}", profile.path().display())).arg(&page);
-    if !is_there("chromium") {
+    if !support::has_program("chromium", "chromium") {
         return;
     }
     let output = chromium.stdin(Stdio::null()).output().expect("it runs");
@@ -212,15 +211,4 @@ fn the_page_draws_itself_in_a_browser() {
     // The browser reports there what the page's policy forbids, and where its script fails.
     let errors: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
     assert!(errors.is_empty(), "{errors:?}");
-}
-
-/// Returns whether a program is installed. Prints if not, and fails if `CI` is set.
-fn is_there(program: &str) -> bool {
-    let found = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join(program).exists()));
-    if !found {
-        assert!(std::env::var_os("CI").is_none(), "{program} is missing: tests/run installs it");
-        eprintln!("skipped: {program} is missing; tests/run installs it");
-    }
-    found
 }

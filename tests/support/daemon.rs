@@ -171,7 +171,7 @@ impl Setup {
         for _ in 0..self.listeners {
             let line = daemon.stdout.next().unwrap_or_else(|| {
                 let _ = daemon.child.kill();
-                panic!("the daemon does not listen; it says:\n{}", daemon.said())
+                panic!("the daemon does not listen; its log:\n{}", daemon.log())
             });
             daemon.addresses.push(Address::of_line(&line));
         }
@@ -186,7 +186,7 @@ impl Setup {
         let status = wait(&mut child).unwrap_or_else(|| {
             let _ = child.kill();
             let _ = child.wait();
-            panic!("the daemon runs where it should have ended; it says:\n{}", stderr.so_far())
+            panic!("the daemon runs where it should have ended; its log:\n{}", stderr.so_far())
         });
         Ended { code: status.code(), stdout: stdout.whole(), stderr: stderr.whole() }
     }
@@ -256,7 +256,7 @@ impl Daemon {
     }
 
     /// Returns its standard error so far.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         self.stderr.so_far()
     }
 
@@ -267,7 +267,7 @@ impl Daemon {
     /// Waits for its end and gives its exit code; `None` if a signal ended it.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         let status = wait(&mut self.child)
-            .unwrap_or_else(|| panic!("the daemon does not end; it says:\n{}", self.said()));
+            .unwrap_or_else(|| panic!("the daemon does not end; its log:\n{}", self.log()));
         self.status = Some(status);
         status.code()
     }
@@ -275,7 +275,7 @@ impl Daemon {
     /// Stops it as a service manager does, and gives what it wrote to standard output after the listening lines.
     pub(crate) fn stop(mut self) -> Vec<String> {
         self.signal(Signal::TERM);
-        assert_eq!(self.wait(), Some(0), "{}", self.said());
+        assert_eq!(self.wait(), Some(0), "{}", self.log());
         std::iter::from_fn(|| self.stdout.next()).collect()
     }
 
@@ -322,9 +322,9 @@ impl Drop for Daemon {
         super::faketime::sweep(self.child.id());
         let said = self.stderr.whole();
         if thread::panicking() {
-            eprintln!("the daemon said:\n{said}");
+            eprintln!("the daemon's log:\n{said}");
         } else {
-            assert!(!said.contains("panicked"), "the daemon said:\n{said}");
+            assert!(!said.contains("panicked"), "the daemon's log:\n{said}");
         }
     }
 }

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use super::faketime::FakeClock;
 use super::{Daemon, Setup};
 
-/// A machine of its own, as far as a daemon can tell.
+/// A simulated machine: directories of its own for the state and the locks.
 pub(crate) struct Machine {
     directory: TempDir,
     clock: Option<FakeClock>,
@@ -19,7 +19,7 @@ impl Machine {
         Machine { directory: super::directory(), clock: None }
     }
 
-    /// A machine whose wall clock can be set. `None` where that is not possible, which has been said.
+    /// A machine whose wall clock can be set. `None` if that is not possible here: the test was skipped.
     pub(crate) fn with_clock() -> Option<Machine> {
         let machine = Machine::new();
         let clock = FakeClock::new(machine.directory.path())?;

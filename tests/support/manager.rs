@@ -87,17 +87,3 @@ impl Manager {
         while self.next_within(Duration::from_millis(1)).is_some() {}
     }
 }
-
-/// Returns whether a program is there. Prints if not; then the test must return. With `CI` set
-/// a missing program is a failure instead.
-pub(crate) fn has_program(name: &str, package: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
-    if !is_there {
-        let missing = format!("{name} is missing: install the package {package} (tests/run does it)");
-        assert!(std::env::var_os("CI").is_none(), "{missing}");
-        // Past the test harness, which keeps to itself what a test prints that passes.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {missing}");
-    }
-    is_there
-}

@@ -20,13 +20,14 @@ pub(crate) mod reply;
 pub(crate) mod wire;
 pub(crate) mod witness;
 
+use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) use daemon::{Address, Daemon, Setup};
 pub(crate) use wire::{Ask, Reply, Wire};
 
-/// The longest that the tests wait for anything: enough for a machine that does much else meanwhile.
+/// The longest that the tests wait for anything: long enough for a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(40);
 
 /// A source that always has IDs, and one of 16 a second.
@@ -40,13 +41,13 @@ layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
 worker_ids = 1
 "#;
 
-/// A directory for a daemon's files, in memory where that can be: what a disk that others keep busy takes for a sync is not
-/// what these tests are about. Where it is, a slow or failing disk is injected.
+/// A directory for a daemon's files, in memory if possible, so that a busy disk delays no test. Tests of slow and failing
+/// disks inject the faults.
 pub(crate) fn directory() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a temporary directory")
 }
 
-/// Asks `probe` until it answers, for what cannot be awaited.
+/// Calls `probe` until it returns something.
 pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + DEADLINE;
     loop {
@@ -56,6 +57,23 @@ pub(crate) fn poll<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
         assert!(Instant::now() < deadline, "within {DEADLINE:?} not: {what}");
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Reports that a test cannot run here; the test must return then. Fails where `CI` is set: nothing is skipped there.
+pub(crate) fn skip(reason: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    // Directly to the stream: the test harness hides the output of a test that passes.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
+}
+
+/// Returns whether a program is installed, or else [`skip`]s.
+pub(crate) fn has_program(name: &str, package: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|directory| directory.join(name).is_file());
+    if !is_there {
+        skip(&format!("{name} is missing: install the package {package} (tests/run does it)"));
+    }
+    is_there
 }
 
 /// A small generator of random numbers, the same for the same seed (xorshift64*, Vigna 2014).

@@ -7,7 +7,7 @@ use clap::Args;
 use snowbank_client::Endpoint;
 
 use super::Failure;
-use crate::run::{Drive, Length, Scenario};
+use crate::scenario::{Drive, Length, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::Token;
 use crate::value::{Mix, Time};

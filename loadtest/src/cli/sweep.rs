@@ -8,10 +8,10 @@ use super::{Failure, json_text, on_interrupt, open_files, print, with_files, wri
 use crate::origin::Origin;
 use crate::report::html;
 use crate::report::progress::Bar;
-use crate::run::{Drive, Length};
+use crate::scenario::{Drive, Length};
 use crate::sweep::progress::Live;
-use crate::sweep::{Settings, file, sweep, table};
-use crate::value::{Rate, Share, Time};
+use crate::sweep::{SearchOptions, Settings, file, sweep, table};
+use crate::value::Rate;
 use crate::verdict::Objectives;
 
 /// Find the knee: the highest rate at which the objective holds
@@ -26,25 +26,8 @@ use crate::verdict::Objectives;
 pub(super) struct Arguments {
     #[command(flatten)]
     load: Load,
-    /// The first rate, in IDs per second [default: 2000 requests/s, or an eighth of the source's rate]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    start: Option<Rate>,
-    /// The highest rate to try [default: the source's highest rate]
-    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
-    limit: Option<Rate>,
-    /// Each step multiplies the rate by this, until one misses
-    #[arg(long, value_name = "NUMBER", default_value = "2", value_parser = factor, allow_hyphen_values = true)]
-    factor: f64,
-    /// Largest distance from the knee to the next rate that misses: two runs on a quiet machine differ by
-    /// about 5%
-    #[arg(long, value_name = "SHARE", default_value = "5%", allow_hyphen_values = true)]
-    resolution: Share,
-    /// Runs in a row that must miss before a rate counts as missed: one may be the machine's noise
-    #[arg(long, value_name = "N", default_value = "2", value_parser = clap::value_parser!(u32).range(1..=100))]
-    tries: u32,
-    /// Length of each step, after its warm-up; the confirmation takes twice as long
-    #[arg(long = "for", value_name = "TIME", default_value = "5s", allow_hyphen_values = true)]
-    length: Time,
+    #[command(flatten)]
+    search: SearchOptions,
     #[command(flatten)]
     latencies: Latencies,
     /// Write all figures to a file, for plan and other programs
@@ -53,16 +36,6 @@ pub(super) struct Arguments {
     /// Write all figures with charts as one page that a browser opens
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-/// Steps smaller than these would be finer than any resolution, larger ones would skip the whole range.
-const FACTORS: std::ops::RangeInclusive<f64> = 1.01..=100.0;
-
-fn factor(text: &str) -> Result<f64, String> {
-    let factor = text.parse().ok().filter(|factor| FACTORS.contains(factor));
-    factor.ok_or_else(|| {
-        format!("{text:?} is not a factor: a number from {} to {}", FACTORS.start(), FACTORS.end())
-    })
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
@@ -87,14 +60,9 @@ impl Arguments {
             Drive::Open { rate: Rate::STANDARD, ramp: Duration::ZERO, arrivals: self.load.arrivals() };
         Ok(Settings {
             origin: Origin::of_this_process(),
-            scenario: self.load.scenario(drive, Length::For(self.length.0))?,
+            scenario: self.load.scenario(drive, Length::For(self.search.length.0))?,
             objectives: Objectives { rate: None, latencies: self.latencies.of_open_loop() },
-            start: self.start,
-            limit: self.limit,
-            factor: self.factor,
-            resolution: self.resolution.0,
-            tries: self.tries,
-            step_length: self.length.0,
+            search: self.search.clone(),
         })
     }
 }

@@ -64,7 +64,7 @@ impl Figure {
     pub(crate) fn value(self, run: &Run) -> Option<f64> {
         match self {
             Self::Rate => Some(run.ids_per_s),
-            Self::Errors => Some((run.refused.values().sum::<u64>() + run.unanswered) as f64),
+            Self::Errors => Some(run.errors() as f64),
             Self::Response(quantile) => {
                 run.response_time.at(quantile).filter(|_| run.response_time.count > 0)
             }

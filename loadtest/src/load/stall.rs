@@ -24,13 +24,6 @@ const REOPEN_PAUSE: Duration = Duration::from_millis(100);
 /// The index of the thread's connection that hangs.
 pub(super) const STALLED: usize = 0;
 
-/// A stall on purpose, in times from the begin of the run: the connection is not read between the two.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Stall {
-    pub(crate) from: Duration,
-    pub(crate) until: Duration,
-}
-
 /// The phases of a stall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -53,10 +46,11 @@ pub(super) struct Stalling {
 }
 
 impl Stalling {
-    pub(super) fn new(stall: Stall) -> Self {
+    /// Takes the begin and the end of the stall, from the begin of the run.
+    pub(super) fn new((from, until): (Duration, Duration)) -> Self {
         Self {
-            from_ns: stall.from.as_nanos() as u64,
-            until_ns: stall.until.as_nanos() as u64,
+            from_ns: from.as_nanos() as u64,
+            until_ns: until.as_nanos() as u64,
             phase: Phase::Ahead,
             closed_after: None,
             reopening: None,

@@ -14,10 +14,12 @@ use super::meter::Meter;
 use super::outage::RETRY_NS;
 use super::processor::RunDelay;
 use super::stall::{STALLED, Stalling};
-use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Pace, Shared, Task};
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared, Task};
 use crate::measure::Fault;
 use crate::promise::Span;
+use crate::scenario::Drive;
 use crate::target::Stream;
+use crate::value::Mix;
 
 /// Several replies of the largest frame at once.
 const INPUT_SIZE: usize = 256 * 1024;
@@ -64,7 +66,7 @@ pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSe
     // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still
     // measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    let thread = task.share.thread;
+    let thread = task.thread;
     match Worker::new(task, streams, shared, to) {
         Ok(worker) => worker.run_to_end(),
         Err(error) => {
@@ -87,27 +89,24 @@ impl<'a> Worker<'a> {
             stream.set_nonblocking()?;
             epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         }
-        let ids_left = match task.pace {
-            Pace::Open => u64::MAX,
-            Pace::Closed { ids_limit, .. } => ids_limit.unwrap_or(u64::MAX),
-        };
-        let warm_ns = task.warm_up.as_nanos() as u64;
-        let end_ns = task.end.map_or(u64::MAX, |end| end.as_nanos() as u64);
+        let (thread, scenario) = (task.thread, &task.scenario);
+        let ns = |time: Duration| time.as_nanos() as u64;
+        let (warm_ns, end_ns) = (ns(scenario.measured_from()), scenario.ends_at().map_or(u64::MAX, ns));
         Ok(Self {
             shared,
             to,
             connections: streams.into_iter().map(Connection::new).collect(),
             epoll,
-            random: fastrand::Rng::with_seed(task.seed.wrapping_add(task.share.thread as u64)),
-            meter: Meter::new(task.share.thread, warm_ns, end_ns, task.outage.map(|at| at.as_nanos() as u64)),
+            random: fastrand::Rng::with_seed(scenario.seed.wrapping_add(thread as u64)),
+            meter: Meter::new(thread, warm_ns, end_ns, scenario.outage_at().map(ns)),
             end_ns,
             spans: Vec::new(),
             clocks: ClockOffset::new(task.same_clock),
             next_connection: 0,
             housekeeping_ns: 0,
-            ids_left,
+            ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
             retry_ns: 0,
-            stalling: task.stall.map(Stalling::new),
+            stalling: scenario.stall().filter(|_| thread == 0).map(Stalling::new),
             run_delay: RunDelay::of_this_thread(),
             task,
         })
@@ -120,7 +119,7 @@ impl<'a> Worker<'a> {
             self.shared.stop.store(true, Ordering::Relaxed);
         }
         let now = self.shared.now();
-        if fault.is_some() && matches!(self.task.pace, Pace::Open) {
+        if fault.is_some() && self.is_open_loop() {
             let due_ns = self.shared.lanes.first_due_ns();
             self.meter.counts.late_at_fault = Duration::from_nanos(now.ns.saturating_sub(due_ns));
         }
@@ -130,7 +129,7 @@ impl<'a> Worker<'a> {
         }
         self.meter.counts.clock_offset_us = self.clocks.seen_us();
         let counts = Box::new(self.meter.finish(now, self.to));
-        let thread = self.task.share.thread;
+        let thread = self.task.thread;
         let _ = self.to.send(Message::Done { thread, counts, fault });
     }
 
@@ -175,11 +174,15 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    fn is_open_loop(&self) -> bool {
+        matches!(self.task.scenario.drive, Drive::Open { .. })
+    }
+
     /// Prepares the requests that are due. Returns false if no more will follow.
     fn prepare(&mut self, now: Now) -> Result<bool, Fault> {
-        match self.task.pace {
-            Pace::Open => self.prepare_due(now),
-            Pace::Closed { depth, .. } => Ok(self.refill(now, depth)),
+        match self.task.scenario.drive {
+            Drive::Open { .. } => self.prepare_due(now),
+            Drive::Closed { depth } => Ok(self.refill(now, depth)),
         }
     }
 
@@ -187,7 +190,7 @@ impl<'a> Worker<'a> {
         for _ in 0..MAX_SENDS_PER_TURN {
             // Without requests the end of an outage would go unseen.
             let end_ns = if self.meter.outage_since(now).is_none() { self.end_ns } else { u64::MAX };
-            let Some(due_ns) = self.shared.lanes.take(self.task.share.thread, now.ns, end_ns) else {
+            let Some(due_ns) = self.shared.lanes.take(self.task.thread, now.ns, end_ns) else {
                 return Ok(self.shared.lanes.first_due_ns() < end_ns);
             };
             let Some(index) = self.next_open() else {
@@ -199,7 +202,7 @@ impl<'a> Worker<'a> {
             if connection.in_flight.len() >= MAX_IN_FLIGHT {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
             }
-            let count = draw(&self.task, &mut self.random);
+            let count = draw(&self.task.scenario.batch, &mut self.random);
             connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns, excused);
         }
         Ok(true)
@@ -229,7 +232,7 @@ impl<'a> Worker<'a> {
                 continue;
             }
             while connection.in_flight.len() < depth && self.ids_left > 0 {
-                let count = draw(&self.task, &mut self.random);
+                let count = draw(&self.task.scenario.batch, &mut self.random);
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
@@ -242,7 +245,7 @@ impl<'a> Worker<'a> {
     /// Sends the prepared requests. Returns true if the sockets took all.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
-        let strict = self.shared.promise.strict;
+        let (strict, open_loop) = (self.shared.promise.strict, self.is_open_loop());
         for index in 0..self.connections.len() {
             let (stalled, hangs) = (self.is_stalled(index), self.is_hanging(index));
             let connection = &mut self.connections[index];
@@ -252,13 +255,13 @@ impl<'a> Worker<'a> {
             let above = if strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
             let meter = &mut self.meter;
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
-            match (flushed, self.task.pace) {
-                (Ok(Flushed::All), _) => {}
+            match flushed {
+                Ok(Flushed::All) => {}
                 // A client that does not read has to expect it.
-                (Ok(Flushed::Part), _) if stalled => all &= hangs,
-                (Ok(Flushed::Part), Pace::Open) => return Err(Fault::FullSocket),
-                (Ok(Flushed::Part), Pace::Closed { .. }) => all = false,
-                (Err(fault), _) => self.excuse(index, fault)?,
+                Ok(Flushed::Part) if stalled => all &= hangs,
+                Ok(Flushed::Part) if open_loop => return Err(Fault::FullSocket),
+                Ok(Flushed::Part) => all = false,
+                Err(fault) => self.excuse(index, fault)?,
             }
         }
         Ok(all)
@@ -268,13 +271,10 @@ impl<'a> Worker<'a> {
         let down = self.meter.outage_since(now).is_some();
         let longest_ns = if down { RETRY_NS } else { MAX_SLEEP_NS };
         let longest_ns = longest_ns.min(self.next_of_stall_ns().saturating_sub(now.ns));
-        match self.task.pace {
-            Pace::Open if more => {
-                let next_ns = self.shared.lanes.next_ns(self.task.share.thread);
-                next_ns.saturating_sub(now.ns).min(longest_ns)
-            }
-            _ => longest_ns,
+        if !(more && self.is_open_loop()) {
+            return longest_ns;
         }
+        self.shared.lanes.next_ns(self.task.thread).saturating_sub(now.ns).min(longest_ns)
     }
 
     /// Returns the wait for a core after an answer woke the thread. In a short sleep the due time of the next
@@ -318,10 +318,10 @@ impl<'a> Worker<'a> {
             .known_us()
             .and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
         let spans = std::mem::take(&mut self.spans);
-        let _ = self.to.send(Message::Spans { thread: self.task.share.thread, spans, low_us });
+        let _ = self.to.send(Message::Spans { thread: self.task.thread, spans, low_us });
     }
 }
 
-fn draw(task: &Task, random: &mut fastrand::Rng) -> u32 {
-    if task.mix.is_fixed() { task.mix.max() } else { task.mix.at(random.f64()) }
+fn draw(mix: &Mix, random: &mut fastrand::Rng) -> u32 {
+    if mix.is_fixed() { mix.max() } else { mix.at(random.f64()) }
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{QUANTILES, Report};
 use crate::measure::{Counts, SecondFigures, micros};
 use crate::origin::Origin;
-use crate::run::{ClientStall, Drive, Length, Outage};
+use crate::scenario::{ClientStall, Drive, Length, Outage};
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
@@ -360,6 +360,11 @@ impl Run {
             outage.at_s < second + 1.0 && second <= outage.at_s + outage.length_us / 1e6
         };
         self.outage.as_ref().is_some_and(within)
+    }
+
+    /// Returns the requests that were refused or have no answer.
+    pub(crate) fn errors(&self) -> u64 {
+        self.refused.values().sum::<u64>() + self.unanswered
     }
 
     /// The processor time that a daemon of our own took for each request it answered.

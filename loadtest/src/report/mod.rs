@@ -13,7 +13,8 @@ pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use crate::run::{Drive, Outcome, Scenario};
+use crate::run::Outcome;
+use crate::scenario::{Drive, Scenario};
 use crate::verdict::{Evidence, Objectives, Verdict, judge};
 
 /// The quantiles that every report shows; 1 is the maximum.

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::{CannotRun, Scenario};
+use super::CannotRun;
 use crate::load::Wire;
 use crate::promise::Promise;
+use crate::scenario::Scenario;
 use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds, and a

@@ -8,13 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::{Progress, Scenario};
+use super::Progress;
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, NotAdded};
 use crate::daemon::Daemon;
 use crate::load::{Message, Shared};
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
+use crate::scenario::Scenario;
 
 /// Often enough to look alive, and too rarely to disturb the run.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);

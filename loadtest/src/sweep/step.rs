@@ -13,7 +13,8 @@ use crate::daemon::Daemon;
 use crate::measure::Fault;
 use crate::report::Report;
 use crate::report::json::Run;
-use crate::run::{self, CannotRun, Drive, Length, Progress, Scenario};
+use crate::run::{self, CannotRun, Progress};
+use crate::scenario::{Drive, Length, Scenario};
 use crate::value::Rate;
 use crate::verdict::{Objectives, Verdict};
 

@@ -35,7 +35,7 @@ pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "load        IDs per request {}, {connections}, {threads}", scenario.batch)?;
     let to =
         if bounds.limit < MAX_RATE_PER_S { format!("to {}/s", short(bounds.limit)) } else { "up".to_owned() };
-    let (each, warm_up) = (Time(settings.step_length), Time(scenario.warm_up));
+    let (each, warm_up) = (settings.search.length, Time(scenario.warm_up));
     writeln!(
         out,
         "steps       from {}/s {to}, {each} each after a warm-up of {warm_up}",
@@ -67,7 +67,7 @@ pub(crate) fn row(step: &Step, out: &mut dyn Write) -> io::Result<()> {
         at("p99"),
         at("p99.9"),
         at("max"),
-        short((run.refused.values().sum::<u64>() + run.unanswered) as f64),
+        short(run.errors() as f64),
         run.daemon_cpu_share.map_or("-".to_owned(), percent),
         percent(run.generator_cpu_share),
         ms(slip_us.unwrap_or_default()),

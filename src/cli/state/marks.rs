@@ -8,7 +8,7 @@ use crate::ceiling::store::{Record, position_from};
 use crate::ceiling::{Mark, Marked, Seen, compare, instant_of};
 use snowbank_client::layout::{Numbering, WorkerSet};
 
-/// What worker IDs have marked that all say the same. IDs are strings, because JavaScript's numbers end at 2^53.
+/// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
     worker_ids: String,
@@ -16,15 +16,15 @@ pub(super) struct MarkShown {
     /// The lowest ID that was never granted on this machine, and its time.
     id: Option<String>,
     time: Option<String>,
-    /// The identity of the state under which the others were granted, and whether it is that of this directory; not known of
-    /// a directory from before states had one.
+    /// The identity of the state that granted the IDs below. `this_state`: whether it is this directory's; `None` if the
+    /// directory's state is too old to have an identity.
     state: Option<String>,
     this_state: Option<bool>,
-    /// What it means for a start with this state and these worker IDs.
+    /// The effect on a start with this state and these worker IDs.
     next_start: NextStart,
-    /// The process that has the lock, as far as it said.
+    /// The process that holds the lock, as it wrote into the lock's file.
     holder: Option<String>,
-    /// Why it cannot be read.
+    /// The reason why the mark cannot be read.
     error: Option<String>,
     #[serde(skip)]
     count: usize,
@@ -49,7 +49,7 @@ enum NextStart {
     NotKnown,
 }
 
-/// What is seen of a record's worker IDs, in stretches that say the same. `records` are all of its state.
+/// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its state.
 pub(super) fn of(
     record: &Record,
     numbering: &Numbering,
@@ -83,7 +83,7 @@ pub(super) fn of(
             next_start: match mark {
                 None if error.is_some() => NextStart::NotKnown,
                 None => NextStart::AtCeiling,
-                // By the rule of a start.
+                // The rule that a start follows.
                 Some(mark) => match compare(std::slice::from_ref(mark), numbering, record.ceiling, records) {
                     Marked::Below => NextStart::AtCeiling,
                     Marked::ByAnother(_) => NextStart::AboveMark,

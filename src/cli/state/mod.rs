@@ -1,4 +1,4 @@
-//! `snowbank state`: what is kept over restarts, shown (`show`) and moved.
+//! `snowbank state`: shows, exports and imports the state that a daemon keeps over restarts.
 
 mod marks;
 mod show;
@@ -26,13 +26,13 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show each source's ceiling: below it IDs may have been handed out, from it on none was
+    /// Show each source's ceiling: every ID handed out is below it
     #[command(after_help = show::HELP)]
     Show(show::Arguments),
     /// Release all sources here, and write what another machine needs to go on with their worker IDs
     #[command(after_help = EXPORT_HELP)]
     Export(ExportArguments),
-    /// Take over the sources of an export; only upward, so that no ID comes twice
+    /// Take over the sources of an export; never below IDs that this machine has granted
     #[command(after_help = IMPORT_HELP)]
     Import(ImportArguments),
 }
@@ -66,7 +66,7 @@ struct Directory {
 
 #[derive(Debug, clap::Args)]
 struct LockDirectory {
-    /// The directory of the machine's locks of worker IDs, with their marks
+    /// The directory of the machine's worker-ID locks, with their marks
     #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
     lock_dir: PathBuf,
 }
@@ -88,7 +88,7 @@ struct ImportArguments {
     directory: Directory,
     #[command(flatten)]
     locks: LockDirectory,
-    /// What `snowbank state export` wrote; `-` for standard input
+    /// The output of `snowbank state export`; `-` for standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }
@@ -106,7 +106,7 @@ impl Directory {
         let given = self.state_dir.clone().filter(|path| !path.as_os_str().is_empty());
         let choice = StateDirChoice::from(given);
         match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
-            StatePlace::Kept { path, .. } => Ok(path),
+            StatePlace::Directory { path, .. } => Ok(path),
             StatePlace::Nowhere => Err(Failure::usage("found --state-dir none, allowed: a directory")),
         }
     }
@@ -128,7 +128,7 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     let locks = lock_records(&arguments.locks.lock_dir, &records).map_err(Failure::no)?;
     refuse_lower(&records, &locks, &format!("the state in {}", path.display()))?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));
-    // Opened before anything is released: a name that is taken is found out in time.
+    // Created before anything is released: a name that is taken must fail first.
     let output = arguments.output.as_deref().map(|path| Ok((path, create(path)?))).transpose();
     let output = output.map_err(|(path, error): (&Path, io::Error)| {
         Failure::no(format_args!("cannot create {}: {error}; name a new file", path.display()))
@@ -157,13 +157,13 @@ fn export(arguments: &ExportArguments, out: &mut impl Write) -> Outcome {
     Ok(())
 }
 
-/// A new file that only its user can read: whoever has the export can go on with the worker IDs.
+/// Creates a new file that only its user can read: a copy of an export is enough to use its worker IDs.
 fn create(path: &Path) -> Result<File, (&Path, io::Error)> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path).map_err(|error| (path, error))
 }
 
-/// Locks a state directory, which is not made for this.
+/// Locks a state directory. A missing one is an error; it is not created.
 fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
     if !path.is_dir() {
         return Err(no_state(path));
@@ -181,21 +181,21 @@ fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     }
 }
 
-/// What leaves or arrives must not end below what the machine remembers of its worker IDs.
+/// Refuses records whose ceilings are below the marks of this machine: they are an older copy.
 fn refuse_lower(records: &[Record], locks: &[WorkerLocks], what: &str) -> Outcome {
     for (record, locks) in records.iter().zip(locks) {
         let marks = locks.marks().map_err(Failure::no)?;
         let Some(ahead) = marks.iter().find(|mark| mark.id_bound > record.id_bound) else { continue };
         return Err(Failure::no(format_args!(
-            "{what} is older than what served on this machine: of source {:?} it ends at ID {}, and its worker IDs were \
-             granted up to ID {} since; use the newest",
+            "{what} is older than the state that served on this machine: for source {:?} it ends at ID {}, and its worker \
+             IDs were granted up to ID {} since; use the newest copy",
             record.name, record.id_bound, ahead.id_bound,
         )));
     }
     Ok(())
 }
 
-/// Has the machine remember what became of worker IDs.
+/// Marks the locks of these records' worker IDs as granted or released up to the records' ceilings.
 fn mark(records: &[Record], state: &str, locks: &[WorkerLocks], is_released: bool) -> io::Result<()> {
     records.iter().zip(locks).try_for_each(|(record, locks)| {
         locks.mark(&Mark { id_bound: record.id_bound, state: state.to_owned(), is_released })

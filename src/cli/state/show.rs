@@ -1,4 +1,4 @@
-//! `snowbank state show`: what is kept of each source, and what the machine remembers of its worker IDs beside it.
+//! `snowbank state show`: the stored record of each source, and the marks of its worker IDs on this machine.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -25,7 +25,7 @@ Exit codes:
   1  there is no state, or it cannot be read
   2  wrong use";
 
-/// How often what is stored is read again because a daemon raised it while the marks were read.
+/// The most readings of the state. Each raise by a daemon while the marks are read causes another.
 const ATTEMPTS: usize = 10;
 
 #[derive(Debug, clap::Args)]
@@ -60,15 +60,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
-/// A record, and what the locks of its worker IDs said while it stood.
+/// A record, and the marks of its worker IDs at the same moment.
 struct Found {
     record: Record,
     numbering: Numbering,
     seen: Vec<Seen>,
 }
 
-/// Reads the records and their marks of one moment: a mark that is compared with a ceiling of before its raise would seem to
-/// lie beyond it.
+/// Reads the records and their marks at one moment. A mark compared with a ceiling from before its raise would seem to lie
+/// beyond it.
 fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
     let mut records = store::read(path).map_err(Failure::no)?;
     for _ in 0..ATTEMPTS {
@@ -88,12 +88,12 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
         records = again;
     }
     Err(Failure::no(format_args!(
-        "the state in {} never holds still; something keeps writing it",
+        "the state in {} changed at each of {ATTEMPTS} readings; try again",
         path.display()
     )))
 }
 
-/// What `show --json` prints.
+/// The output of `show --json`.
 #[derive(Serialize)]
 struct Shows<'a> {
     state_dir: String,
@@ -102,7 +102,7 @@ struct Shows<'a> {
     sources: Vec<Shown<'a>>,
 }
 
-/// One source of it. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
+/// One source of the output. Positions and IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
@@ -121,7 +121,7 @@ struct Shown<'a> {
     wall_minus_boot_us: i64,
     clean: bool,
     released: bool,
-    /// What the locks of its worker IDs say, those together that say the same.
+    /// The marks of its worker IDs. Equal ones are one entry.
     marks: Vec<MarkShown>,
 }
 

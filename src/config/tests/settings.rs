@@ -305,5 +305,15 @@ fn the_summary_says_what_is_served_and_the_warnings_what_to_look_at() {
 #[test]
 fn misspelt_variables_are_noticed() {
     let names = ["SNOWBANK_LISTEN", "SNOWBANK_LISTN", "SNOWBANK_CONFIG", "PATH"].map(String::from);
-    assert_eq!(unknown_variables(names), ["SNOWBANK_LISTN"]);
+    assert_eq!(
+        unknown_variables(names),
+        ["the environment variable SNOWBANK_LISTN is unknown; did you mean SNOWBANK_LISTEN?"]
+    );
+    assert_eq!(
+        unknown_variables(["SNOWBANK_FROBNICATE_EVERY_MINUTE".into()]),
+        [
+            "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; a setting has SNOWBANK_, its section \
+          and its key, in capitals"
+        ]
+    );
 }

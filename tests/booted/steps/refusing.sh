@@ -4,7 +4,7 @@
 expect_line() {
     read_journal
     # The last lines of a running daemon that is stopped are no refusal.
-    sed -i '/: stopping: answering what has arrived$/d' "$work/news"
+    sed -i '/: stopping: answers the requests that have arrived$/d' "$work/news"
     daemon_lines | sed 's/^/journal: /'
     [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"

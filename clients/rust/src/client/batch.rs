@@ -50,7 +50,7 @@ impl Batch {
     /// run for each.
     #[must_use]
     pub fn runs(&self) -> Runs<'_> {
-        Runs { collected: &self.collected, index: 0 }
+        Runs { batch: self, index: 0 }
     }
 
     /// Returns the highest ID.
@@ -64,19 +64,14 @@ impl Batch {
     /// Returns the run at `index`, or `None` after the last one.
     #[inline]
     pub(super) fn run(&self, index: usize) -> Option<Run> {
-        run_of(&self.collected, index)
+        match &self.collected {
+            Collected::Runs(runs) => runs.get(index).copied(),
+            Collected::List(ids) => ids.get(index).map(|&first| Run { first, count: 1, stride: 1 }),
+        }
     }
 
     pub(super) fn endpoint_name(&self) -> &Arc<str> {
         &self.endpoint
-    }
-}
-
-#[inline]
-fn run_of(collected: &Collected, index: usize) -> Option<Run> {
-    match collected {
-        Collected::Runs(runs) => runs.get(index).copied(),
-        Collected::List(ids) => ids.get(index).map(|&first| Run { first, count: 1, stride: 1 }),
     }
 }
 
@@ -92,7 +87,7 @@ impl<'a> IntoIterator for &'a Batch {
 /// An iterator over the runs of a [`Batch`].
 #[derive(Debug, Clone)]
 pub struct Runs<'a> {
-    collected: &'a Collected,
+    batch: &'a Batch,
     index: usize,
 }
 
@@ -100,7 +95,7 @@ impl Iterator for Runs<'_> {
     type Item = Run;
 
     fn next(&mut self) -> Option<Run> {
-        let run = run_of(self.collected, self.index)?;
+        let run = self.batch.run(self.index)?;
         self.index += 1;
         Some(run)
     }

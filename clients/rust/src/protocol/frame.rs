@@ -68,7 +68,6 @@ impl Fault {
 pub(super) struct RawFrame<'a> {
     pub(super) kind: u8,
     pub(super) flags: u8,
-    pub(super) tag: u16,
     pub(super) body: &'a [u8],
 }
 
@@ -110,8 +109,8 @@ pub(super) fn parse<'a, T>(
         return Parsed::Incomplete;
     };
     let tag = u16::from_le_bytes([tag_low, tag_high]);
-    let frame = RawFrame { kind, flags, tag, body };
-    Parsed::Frame { content: understand(&frame), tag: frame.tag, consumed: HEADER_SIZE + body.len() }
+    let frame = RawFrame { kind, flags, body };
+    Parsed::Frame { content: understand(&frame), tag, consumed: HEADER_SIZE + body.len() }
 }
 
 /// Returns the eight bytes before a body. The caller keeps `body_size` within the limit.

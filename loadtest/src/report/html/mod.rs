@@ -43,21 +43,12 @@ fn page(title: &str, kind: &str, content: &Markup) -> String {
     .into_string()
 }
 
-/// The verdict's sign, for readers who do not see its colour.
-fn sign(verdict: &str) -> &'static str {
+/// Returns a verdict's sign, for readers who do not see its colour, and its class in the style sheet.
+fn sign_and_class(verdict: &str) -> (&'static str, &'static str) {
     match verdict {
-        "pass" => "✓",
-        "fail" => "✗",
-        _ => "?",
-    }
-}
-
-/// The verdict's class in the style sheet.
-fn class(verdict: &str) -> &'static str {
-    match verdict {
-        "pass" => "pass",
-        "fail" => "fail",
-        _ => "unknown",
+        "pass" => ("✓", "pass"),
+        "fail" => ("✗", "fail"),
+        _ => ("?", "unknown"),
     }
 }
 

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::seconds::seconds;
-use super::{card, class, facts, origin_facts, page, sign};
+use super::{card, facts, origin_facts, page, sign_and_class};
 use crate::report::QUANTILES;
 use crate::report::json::{Run, Times};
 use crate::units::{count, percent, rate, time};
@@ -31,10 +31,11 @@ pub(crate) fn render(run: &Run) -> String {
 
 fn head(run: &Run) -> Markup {
     let mean = if run.loop_kind == "closed loop" { " as fast as answers came" } else { "" };
+    let (sign, class) = sign_and_class(&run.verdict);
     html! {
-        header class=(class(&run.verdict)) {
+        header class=(class) {
             h1 {
-                span class="verdict" { span aria-hidden="true" { (sign(&run.verdict)) } " " (run.verdict) }
+                span class="verdict" { span aria-hidden="true" { (sign) } " " (run.verdict) }
                 " " (rate(run.ids_per_s)) " IDs/s" (mean)
                 @for latency in &run.objectives.latencies {
                     ", " (latency.quantile) " " (time(latency.found_us))
@@ -59,7 +60,7 @@ fn cards(run: &Run) -> Markup {
             @for name in ["p50", "p99", "p99.9", "max"] { (latency_card(run, name)) }
             (card("IDs per second", &rate(run.ids_per_s), &html! { (below_rate) }))
             (card("Requests answered", &count(run.answered), &html! { "of " (count(run.requests)) }))
-            (card("Errors", &count(refused + run.unanswered), &html! {
+            (card("Errors", &count(run.errors()), &html! {
                 (count(refused)) " refused, " (count(run.unanswered)) " unanswered"
             }))
             (card("IDs checked", &count(run.checked_ids), &html! { "the warm-up’s included" }))

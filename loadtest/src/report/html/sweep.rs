@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
 use super::run::{generator, latencies, target_facts};
-use super::{card, facts, origin_facts, page};
+use super::{card, facts, origin_facts, page, sign_and_class};
 use crate::report::json::Run;
 use crate::sweep::file::File;
 use crate::sweep::search::Limit;
@@ -57,11 +57,12 @@ fn at_knee(sweep: &File) -> Option<&Step> {
 }
 
 fn head(sweep: &File) -> Markup {
-    let (class, sign, words) = match (sweep.exit_code, sweep.confirmed) {
-        (0, true) => ("pass", "✓", "confirmed"),
-        (1, _) => ("fail", "✗", "fail"),
-        _ => ("unknown", "?", "not confirmed"),
+    let (verdict, words) = match (sweep.exit_code, sweep.confirmed) {
+        (0, true) => ("pass", "confirmed"),
+        (1, _) => ("fail", "fail"),
+        _ => ("no verdict", "not confirmed"),
     };
+    let (sign, class) = sign_and_class(verdict);
     let at_least = if sweep.at_least { "at least " } else { "" };
     html! {
         header class=(class) {
@@ -82,10 +83,7 @@ fn cards(sweep: &File, at_knee: Option<&Run>) -> Markup {
     let at = |name| figure(at_knee.and_then(|run| run.response_time.at(name)).map(time));
     let objective = |name: &str| sweep.objective.iter().find(|objective| objective.quantile == name);
     let requests = sweep.knee.map(|knee| format!("{} requests/s", rate(knee / sweep.mean_batch.max(1.0))));
-    let each = at_knee.and_then(|run| {
-        let requests_per_s = run.answered as f64 / run.elapsed_s.max(1e-9);
-        (requests_per_s > 0.0).then_some(run.daemon_cpu_share? * 1e6 / requests_per_s)
-    });
+    let each = at_knee.and_then(Run::daemon_us_per_request);
     html! {
         dl class="cards" {
             (card("Knee, IDs per second", &figure(sweep.knee.map(rate)), &html! { (figure(requests)) }))
@@ -217,7 +215,7 @@ fn step_row(step: &Step) -> Markup {
             }
             @for name in ["p50", "p99", "p99.9", "max"] { td { (or_none(run.response_time.at(name).map(time))) } }
             td { (rate(run.ids_per_s)) }
-            td { (count(run.refused.values().sum::<u64>() + run.unanswered)) }
+            td { (count(run.errors())) }
             td { (or_none(run.daemon_cpu_share.map(percent))) }
             td { (or_none(run.schedule_slip.as_ref().and_then(|slip| slip.at("p99.9")).map(time))) }
         }

@@ -1,0 +1,149 @@
+//! The options of a run, and the instants that follow from them.
+
+use std::time::Duration;
+
+use snowbank_client::Endpoint;
+
+use crate::daemon::Ending;
+use crate::schedule::Arrivals;
+use crate::target::Token;
+use crate::value::{Mix, Rate};
+
+/// The options of a run.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    /// `None` starts a daemon.
+    pub(crate) address: Option<Endpoint>,
+    /// Sent first on each connection.
+    pub(crate) token: Option<Token>,
+    /// `None` is the default source.
+    pub(crate) source: Option<String>,
+    /// True if the target is a Redis.
+    pub(crate) resp: bool,
+    /// When requests leave.
+    pub(crate) drive: Drive,
+    /// IDs per request.
+    pub(crate) batch: Mix,
+    /// Connections of all threads together.
+    pub(crate) connections: usize,
+    /// Generator threads.
+    pub(crate) threads: usize,
+    /// At the full rate, checked and not timed.
+    pub(crate) warm_up: Duration,
+    pub(crate) length: Length,
+    /// The announced outage of a daemon of our own.
+    pub(crate) outage: Option<Outage>,
+    /// The announced stall of one connection.
+    pub(crate) client_stall: Option<ClientStall>,
+    /// True if each second's histogram is kept for a file.
+    pub(crate) keeps_interval_log: bool,
+    /// The seed of random draws.
+    pub(crate) seed: u64,
+}
+
+/// An outage that is brought about on purpose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Outage {
+    /// From the begin of the measurement.
+    pub(crate) at: Duration,
+    /// The end of the daemon before it is started again.
+    pub(crate) ending: Ending,
+}
+
+/// A client that hangs on purpose: one connection is not read for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientStall {
+    /// From the begin of the measurement.
+    pub(crate) at: Duration,
+    pub(crate) length: Duration,
+}
+
+/// When requests leave.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Drive {
+    /// On a schedule.
+    Open { rate: Rate, ramp: Duration, arrivals: Arrivals },
+    /// A new request for each answer.
+    Closed { depth: usize },
+}
+
+/// The length of a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// That long.
+    For(Duration),
+    /// Until so many IDs were asked for.
+    Ids(u64),
+}
+
+impl Scenario {
+    /// From the begin of the run to the begin of the measurement.
+    pub(crate) fn measured_from(&self) -> Duration {
+        match self.drive {
+            Drive::Open { ramp, .. } => ramp + self.warm_up,
+            Drive::Closed { .. } => self.warm_up,
+        }
+    }
+
+    /// From the begin of the run to the begin of the announced outage.
+    pub(crate) fn outage_at(&self) -> Option<Duration> {
+        Some(self.measured_from() + self.outage?.at)
+    }
+
+    /// The loop in words, for every output.
+    pub(crate) fn loop_words(&self) -> &'static str {
+        match self.drive {
+            Drive::Open { .. } => "open loop",
+            Drive::Closed { .. } => "closed loop",
+        }
+    }
+
+    /// Returns the begin and the end of the announced stall, from the begin of the run.
+    pub(crate) fn stall(&self) -> Option<(Duration, Duration)> {
+        let ClientStall { at, length } = self.client_stall?;
+        let from = self.measured_from() + at;
+        Some((from, from + length))
+    }
+
+    /// Returns the length of the measurement, if a time ends it. On a schedule, a count is a time too.
+    pub(crate) fn measured_for(&self) -> Option<Duration> {
+        match (self.length, self.drive) {
+            (Length::For(length), _) => Some(length),
+            (Length::Ids(ids), Drive::Open { rate, .. }) => {
+                Some(Duration::from_secs_f64((ids as f64 / rate.per_s()).min(1e9)))
+            }
+            (Length::Ids(_), Drive::Closed { .. }) => None,
+        }
+    }
+
+    /// From the begin of the run to the last request, if a time ends it.
+    pub(crate) fn ends_at(&self) -> Option<Duration> {
+        Some(self.measured_from() + self.measured_for()?)
+    }
+
+    /// Returns the IDs that a thread may ask for, if a count ends the run and no schedule does.
+    pub(crate) fn ids_limit(&self, thread: usize) -> Option<u64> {
+        match (self.length, self.drive) {
+            (Length::Ids(ids), Drive::Closed { .. }) => Some(share_of(ids, thread, self.threads)),
+            _ => None,
+        }
+    }
+}
+
+/// Equal parts, the rest to the first threads.
+fn share_of(all: u64, thread: usize, threads: usize) -> u64 {
+    let (thread, threads) = (thread as u64, threads as u64);
+    all / threads + u64::from(thread < all % threads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_add_up() {
+        for (all, threads) in [(10, 3), (0, 2), (7, 7), (1, 4)] {
+            assert_eq!((0..threads).map(|thread| share_of(all, thread, threads)).sum::<u64>(), all);
+        }
+    }
+}
