@@ -157,7 +157,7 @@ pub enum LockError {
     MarkDamaged {
         /// The lock's file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         error: io::Error,
     },
     /// A stored record contradicts itself.

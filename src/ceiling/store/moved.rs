@@ -190,7 +190,7 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// What a start makes of records, for each of these sources alone: `None` where it refuses.
+    /// The starts by records, for each of these sources alone: `None` where it refuses.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);

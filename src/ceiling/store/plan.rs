@@ -13,7 +13,7 @@ pub struct Claimant<'a> {
     pub name: &'a str,
     /// Its layout and worker IDs.
     pub numbering: &'a Numbering,
-    /// How far ahead of the wall clock its ID clock may run.
+    /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
 }
 

@@ -292,7 +292,7 @@ fn any_run() -> impl Strategy<Value = (Vec<Configured>, i64, i64, bool)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// As the fuzzer does; its own bytes alone seldom reach a whole copy.
+    /// As the fuzzer does; its own bytes alone rarely reach a whole copy.
     #[test]
     fn damage_to_a_copy_is_noticed_or_without_effect(input: Vec<u8>) {
         super::fuzzing::state_file(&[&[0], &input[..]].concat());
@@ -301,7 +301,7 @@ proptest! {
 
 proptest! {
     /// Over any history of configurations, clocks, crashes and clean stops, no start is at or below an ID that was ever
-    /// granted to whoever can make the same IDs, or under its name just before.
+    /// granted to a source that can make the same IDs, or under its name just before.
     #[test]
     fn no_start_is_below_what_was_granted(runs in prop::collection::vec(any_run(), 1..12)) {
         let mut wall = WALL;
