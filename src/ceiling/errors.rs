@@ -157,7 +157,7 @@ pub enum LockError {
     MarkDamaged {
         /// The lock's file.
         path: PathBuf,
-        /// The fault of the file.
+        /// The damage.
         error: io::Error,
     },
     /// A stored record contradicts itself.

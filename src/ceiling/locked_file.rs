@@ -17,7 +17,7 @@ use super::TakenOver;
 
 /// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
 pub(super) const HOLDER_BYTES: u64 = 256;
-/// The most attempts to take a lock. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
+/// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
 const ATTEMPTS: usize = 5;
 /// The pause before a held lock is tried again. A process that only asks for the holder has it for microseconds.
 const PAUSE: Duration = Duration::from_millis(10);

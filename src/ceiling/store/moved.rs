@@ -190,7 +190,7 @@ mod tests {
             .prop_map(|records| Export { snowbank_state_format: FORMAT, records })
     }
 
-    /// Returns the start of each of these sources alone; `None` if it is refused.
+    /// The starts by records, for each of these sources alone: `None` where it refuses.
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);

@@ -13,7 +13,7 @@ pub struct Claimant<'a> {
     pub name: &'a str,
     /// Its layout and worker IDs.
     pub numbering: &'a Numbering,
-    /// The most that its ID clock may be ahead of the wall clock.
+    /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
 }
 

@@ -9,7 +9,7 @@ use super::*;
 
 const SECTOR_BYTES: usize = 512;
 
-/// An operation of a process on a file.
+/// A call of a process on a file.
 #[derive(Clone, Debug)]
 enum Act {
     Write(usize, Vec<u8>),
