@@ -84,7 +84,7 @@ impl Process {
             if Instant::now() > deadline {
                 return Err(error);
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(Duration::from_micros(200));
         }
         Ok(Some(process))
     }

@@ -1,5 +1,8 @@
 //! Options that a run and a sweep share.
 
+// The doc comments are help texts: brackets in them are no links.
+#![allow(rustdoc::broken_intra_doc_links)]
+
 use std::path::PathBuf;
 use std::time::Duration;
 
