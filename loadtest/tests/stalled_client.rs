@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::scripted::fake_daemon::{Asked, FakeDaemon};
@@ -44,14 +43,13 @@ fn a_stalled_client_recovers_and_the_others_count() {
 /// One that closes the connection whose requests come 300 ms after the others' first: whatever is stalled
 /// then. The target cannot see who does not read; that it closes is what matters.
 fn closes_one(closes_when: impl Fn(usize, Duration) -> bool + Send + Sync + 'static) -> FakeDaemon {
-    let (ids, connections, began) = (Ids::default(), AtomicUsize::new(0), Instant::now());
-    FakeDaemon::start(move |_, peer| {
-        let mut number = None;
+    let (ids, began) = (Ids::default(), Instant::now());
+    FakeDaemon::start(move |accepted, peer| {
+        // The connection that asks for INFO comes first, and draws nothing.
+        let number = accepted.wrapping_sub(1);
         while let Some((asked, tag)) = peer.read() {
             let goes_on = match asked {
                 Asked::Next(next) => {
-                    // The first is the one that asked for INFO.
-                    let number = *number.get_or_insert_with(|| connections.fetch_add(1, Ordering::SeqCst));
                     !closes_when(number, began.elapsed())
                         && peer.send_run(tag, ids.take(next.count), next.count)
                 }
