@@ -1,8 +1,9 @@
 //! A deterministic simulation of one daemon's life: the shipped source, shards, line, keeper and ID clock, on clocks that
 //! step, drift, freeze and are read late. One or two writers make ceilings durable: their writes take time, overtake each
-//! other, hang, fail and last or do not, and end after they were given up. Crashes and stops come at any point, and older
-//! copies of the state take its place, which the marks in the machine's locks tell within a boot. Thousands of seeds run in
-//! a minute.
+//! other, hang, fail and last or do not, and end after they were given up. The shipped state file code makes and reads
+//! them, over a disk in memory. A crash cuts a write off at any call. A power failure loses sectors that were not synced,
+//! and may damage one of the two copies. Crashes and stops come at any point, and older copies of the state take its
+//! place, which the marks in the machine's locks tell within a boot. Thousands of seeds run in a minute.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
@@ -11,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use disk::{Failure, StateFile};
 use snowbank::ceiling::store::{Record, id_bound};
 use snowbank::ceiling::{
     CeilingRule, Grant, HostIdentity, Marked, Owner, StoreError, TakenOver, WorkerLocks, compare, instant_of,
@@ -24,6 +26,9 @@ use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
 use tempfile::TempDir;
 
+#[path = "simulation/disk.rs"]
+mod disk;
+
 const MS: i64 = 1_000;
 const SECOND: i64 = 1_000 * MS;
 const MAX_AHEAD: Duration = Duration::from_secs(10);
@@ -35,10 +40,10 @@ const SHARDS: usize = 3;
 const STEPS: usize = 400;
 
 /// The contents of a state directory and of what the other writer keeps, and a backup of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// By writer.
-    ceilings: Vec<Position>,
+    files: Vec<StateFile>,
     /// The last process's belief of wall − boot, if that was in this boot of the machine.
     wall_minus_boot_us: Option<i64>,
     /// Its identity: how many were lost before it.
@@ -46,20 +51,21 @@ struct State {
 }
 
 impl State {
-    /// Returns the ceiling that a start uses: a start that finds one of the ceilings need not find the other.
-    fn ceiling(&self) -> Option<Position> {
-        self.ceilings.iter().min().copied()
+    /// Returns the ceiling up to which IDs may be used: every writer has stored it.
+    fn granted(&self) -> Option<Position> {
+        self.files.iter().map(StateFile::granted).min().flatten()
     }
 
-    fn raise(&mut self, writer: usize, ceiling: Position) {
-        self.ceilings[writer] = self.ceilings[writer].max(ceiling);
+    fn back_up(&self) -> Self {
+        State { files: self.files.iter().map(StateFile::back_up).collect(), ..*self }
     }
 }
 
 /// Storage: what survives the process, how reliable it is at the moment, and the writes that it is at.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Storage {
     state: State,
+    numbering: Numbering,
     /// One in so many writes fails; 0: none.
     fails_one_in: u32,
     /// One in so many writes takes long; 0: none.
@@ -76,9 +82,7 @@ struct UnderWay {
     /// When its writer calls it failed. It goes on, and is reported again when it ends.
     given_up_us: Option<i64>,
     is_given_up: bool,
-    fails: bool,
-    /// True if the data lasts: if the write fails, that is drawn.
-    lasts: bool,
+    failure: Option<Failure>,
 }
 
 impl UnderWay {
@@ -90,14 +94,64 @@ impl UnderWay {
 }
 
 impl Storage {
-    /// Draws whether a write fails, and whether its data lasts.
-    fn draw(&self, rng: &mut fastrand::Rng) -> (bool, bool) {
-        let fails = self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0;
-        (fails, !fails || rng.bool())
+    /// Draws whether a write fails, and how.
+    fn draw(&self, rng: &mut fastrand::Rng) -> Option<Failure> {
+        (self.fails_one_in > 0 && rng.u32(..self.fails_one_in) == 0).then(|| Failure::draw(rng))
+    }
+
+    fn record(&self, ceiling: Position) -> Record {
+        Record::new("simulated", &self.numbering, ceiling, &owner(&self.state), &HostIdentity::default())
+    }
+
+    /// Raises a writer's ceiling. Returns whether that succeeded.
+    fn raise(
+        &mut self,
+        writer: usize,
+        ceiling: Position,
+        wall_minus_boot_us: i64,
+        failure: Option<Failure>,
+    ) -> bool {
+        if failure.is_none_or(Failure::lasts) {
+            self.state.wall_minus_boot_us = Some(wall_minus_boot_us);
+        }
+        let record = self.record(self.state.files[writer].raised(ceiling));
+        self.state.files[writer].write(&record, failure)
+    }
+
+    /// Lowers a writer's ceiling. Returns whether that succeeded.
+    fn trim(&mut self, writer: usize, cursor: Position, failure: Option<Failure>) -> bool {
+        let record = self.record(cursor);
+        self.state.files[writer].write(&record, failure)
+    }
+
+    /// Returns the record that a start uses, the lowest: a start that finds one of them need not find the other.
+    ///
+    /// # Errors
+    /// The last write of a file succeeded, and it cannot be read.
+    fn read(&mut self) -> Result<Option<Record>, String> {
+        let mut lowest: Option<Record> = None;
+        for writer in 0..self.state.files.len() {
+            let found = match (self.state.files[writer].read(), self.state.files[writer].granted()) {
+                (Err(error), Some(granted)) => {
+                    let record = self.record(granted);
+                    self.state.files[writer].repair(&record).then_some(Some(record)).ok_or(error)?
+                }
+                (found, _) => found?,
+            };
+            lowest = lowest.into_iter().chain(found).min_by_key(|record| record.ceiling);
+        }
+        Ok(lowest)
+    }
+
+    /// The machine loses its power, and with it what no disk has. One copy may be damaged besides.
+    fn lose_power(&mut self, rng: &mut fastrand::Rng) {
+        self.state.files.iter_mut().for_each(|file| file.lose_power(rng));
+        let damaged = rng.usize(..3);
+        self.state.files.get_mut(damaged).into_iter().for_each(|file| file.damage(rng));
     }
 
     fn begin(&mut self, write: Write, now_us: i64, rng: &mut fastrand::Rng) {
-        let (fails, lasts) = self.draw(rng);
+        let failure = self.draw(rng);
         let is_slow = self.is_slow_one_in > 0 && rng.u32(..self.is_slow_one_in) == 0;
         let takes_us = match rng.u8(..8) {
             _ if !is_slow => rng.i64(0..2 * MS),
@@ -107,7 +161,7 @@ impl Storage {
         };
         let given_up_us = (is_slow && rng.bool()).then(|| now_us + rng.i64(0..3 * SECOND));
         let (ends_us, is_given_up) = (now_us + takes_us, false);
-        self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, fails, lasts });
+        self.under_way.push(UnderWay { write, ends_us, given_up_us, is_given_up, failure });
     }
 
     /// The outcomes until now, in the order in which they are reported.
@@ -124,25 +178,24 @@ impl Storage {
         self.under_way = going_on;
         ended.sort_by_key(|under_way| under_way.ends_us);
         for under_way in ended {
-            self.keep(&under_way);
-            outcomes.push(under_way.outcome(under_way.fails));
+            let succeeded = self.keep(&under_way, under_way.failure);
+            outcomes.push(under_way.outcome(!succeeded));
         }
         outcomes
     }
 
-    fn keep(&mut self, under_way: &UnderWay) {
+    /// Makes the write. Returns whether it succeeded.
+    fn keep(&mut self, under_way: &UnderWay, failure: Option<Failure>) -> bool {
         let Write { writer, ceilings, wall_minus_boot_us, .. } = &under_way.write;
-        if under_way.lasts {
-            ceilings.iter().for_each(|&(_, ceiling)| self.state.raise(*writer, ceiling));
-            self.state.wall_minus_boot_us = Some(*wall_minus_boot_us);
-        }
+        ceilings.iter().all(|&(_, ceiling)| self.raise(*writer, ceiling, *wall_minus_boot_us, failure))
     }
 
-    /// The process is gone: what was under way reached storage or not.
+    /// The process is gone: what was under way reached storage up to any call, or not.
     fn cut_short(&mut self, rng: &mut fastrand::Rng) {
         for under_way in std::mem::take(&mut self.under_way) {
             if rng.bool() {
-                self.keep(&under_way);
+                let cut_off = rng.bool().then(|| Failure::draw(rng));
+                self.keep(&under_way, cut_off);
             }
         }
     }
@@ -269,7 +322,13 @@ impl World {
         };
         let fails_one_in = [0, 0, 20, 5, 2][rng.usize(..5)];
         let is_slow_one_in = [0, 0, 20, 5, 2][rng.usize(..5)];
-        let storage = Storage { fails_one_in, is_slow_one_in, ..Storage::default() };
+        let storage = Storage {
+            state: State::default(),
+            numbering: numbering.clone(),
+            fails_one_in,
+            is_slow_one_in,
+            under_way: Vec::new(),
+        };
         let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
         World {
             seed,
@@ -295,9 +354,10 @@ impl World {
     /// all that the machine remembers. An older copy of the state is not started with.
     fn start(&mut self) {
         let reading = self.machine.read();
-        let state = self.storage.state.clone();
-        let granted = state.ceiling().map(|ceiling| self.instant(ceiling));
-        let remembered = match (state.wall_minus_boot_us, granted) {
+        let stored = self.read();
+        let ceiling = stored.as_ref().map(|record| record.ceiling);
+        let granted = ceiling.map(|ceiling| self.instant(ceiling));
+        let remembered = match (self.storage.state.wall_minus_boot_us, granted) {
             (Some(offset_us), _) => Remembered::Offset(offset_us),
             (None, Some(granted)) => Remembered::GrantedUntil(granted),
             (None, None) => Remembered::Nothing,
@@ -305,10 +365,10 @@ impl World {
         let wall = Arc::new(Wall::new(STEP_RULE, reading, remembered));
         let now = wall.believe(reading);
         let above_now = self.numbering.first_of(Tick(self.numbering.tick_at(now.wall).0 + 1));
-        let start = state.ceiling().unwrap_or(above_now);
+        let start = ceiling.unwrap_or(above_now);
         let mut locks = lock_workers(self.locks.path(), &self.numbering).expect("no other daemon has them");
-        let Some(start) = self.above_marks(&state, start, &locks, now) else { return };
-        locks.mark_for(&owner(&state));
+        let Some(start) = self.above_marks(stored, start, &locks, now) else { return };
+        locks.mark_for(&owner(&self.storage.state));
         let tick = Duration::from_millis(self.numbering.layout().tick_ms());
         let rule = CeilingRule { horizon: HORIZON, max_ahead: MAX_AHEAD, tick };
         let grant = Grant::new(Position(0));
@@ -349,15 +409,25 @@ impl World {
 
     /// Makes the first ceiling durable with every writer. A start waits for that.
     fn store_first(&mut self, ceiling: Position, wall_minus_boot_us: i64) -> bool {
-        self.storage.state.ceilings.resize(self.writers, Position(0));
+        self.storage.state.files.resize_with(self.writers, StateFile::new);
         (0..self.writers).all(|writer| {
-            let (fails, lasts) = self.storage.draw(&mut self.rng);
-            if lasts {
-                self.storage.state.raise(writer, ceiling);
-                self.storage.state.wall_minus_boot_us = Some(wall_minus_boot_us);
-            }
-            !fails
+            let failure = self.storage.draw(&mut self.rng);
+            self.storage.raise(writer, ceiling, wall_minus_boot_us, failure)
         })
+    }
+
+    /// Reads the state as a start does. It is above all that was handed out, unless it is an older copy or another state.
+    fn read(&mut self) -> Option<Record> {
+        let seed = self.seed;
+        let read = self.storage.read();
+        let stored = read.unwrap_or_else(|error| panic!("seed {seed}: the state cannot be read: {error}"))?;
+        if let Some((_, &end)) = self.handed_out.last_key_value()
+            && self.newest.is_none()
+        {
+            let ceiling = stored.ceiling.0;
+            assert!(ceiling >= end, "seed {seed}: the state is at {ceiling}, {end} was handed out");
+        }
+        Some(stored)
     }
 
     fn set_state(&mut self, state: State) {
@@ -374,15 +444,12 @@ impl World {
     /// the refusal asks for.
     fn above_marks(
         &mut self,
-        state: &State,
+        stored: Option<Record>,
         start: Position,
         locks: &WorkerLocks,
         now: Now,
     ) -> Option<Position> {
-        let stored = |ceiling| {
-            Record::new("simulated", &self.numbering, ceiling, &owner(state), &HostIdentity::default())
-        };
-        let records: Vec<Record> = state.ceiling().map(stored).into_iter().collect();
+        let records: Vec<Record> = stored.into_iter().collect();
         let marks = locks.marks().expect("they make sense");
         match compare(&marks, &self.numbering, start, &records) {
             Marked::Below => Some(start),
@@ -408,7 +475,7 @@ impl World {
     /// A backup is made, or, if no daemon runs, takes the place of the state.
     fn back_up_or_restore(&mut self) {
         if self.backups.is_empty() || self.rng.bool() {
-            self.backups.push(self.storage.state.clone());
+            self.backups.push(self.storage.state.back_up());
             return;
         }
         if self.rng.bool() {
@@ -566,11 +633,8 @@ impl World {
             let id_bound = daemon.keeper.id_bound(index, cursor);
             daemon.locks.mark_granted(id_bound).expect("they can be marked");
             for writer in (0..self.writers).filter(|_| !hangs) {
-                let (fails, lasts) = self.storage.draw(&mut self.rng);
-                if lasts {
-                    self.storage.state.ceilings[writer] = cursor;
-                }
-                if fails {
+                let failure = self.storage.draw(&mut self.rng);
+                if !self.storage.trim(writer, cursor, failure) {
                     break;
                 }
             }
@@ -615,13 +679,16 @@ impl World {
         }
     }
 
-    /// Boots the machine again: nothing of the old boot's clocks is known then.
+    /// Boots the machine again, maybe after a power failure: nothing of the old boot's clocks is known then.
     fn reboot(&mut self) {
         self.kill();
         self.machine.boot_at_us = self.machine.true_us;
         // Nothing tells an older copy from then on.
         self.put_newest_back();
         self.backups.clear();
+        if self.rng.bool() {
+            self.storage.lose_power(&mut self.rng);
+        }
         self.locks = locks();
         self.storage.state.wall_minus_boot_us = None;
     }
@@ -743,7 +810,7 @@ impl World {
     /// Checks the promises on IDs that leave the daemon; `latest_us` is the highest wall time since they were asked for.
     fn hand_out(&mut self, index: usize, runs: &[Run], latest_us: i64) {
         let seed = self.seed;
-        let durable = self.storage.state.ceiling().expect("stored before use");
+        let durable = self.storage.state.granted().expect("stored before use");
         let Some(daemon) = &mut self.daemon else {
             return;
         };
@@ -854,7 +921,7 @@ fn crash_again_and_again(seed: u64) {
         }
         world.kill();
     }
-    let ceiling = world.storage.state.ceiling().expect("stored before use");
+    let ceiling = world.read().expect("stored before use").ceiling;
     let ahead_us = world.numbering.start_of(world.numbering.tick_of(ceiling)).0 - world.machine.wall();
     let most_us = HORIZON.as_micros() as i64 + SECOND;
     assert!(ahead_us <= most_us, "seed {seed}: the next start is {ahead_us} us ahead");

@@ -217,9 +217,17 @@ impl SlotFile {
 }
 
 /// A file that is overwritten.
-trait Disk {
+pub trait Disk {
+    /// Writes all of the bytes at this offset.
+    ///
+    /// # Errors
+    /// Any part of them may be written.
     fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()>;
+
     /// Makes all that was written durable.
+    ///
+    /// # Errors
+    /// Any part of it may be durable, and repeating the call does not help.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -235,7 +243,7 @@ impl Disk for File {
 
 /// Overwrites both slots, the second when the first is durable. After an error, `first` is the slot at which it happened:
 /// the copy in the other one is whole, and the next write has to leave it so until this one is durable.
-fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
+pub(super) fn overwrite(disk: &impl Disk, slot: &[u8], first: &mut usize) -> io::Result<()> {
     for index in [*first, 1 - *first] {
         *first = index;
         disk.write_at(slot, index * slot.len())?;

@@ -6,6 +6,7 @@
 //! - `file`: writing the state file in place, and replacing it after a failure.
 //! - `copies`: the text of its two copies.
 //! - `moved`: exports and imports.
+//! - [`simulated`]: the two copies over a simulated disk, for tests.
 
 mod copies;
 mod directory;
@@ -15,6 +16,8 @@ pub(crate) mod fuzzing;
 mod moved;
 mod plan;
 mod record;
+#[doc(hidden)]
+pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};

@@ -1,0 +1,207 @@
+//! A writer's state file on a disk in memory, written and read by the shipped code.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+
+use snowbank::ceiling::store::Record;
+use snowbank::ceiling::store::simulated::{Copies, Disk};
+use snowbank_client::layout::Position;
+
+const SECTOR_BYTES: usize = 512;
+/// Two sectors: the record ends in the second.
+const SLOT_BYTES: usize = 2 * SECTOR_BYTES;
+const SECTORS: usize = 2 * SLOT_BYTES / SECTOR_BYTES;
+/// The calls on the disk in one write: each copy is written and synced.
+const CALLS: usize = 4;
+
+/// A failure of one call on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    call: usize,
+    /// True if the call does its work nevertheless.
+    lasts: bool,
+}
+
+impl Failure {
+    pub(crate) fn draw(rng: &mut fastrand::Rng) -> Self {
+        Failure { call: rng.usize(..CALLS), lasts: rng.bool() }
+    }
+
+    pub(crate) fn lasts(self) -> bool {
+        self.lasts
+    }
+}
+
+/// A state file, and what its writer knows.
+#[derive(Clone, Debug)]
+pub(crate) struct StateFile {
+    disk: Memory,
+    copies: Copies,
+    /// The ceiling that its writer takes for stored.
+    ceiling: Position,
+    /// The ceiling of the last write that succeeded. IDs below it may be used.
+    granted: Option<Position>,
+    /// True if the last write succeeded.
+    is_settled: bool,
+}
+
+impl StateFile {
+    pub(crate) fn new() -> Self {
+        StateFile {
+            disk: Memory::default(),
+            copies: Copies::blank(SLOT_BYTES),
+            ceiling: Position(0),
+            granted: None,
+            is_settled: false,
+        }
+    }
+
+    pub(crate) fn granted(&self) -> Option<Position> {
+        self.granted
+    }
+
+    /// Returns the ceiling to store for one that is raised: never a lower one than is stored.
+    pub(crate) fn raised(&self, ceiling: Position) -> Position {
+        ceiling.max(self.ceiling)
+    }
+
+    /// Writes a record. Returns whether that succeeded.
+    pub(crate) fn write(&mut self, record: &Record, failure: Option<Failure>) -> bool {
+        self.disk.before_last_write.replace(self.disk.durable.borrow().clone());
+        self.disk.calls.set(0);
+        self.disk.failure.set(failure);
+        self.is_settled = self.copies.write(&self.disk, std::slice::from_ref(record)).is_ok();
+        if self.is_settled {
+            (self.ceiling, self.granted) = (record.ceiling, Some(record.ceiling));
+        }
+        self.is_settled
+    }
+
+    /// Reads the record as a start does. `None` if nothing was granted by it.
+    ///
+    /// # Errors
+    /// No copy is whole. After a write that succeeded that must not be.
+    pub(crate) fn read(&mut self) -> Result<Option<Record>, String> {
+        match Copies::read(&self.disk.cached.borrow()) {
+            Ok((copies, mut records)) => {
+                self.copies = copies;
+                let record = records.pop().ok_or("no record")?;
+                self.ceiling = record.ceiling;
+                Ok(Some(record))
+            }
+            Err(_) if self.granted.is_none() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Replaces a file that cannot be read because its last write was cut off: the operator knows how far IDs were
+    /// granted. Returns false if the last write succeeded.
+    pub(crate) fn repair(&mut self, record: &Record) -> bool {
+        !self.is_settled && {
+            *self = StateFile::new();
+            self.write(record, None)
+        }
+    }
+
+    /// Returns a copy of the file, all of it durable.
+    pub(crate) fn back_up(&self) -> Self {
+        let copy = self.clone();
+        let cached = copy.disk.cached.borrow().clone();
+        copy.disk.durable.replace(cached);
+        copy.disk.dirty.set([false; SECTORS]);
+        copy
+    }
+
+    /// The power fails: of what was not synced any sectors are there.
+    pub(crate) fn lose_power(&mut self, rng: &mut fastrand::Rng) {
+        self.disk.sync_sectors(|| rng.bool());
+        let durable = self.disk.durable.borrow().clone();
+        self.disk.cached.replace(durable);
+    }
+
+    /// One copy is damaged in one sector, or the disk has lost the last write of it.
+    pub(crate) fn damage(&mut self, rng: &mut fastrand::Rng) {
+        let copy = rng.usize(..2) * SLOT_BYTES;
+        let (from, length) = match rng.bool() {
+            true => (copy, SLOT_BYTES),
+            false => (copy + rng.usize(..SLOT_BYTES / SECTOR_BYTES) * SECTOR_BYTES, SECTOR_BYTES),
+        };
+        let mut bytes = self.disk.durable.borrow_mut();
+        if length == SLOT_BYTES {
+            bytes[copy..][..length].copy_from_slice(&self.disk.before_last_write.borrow()[copy..][..length]);
+        } else {
+            bytes[from..][..length].fill(rng.u8(..));
+        }
+        self.disk.cached.replace(bytes.clone());
+    }
+}
+
+/// The bytes of a disk, and of the system's cache before it.
+#[derive(Clone, Debug)]
+struct Memory {
+    durable: RefCell<Vec<u8>>,
+    cached: RefCell<Vec<u8>>,
+    /// The sectors that the next sync makes durable.
+    dirty: Cell<[bool; SECTORS]>,
+    before_last_write: RefCell<Vec<u8>>,
+    calls: Cell<usize>,
+    failure: Cell<Option<Failure>>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let blank = || RefCell::new(vec![0; SECTORS * SECTOR_BYTES]);
+        Memory {
+            durable: blank(),
+            cached: blank(),
+            dirty: Cell::default(),
+            before_last_write: blank(),
+            calls: Cell::default(),
+            failure: Cell::default(),
+        }
+    }
+}
+
+impl Memory {
+    /// Returns whether the next call does its work, and its result.
+    fn call(&self) -> (bool, io::Result<()>) {
+        let call = self.calls.replace(self.calls.get() + 1);
+        match self.failure.get() {
+            Some(failure) if failure.call == call => {
+                (failure.lasts, Err(io::Error::other("the disk failed")))
+            }
+            _ => (true, Ok(())),
+        }
+    }
+
+    /// Makes those of the dirty sectors durable that reach the disk; none is dirty then.
+    fn sync_sectors(&self, mut reaches_disk: impl FnMut() -> bool) {
+        let (cached, mut durable) = (self.cached.borrow(), self.durable.borrow_mut());
+        for (sector, is_dirty) in self.dirty.take().into_iter().enumerate() {
+            let bytes = sector * SECTOR_BYTES..(sector + 1) * SECTOR_BYTES;
+            if is_dirty && reaches_disk() {
+                durable[bytes.clone()].copy_from_slice(&cached[bytes]);
+            }
+        }
+    }
+}
+
+impl Disk for Memory {
+    fn write_at(&self, bytes: &[u8], at: usize) -> io::Result<()> {
+        let (works, result) = self.call();
+        // A failed call wrote the beginning.
+        let written = if works { bytes } else { &bytes[..SECTOR_BYTES] };
+        self.cached.borrow_mut()[at..][..written.len()].copy_from_slice(written);
+        let mut dirty = self.dirty.get();
+        dirty[at / SECTOR_BYTES..][..written.len() / SECTOR_BYTES].fill(true);
+        self.dirty.set(dirty);
+        result
+    }
+
+    /// A sync that fails may leave sectors that the cache takes for written.
+    fn sync(&self) -> io::Result<()> {
+        let (works, result) = self.call();
+        self.sync_sectors(|| works);
+        result
+    }
+}
