@@ -143,16 +143,20 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
 
 #[test]
 fn a_start_ahead_of_the_wall_clock_rides_from_its_first_position() {
-    let numbering = numbering(TWITTER);
-    let ahead = numbering.first_of(numbering.tick_at(START.after(Duration::from_secs(3)).wall));
-    let grant = Grant::new(numbering.end());
-    let source = Source::new(String::from("test"), numbering, RULES, grant, ahead, START);
-    let window = source.window(START);
-    assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(ahead), "the first tick is there at once");
-    assert_eq!(source.claim(&window, 1, &mut rng()), None);
-    assert_eq!(source.next_tick_in(&window), Duration::from_millis(2), "half speed");
-    let window = source.window(after_ms(2));
-    assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(ahead.0 + 4_096)));
+    // After a crash also where a step back is waited for.
+    for on_step_back in [OnStepBack::Ride, OnStepBack::Wait] {
+        let numbering = numbering(TWITTER);
+        let ahead = numbering.first_of(numbering.tick_at(START.after(Duration::from_secs(3)).wall));
+        let grant = Grant::new(numbering.end());
+        let rules = Rules { on_step_back, ..RULES };
+        let source = Source::new(String::from("test"), numbering, rules, grant, ahead, START);
+        let window = source.window(START);
+        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(ahead), "the first tick is there at once");
+        assert_eq!(source.claim(&window, 1, &mut rng()), None);
+        assert_eq!(source.next_tick_in(&window), Duration::from_millis(2), "half speed");
+        let window = source.window(after_ms(2));
+        assert_eq!(source.claim(&window, 4_096, &mut rng()), Some(Position(ahead.0 + 4_096)));
+    }
 }
 
 #[test]
