@@ -86,21 +86,28 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 
-#[test]
-fn an_offset_of_another_boot_is_not_remembered() {
-    let (_, numbering) = source("");
-    let place = |boot: &str| HostIdentity { machine: None, boot: Some(boot.to_owned()) };
-    let record = |boot, ceiling, wall_minus_boot_us| {
-        let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &place(boot));
-        Record { wall_minus_boot_us, ..record }
-    };
-    let found = |records| Found {
+fn host_in(boot: &str) -> HostIdentity {
+    HostIdentity { machine: None, boot: Some(boot.to_owned()) }
+}
+
+/// These records, found in this boot.
+fn found(records: Vec<Record>) -> Found {
+    Found {
         directory: None,
         adopt: false,
         records,
         owner: Owner::new(),
-        here: place("this boot"),
+        here: host_in("this boot"),
         notes: Vec::new(),
+    }
+}
+
+#[test]
+fn an_offset_of_another_boot_is_not_remembered() {
+    let (_, numbering) = source("");
+    let record = |boot, ceiling, wall_minus_boot_us| {
+        let record = Record::new("default", &numbering, Position(ceiling), &Owner::new(), &host_in(boot));
+        Record { wall_minus_boot_us, ..record }
     };
     let remembered = found(vec![
         record("this boot", 1_000_000, 1),
@@ -114,18 +121,9 @@ fn an_offset_of_another_boot_is_not_remembered() {
 #[test]
 fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
     let (_, numbering) = source("");
-    let place = |boot: &str| HostIdentity { machine: None, boot: Some(boot.to_owned()) };
     let record =
-        |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &place("an earlier boot"));
+        |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &host_in("an earlier boot"));
     let at = |seconds| numbering.first_of(Tick(seconds));
     let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
-    let found = Found {
-        directory: None,
-        adopt: false,
-        records,
-        owner: Owner::new(),
-        here: place("this boot"),
-        notes: Vec::new(),
-    };
-    assert_eq!(found.remembered(), Remembered::GrantedUntil(numbering.start_of(Tick(3_000))));
+    assert_eq!(found(records).remembered(), Remembered::GrantedUntil(numbering.start_of(Tick(3_000))));
 }
