@@ -190,6 +190,8 @@ fn the_units_fit_the_daemon() {
         assert!(files >= 50_000 + 2_000, "{files}");
         // The exit code of refusals that somebody has to mend, and no other.
         assert_eq!(setting(name, "RestartPreventExitStatus"), "2");
+        // Causes that may pass are tried for ever, so that the kept socket is never lost.
+        assert_eq!(setting(name, "StartLimitIntervalSec"), "0");
         // The locks of all daemons of the machine, where the daemon looks for them by default.
         assert_eq!(setting(name, "ReadWritePaths"), "-/run/lock/snowbank");
     }

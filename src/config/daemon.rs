@@ -158,6 +158,13 @@ settings! {
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
 
+        /// The time between the signal to stop (SIGTERM) and the stop. Until it is over the daemon serves as before, but
+        /// /readyz says 503, so that load balancers send their connections elsewhere. Only with an admin listener:
+        /// without one, nobody can ask. "0": no such time. SIGINT, or a second SIGTERM, stops at once.
+        ///
+        /// Load balancers ask every second or two. Set as long as yours takes to notice.
+        drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
+
         /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
         /// container runtimes give before they kill.
         drain_timeout: Duration = r#""5s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);

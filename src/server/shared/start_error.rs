@@ -68,6 +68,11 @@ impl StartError {
         }
     }
 
+    /// Returns true if the cause may pass by itself, so that a later start can succeed.
+    pub fn may_pass(&self) -> bool {
+        self.exit_code() == EXIT_AGAIN
+    }
+
     /// Returns the error for what the system refused. `reason` is its line.
     pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
         match cause_of(attempt, error) {
