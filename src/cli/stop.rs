@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 
-use tokio::signal::unix::{Signal, SignalKind};
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::parent;
-use super::serve::catch;
 use crate::server::{Health, StartError};
 use crate::service::{self, Notifier};
 
@@ -62,4 +62,15 @@ impl Stops {
         }
         tracing::info!("stopping: answers the requests that have arrived");
     }
+}
+
+/// Catches a signal from now on: it no longer ends the process.
+pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
+    // Needed only to register the signal: any reactor of the process delivers it.
+    let runtime = runtime::Builder::new_current_thread().enable_io().build();
+    let caught = runtime.and_then(|runtime| {
+        let _entered = runtime.enter();
+        signal(kind)
+    });
+    caught.map_err(|error| StartError::no_thread(&error))
 }
