@@ -15,7 +15,7 @@ use super::notify::{EXTEND_EVERY, Notifier};
 
 /// The file of a failed start: how many have failed one after the other, and why the last did.
 const FILE: &str = "failed-start";
-/// The longest wait. With `RestartSec=` of the units, a start is tried every half minute at least: seldom enough for the
+/// The longest wait. With `RestartSec=` of the units, a start is tried every half minute at least: rarely enough for the
 /// journal, and soon enough after an operator has made room.
 const WAIT_MAX: Duration = Duration::from_secs(27);
 /// The age at which a file says nothing any more: the service manager does not restart the daemon, it was stopped since.
