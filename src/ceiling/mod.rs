@@ -5,6 +5,7 @@
 //! [`Grant::want_more`].
 
 mod errors;
+mod holder;
 mod identity;
 mod lock;
 mod locked_file;
@@ -12,6 +13,7 @@ mod mark;
 mod neighbours;
 pub mod store;
 mod survey;
+mod writers;
 
 pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner};
