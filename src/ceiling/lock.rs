@@ -75,6 +75,12 @@ impl WorkerLocks {
         let marks = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         marks.collect()
     }
+
+    /// Returns the lock file with the highest mark.
+    pub fn furthest(&self) -> &Path {
+        let bound = |file: &&LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
+        self.files.iter().max_by_key(bound).map_or(Path::new(""), |file| &file.path)
+    }
 }
 
 /// Locks all worker IDs of a numbering.

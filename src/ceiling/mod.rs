@@ -18,7 +18,7 @@ mod writers;
 pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
-pub use mark::{Mark, Marked, compare, instant_of};
+pub use mark::{Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, survey};
 
 use std::fmt;

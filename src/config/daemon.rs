@@ -11,13 +11,9 @@ use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use crate::clock::StepRule;
+use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
 use crate::shard::Order;
 use snowbank_client::address::Address;
-
-/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
-/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
-const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The shortest default wait: long enough to outlast a burst, short enough to fail before callers give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
