@@ -215,6 +215,8 @@ impl Hasher for Fnv1a {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::ceiling::HostIdentity;
     use snowbank_client::layout::{Layout, WorkerSet};
@@ -239,6 +241,28 @@ mod tests {
         let _other = lock_workers(directory.path(), &numbering()).unwrap();
         let lost = locks.still_ours().unwrap_err();
         assert!(lost.to_string().contains("was replaced"), "{lost}");
+    }
+
+    /// An open lock file is removed under its lock, so that a thread may lock one whose name another has taken.
+    #[test]
+    fn an_open_lock_file_is_made_again_and_held_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..100 {
+            drop(lock_workers(directory.path(), &numbering()).unwrap());
+            let open = fs::Permissions::from_mode(0o666);
+            fs::set_permissions(only_lock(directory.path()), open).unwrap();
+            let all_begin = std::sync::Barrier::new(4);
+            let locked = std::thread::scope(|threads| {
+                let lock = || {
+                    all_begin.wait();
+                    lock_workers(directory.path(), &numbering()).ok()
+                };
+                let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert!(locked.len() <= 1, "{locked:?}");
+            assert!(locked.iter().all(|locks| locks.still_ours().is_ok()), "{locked:?}");
+        }
     }
 
     fn marked(id_bound: u64, owner: &Owner) -> Mark {

@@ -4,6 +4,7 @@
 //! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
+mod container;
 mod errors;
 mod holder;
 mod identity;
@@ -15,6 +16,7 @@ pub mod store;
 mod survey;
 mod writers;
 
+pub use container::lock_dir_is_a_containers;
 pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};

@@ -85,7 +85,7 @@ settings! {
 
         /// The directory of the locks that keep two daemons of this machine from using one worker ID. All daemons of the
         /// machine must share it. The locks remember how far IDs were granted, so that an older copy of the state is
-        /// refused.
+        /// refused. Only root and one user or group may write there: a missing one is made for the daemon's user alone.
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
