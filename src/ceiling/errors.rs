@@ -176,8 +176,8 @@ pub enum LockError {
     /// The system refuses the lock.
     #[error(
         "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same IDs: \
-         run as a member of the directory's group, make room if it is full, or set lock_dir to a directory that all daemons \
-         of this machine share",
+         run as a member of its group, make room if it is full, or set lock_dir to a directory that all daemons of this \
+         machine share",
         path.display()
     )]
     NotLocked {

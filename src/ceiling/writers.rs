@@ -31,9 +31,12 @@ pub(super) enum Untrusted {
     /// The system does not show it.
     #[error("{0}")]
     NotSeen(io::Error),
-    /// The name leads to a link, to something that is no directory, or to another user's directory.
+    /// Another user has put something there.
     #[error("{0}")]
     Foreign(io::Error),
+    /// A link or a file is there.
+    #[error("{0}")]
+    NoDirectory(io::Error),
     /// Every user can write it, with this mode.
     #[error("every user can write it (mode {0:o})")]
     Open(u32),
@@ -44,17 +47,14 @@ impl Writers {
     pub(super) fn of(directory: &Path, other_owner: impl Fn(u32) -> bool) -> Result<Writers, Untrusted> {
         let found = fs::symlink_metadata(directory).map_err(Untrusted::NotSeen)?;
         let (owner, this_user, mode) = (found.uid(), geteuid().as_raw(), found.mode() & PERMISSIONS);
-        let foreign = |text: String| Err(Untrusted::Foreign(io::Error::other(text)));
-        if found.is_symlink() {
-            return foreign(String::from("it is a link, and allowed is the directory itself"));
-        }
-        if !found.is_dir() {
-            return foreign(String::from("it is not a directory"));
-        }
         if ![ROOT, this_user].contains(&owner) && !other_owner(owner) {
-            return foreign(format!("it belongs to user {owner}, and allowed are root and user {this_user}"));
+            let text = format!("it belongs to user {owner}, and allowed are root and user {this_user}");
+            return Err(Untrusted::Foreign(io::Error::other(text)));
         }
+        let no_directory = |text| Err(Untrusted::NoDirectory(io::Error::other(text)));
         match mode {
+            _ if found.is_symlink() => no_directory("it is a link, and allowed is the directory itself"),
+            _ if !found.is_dir() => no_directory("it is not a directory"),
             _ if mode & ALL_WRITE != 0 => Err(Untrusted::Open(mode)),
             _ if mode & GROUP_WRITES != 0 => Ok(Writers::Group(found.gid())),
             _ => Ok(Writers::Owner(owner)),

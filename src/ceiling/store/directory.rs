@@ -147,7 +147,7 @@ fn writers_of(path: &Path) -> Result<Writers, StateError> {
     let directory = path.to_owned();
     Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
         Untrusted::NotSeen(error) => StateError::NotMade { directory, error },
-        Untrusted::Foreign(found) => StateError::NotOurs { directory, found },
+        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::NotOurs { directory, found },
         Untrusted::Open(mode) => StateError::OpenToAll { directory, mode },
     })
 }

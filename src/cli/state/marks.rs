@@ -150,7 +150,7 @@ impl MarkShown {
                  lost, start once with --adopt-state when the clock is past that time"
             }
             NextStart::RefusedTooFar => {
-                "beyond the ceiling and further ahead of the clock than any daemon goes by default: a start is refused; set \
+                "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \
                  the clock right, or use other worker IDs"
             }
             NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
