@@ -195,7 +195,8 @@ fn the_units_fit_the_daemon() {
         // The locks of all daemons of the machine, where the daemon looks for them by default.
         assert_eq!(setting(name, "ReadWritePaths"), "-/run/lock/snowbank");
     }
-    assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 1777 root root -\n"));
+    // Others can neither write nor hold a lock, and no member of the group removes another's.
+    assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));
     // The daemon's default listener, so that a client finds either.
     assert_eq!(setting("snowbank.socket", "ListenStream"), "127.0.0.1:7660");
 }

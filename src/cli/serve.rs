@@ -165,7 +165,7 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     for line in settings.summary() {
         tracing::info!("{line}");
     }
-    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
+    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment(settings)) {
         tracing::warn!("{warning}");
     }
     match place {

@@ -108,6 +108,7 @@ impl From<StateError> for StartError {
         let reason = error.to_string();
         match error {
             StateError::InUse { .. } => StartError::StateInUse(reason),
+            StateError::NotOurs { .. } | StateError::OpenToAll { .. } => StartError::WrongSetting(reason),
             StateError::NotMade { error, .. }
             | StateError::NotLocked { error, .. }
             | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
@@ -126,6 +127,7 @@ impl From<LockError> for StartError {
             | LockError::CollidingHeld { .. }
             | LockError::UnknownHeld { .. }
             | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
+            LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
             LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
             LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
         }
