@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
-use crate::clock::{Now, Remembered, Wall};
+use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
+use crate::server::ceilings::start_notes::{not_covered, not_reached, sorts_below};
 use crate::server::shared::start_error::StartError;
-use crate::source::{Rules, Source};
+use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
 
 /// The use of state that outlasts a restart.
@@ -89,17 +90,23 @@ impl Found {
     }
 
     /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
-    /// granted.
-    pub(crate) fn remembered(&self) -> Remembered {
+    /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
+    pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
+        let is_used = |record: &&Record| {
+            let mut configured = numberings.iter();
+            configured.any(|numbering| record.shares_ids_with(numbering.layout(), numbering.workers()))
+        };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
         let latest = |records: &mut dyn Iterator<Item = &Record>| {
             records.max_by_key(|record| record.instant()).cloned()
         };
         if let Some(last) = latest(&mut self.records.iter().filter(in_this_boot)) {
-            return Remembered::Offset(last.wall_minus_boot_us);
+            let used = latest(&mut self.records.iter().filter(in_this_boot).filter(is_used));
+            let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
+            return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
-        latest(&mut self.records.iter())
+        latest(&mut self.records.iter().filter(is_used))
             .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
     }
 
@@ -112,12 +119,13 @@ impl Found {
         now: Now,
         wall: &Wall,
     ) -> Result<Granted, StartError> {
-        let Starts { positions, retired, notes } = self.plan(settings, numberings, &locks, now)?;
+        let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, now)?;
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let sources: Vec<ManagedSource> = sources
             .map(|((settings, numbering), &start)| manage(settings, numbering.clone(), start, is_kept, now))
             .collect();
+        notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
         let stored = match self.directory {
@@ -149,12 +157,13 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let Plan { starts, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
+        let Plan { starts, passed_over, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
             notes.extend(fresh.map(|(_, source)| not_covered(source)));
         }
+        notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
@@ -177,7 +186,7 @@ impl Found {
         locks: &WorkerLocks,
         now: Now,
     ) -> Result<Option<String>, StartError> {
-        let Claimant { name, numbering, max_ahead } = *claimant;
+        let Claimant { name, numbering, max_ahead, .. } = *claimant;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
         if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
@@ -240,7 +249,11 @@ fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: 
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
-    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead }
+    let catch_up = match source.on_step_back {
+        OnStepBack::Ride => source.max_ahead,
+        OnStepBack::Wait => Duration::ZERO,
+    };
+    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up }
 }
 
 /// A source that joins those of a running daemon. Dropped, it gives its worker IDs back.
@@ -280,16 +293,18 @@ pub(super) fn plan_joining(
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
-    let max_ahead = Duration::ZERO;
+    let (max_ahead, catch_up) = (Duration::ZERO, Duration::ZERO);
     let running = running.iter();
     let running: Vec<_> = running
-        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead })
+        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
     let plan =
         store::plan_beside(&running, retired, &claimants, now.wall).map_err(|error| error.to_string())?;
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
-    for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(plan.starts) {
+    let starts = plan.starts.into_iter().zip(plan.passed_over);
+    for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
+        planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
         if start.is_none() && is_kept {
             planned.joined.notes.push(not_covered(&settings));
         }
@@ -306,20 +321,12 @@ pub(super) fn plan_joining(
             Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
         let managed = manage(&settings, numbering, start, is_kept, now);
+        planned.joined.notes.extend(not_reached(&managed, now));
         planned.joined.sources.push(Arc::clone(managed.source()));
         planned.sources.push(managed);
         planned.locks.push(locks);
     }
     Ok(planned)
-}
-
-/// Returns a note on the risks of a start without a stored ceiling.
-fn not_covered(source: &SourceSettings) -> String {
-    format!(
-        "source {:?}: no ceiling is stored yet, so it starts at the next tick; IDs can repeat if another machine \
-         used its worker IDs, or if the clock was ahead before; then move that state here first",
-        source.name
-    )
 }
 
 /// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the
