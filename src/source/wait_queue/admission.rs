@@ -11,7 +11,7 @@ use crate::sync::Ordering;
 /// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
-/// What a request may count on.
+/// The positions that a request may count on.
 struct Supply {
     /// The first position that is still free.
     next: u64,

@@ -88,7 +88,7 @@ impl Entry {
 struct Queue {
     /// In order of deadlines.
     waiting: Vec<Entry>,
-    /// What each of `waiting` gets at this wake-up. Kept for its memory.
+    /// The share of each of `waiting` at this wake-up. Kept for its memory.
     shares: Vec<Share>,
     /// Finished and not yet collected, each with its shard.
     finished: Vec<(usize, Finished)>,

@@ -4,7 +4,7 @@
 //! the others. Positions are whole, so some requests get one more than others. Those have their turn in rotation, as in
 //! deficit round robin (M. Shreedhar and G. Varghese, 1996), whose quantum is one position here.
 
-/// What one request wants, and what it gets.
+/// The wants of one request, and its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// The number of positions that it still wants.

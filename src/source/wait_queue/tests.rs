@@ -23,7 +23,7 @@ struct Client {
     next_ms: u64,
     asked_ms: u64,
     waits: Option<Ticket>,
-    /// How long each of its requests took, in ms; `None` if it was refused.
+    /// The time that each of its requests took, in ms; `None` if it was refused.
     took_ms: Vec<Option<u64>>,
     ids: u64,
 }
@@ -197,7 +197,7 @@ fn any_client() -> impl Strategy<Value = (u64, u64, bool, u64, u64)> {
 }
 
 proptest! {
-    /// Whatever clients ask for, each admitted request has its IDs by its deadline. Nothing stays counted.
+    /// For any requests of clients, each admitted request has its IDs by its deadline. Nothing stays counted.
     #[test]
     fn promises_are_kept(clients in prop::collection::vec(any_client(), 1..60)) {
         let source = source(TWITTER, RULES);
