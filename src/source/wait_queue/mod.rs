@@ -11,7 +11,7 @@
 //!
 //! Waiting requests leave a sixteenth of each tick to requests that come before the next one. Of these, one that wants no
 //! more than a share of a tick passes those that wait, as long as no promise needs the positions. So a client that asks for
-//! single IDs mostly waits for nobody. What no request takes is shared out with the next tick, so nothing is lost.
+//! single IDs mostly does not wait. What no request takes is shared out with the next tick, so nothing is lost.
 
 mod admission;
 mod request;
