@@ -9,40 +9,41 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Client;
 use super::batch::Batch;
 use super::error::Error;
+use super::partial_reply::{PartialReply, Reply};
+use super::shared::Shared;
+use crate::protocol::collect::{IdCollector, InfoCollector};
 use crate::protocol::{Info, Next};
-
-/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that
-/// the runtime has shut down.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
 /// One try of a call on its way through queue and connection. The code that holds it must answer it.
 #[derive(Debug)]
-pub(super) enum Call {
-    /// A request for IDs. If `source` is a name, its index on the daemon replaces `next.source`.
-    Ids { next: Next, source: Option<Arc<str>>, reply: Reply<Batch> },
-    /// A request for the daemon's INFO.
-    Info { reply: Reply<Info> },
-    /// A request for the round-trip time of a PING.
-    Ping { reply: Reply<Duration> },
+pub(super) struct Call {
+    pub(super) request: Request,
+    pub(super) reply: PartialReply,
+}
+
+/// The request of a call.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// IDs. If `source` is a name, its index on the daemon replaces `next.source`.
+    Ids { next: Next, source: Option<Arc<str>> },
+    /// The daemon's INFO.
+    Info,
+    /// The round-trip time of a PING.
+    Ping,
 }
 
 impl Call {
-    /// Returns whether the caller gave up.
-    pub(super) fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Ids { reply, .. } => reply.is_closed(),
-            Self::Info { reply } => reply.is_closed(),
-            Self::Ping { reply } => reply.is_closed(),
-        }
+    pub(super) fn ids(next: Next, source: Option<Arc<str>>, reply: Reply<Batch>) -> Self {
+        let reply = PartialReply::Ids(IdCollector::new(next), reply);
+        Self { request: Request::Ids { next, source }, reply }
     }
 
-    pub(super) fn fail(self, error: Error) {
-        // A caller that gave up needs no answer.
-        match self {
-            Self::Ids { reply, .. } => drop(reply.send(Err(error))),
-            Self::Info { reply } => drop(reply.send(Err(error))),
-            Self::Ping { reply } => drop(reply.send(Err(error))),
-        }
+    pub(super) fn info(reply: Reply<Info>) -> Self {
+        Self { request: Request::Info, reply: PartialReply::Info(InfoCollector::default(), reply) }
+    }
+
+    pub(super) fn ping(reply: Reply<Duration>) -> Self {
+        Self { request: Request::Ping, reply: PartialReply::Pong(reply) }
     }
 }
 
@@ -66,8 +67,13 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn passed(&self, last: Option<Error>) -> Error {
-        Error::Deadline { allowed: self.allowed, last: last.map(Arc::new) }
+    /// Returns the error of a call that has reached its deadline. `last` is the error of its last try.
+    pub(super) fn passed(&self, shared: &Shared, last: Option<Error>) -> Error {
+        let (endpoint, last) = match shared.endpoint_or_failure() {
+            Ok(endpoint) => (Some(endpoint), last),
+            Err(failure) => (None, failure.or(last)),
+        };
+        Error::Deadline { allowed: self.allowed, endpoint, last: last.map(Arc::new) }
     }
 }
 
@@ -86,7 +92,7 @@ impl Client {
             let error = match timeout_at(deadline.at, self.try_once(&call)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
-                Err(_) => return Err(deadline.passed(last.or_else(|| self.shared.last_failure()))),
+                Err(_) => return Err(deadline.passed(&self.shared, last)),
             };
             tries += 1;
             let Some(pause) = self.pause_before_retry(&error, tries) else {

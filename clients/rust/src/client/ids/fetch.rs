@@ -125,7 +125,7 @@ impl FetchRequest {
                 Err(error) => return Err(error),
             };
             if deadline.left() <= pause {
-                return Err(deadline.passed(None));
+                return Err(deadline.passed(&self.client.shared, None));
             }
             sleep(pause).await;
         }

@@ -100,7 +100,7 @@ impl Ids {
             }
             // Otherwise batches that are too old before this task runs could repeat for ever.
             if deadline.left().is_zero() {
-                return Err(deadline.passed(None));
+                return Err(self.buffer.passed(&deadline));
             }
             self.buffer.fetched().await?;
         }
