@@ -12,13 +12,16 @@ use super::error::Error;
 use super::partial_reply::{PartialReply, Reply};
 use super::shared::Shared;
 use crate::protocol::collect::{IdCollector, InfoCollector};
-use crate::protocol::{Info, Next};
+use crate::protocol::{ErrorCode, Info, Next};
 
 /// One try of a call on its way through queue and connection. The code that holds it must answer it.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) request: Request,
     pub(super) reply: PartialReply,
+    /// The caller's deadline, if another endpoint is left to ask. A daemon that is exhausted for longer loses
+    /// the connection.
+    pub(super) moves_on_by: Option<Instant>,
 }
 
 /// The request of a call.
@@ -33,17 +36,21 @@ pub(super) enum Request {
 }
 
 impl Call {
+    fn new(request: Request, reply: PartialReply) -> Self {
+        Self { request, reply, moves_on_by: None }
+    }
+
     pub(super) fn ids(next: Next, source: Option<Arc<str>>, reply: Reply<Batch>) -> Self {
         let reply = PartialReply::Ids(IdCollector::new(next), reply);
-        Self { request: Request::Ids { next, source }, reply }
+        Self::new(Request::Ids { next, source }, reply)
     }
 
     pub(super) fn info(reply: Reply<Info>) -> Self {
-        Self { request: Request::Info, reply: PartialReply::Info(InfoCollector::default(), reply) }
+        Self::new(Request::Info, PartialReply::Info(InfoCollector::default(), reply))
     }
 
     pub(super) fn ping(reply: Reply<Duration>) -> Self {
-        Self { request: Request::Ping, reply: PartialReply::Pong(reply) }
+        Self::new(Request::Ping, PartialReply::Pong(reply))
     }
 }
 
@@ -77,6 +84,31 @@ impl Deadline {
     }
 }
 
+/// The refusals as `exhausted` for longer than a call may last.
+#[derive(Debug, Default)]
+struct Exhausted(Vec<Error>);
+
+impl Exhausted {
+    fn is_first_of_its_endpoint(&self, error: &Error) -> bool {
+        let endpoint = |error: &Error| match error {
+            Error::Refused(refusal) => Some(Arc::clone(&refusal.endpoint)),
+            _ => None,
+        };
+        self.0.iter().all(|earlier| endpoint(earlier) != endpoint(error))
+    }
+
+    /// Returns the refusal with the shortest time to wait.
+    fn soonest(self) -> Option<Error> {
+        self.0.into_iter().min_by_key(Error::retry_after)
+    }
+}
+
+/// Returns whether a daemon refused because it has no IDs before `deadline`. Another daemon may have some.
+pub(super) fn is_exhausted_beyond(error: &Error, deadline: Instant) -> bool {
+    let wait = error.retry_after().filter(|_| error.code() == Some(ErrorCode::Exhausted));
+    wait.is_some_and(|wait| wait > deadline.saturating_duration_since(Instant::now()))
+}
+
 impl Client {
     /// Sends a call until it is answered, retrying where that may help, before the deadline. `call` makes one
     /// try.
@@ -87,14 +119,28 @@ impl Client {
     ) -> Result<T, Error> {
         let mut last = None;
         let mut tries = 0;
+        let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
-            let error = match timeout_at(deadline.at, self.try_once(&call)).await {
+            let moves_on = exhausted.0.len() + 1 < self.shared.names.len();
+            let moves_on_by = moves_on.then_some(deadline.at);
+            let error = match timeout_at(deadline.at, self.try_once(&call, moves_on_by)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
-                Err(_) => return Err(deadline.passed(&self.shared, last)),
+                Err(_) => {
+                    let error = exhausted.soonest();
+                    return Err(error.unwrap_or_else(|| deadline.passed(&self.shared, last)));
+                }
             };
             tries += 1;
+            if is_exhausted_beyond(&error, deadline.at) {
+                let asks_next = moves_on && exhausted.is_first_of_its_endpoint(&error);
+                exhausted.0.push(error.clone());
+                if asks_next {
+                    continue;
+                }
+                return Err(exhausted.soonest().unwrap_or(error));
+            }
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
             };
@@ -107,9 +153,14 @@ impl Client {
         }
     }
 
-    async fn try_once<T>(&self, call: impl Fn(Reply<T>) -> Call) -> Result<T, Error> {
+    async fn try_once<T>(
+        &self,
+        call: impl Fn(Reply<T>) -> Call,
+        moves_on_by: Option<Instant>,
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(call(reply)).await.map_err(|_| Error::Closed)?;
+        let call = Call { moves_on_by, ..call(reply) };
+        self.queue.send(call).await.map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
     }
 

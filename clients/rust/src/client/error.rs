@@ -60,6 +60,20 @@ pub enum Error {
         /// The names of the daemon's sources.
         known: Arc<str>,
     },
+    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has handed out.
+    /// Its next call goes on from the lower IDs. No ID is handed out twice, but their order begins again.
+    #[error(
+        "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
+         address; the next call goes on from there"
+    )]
+    WentBack {
+        /// The endpoint.
+        endpoint: Arc<str>,
+        /// The highest ID so far.
+        highest: u64,
+        /// The highest ID of the last reply.
+        found: u64,
+    },
     /// An option has a value that is not allowed.
     #[error("{0}")]
     BadOption(Arc<str>),
@@ -125,8 +139,9 @@ impl Error {
     /// if it has one.
     ///
     /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has
-    /// no usable clock or ceiling. Every daemon would repeat other refusals. All other errors are mistakes
-    /// that somebody must see.
+    /// no usable clock or ceiling. Every daemon would repeat other refusals, apart from `exhausted`: if the
+    /// time to wait exceeds the deadline, the client asks each other endpoint once. All other errors are
+    /// mistakes that somebody must see.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {

@@ -85,7 +85,8 @@ impl Client {
         BatchCall::new(self, count)
     }
 
-    /// Creates a buffer that hands out IDs one at a time.
+    /// Creates a buffer that hands out IDs one at a time. They increase while they come from one endpoint;
+    /// [`Ids`] says what happens if an endpoint's IDs go back.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range.

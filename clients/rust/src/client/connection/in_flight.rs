@@ -12,6 +12,8 @@ use crate::protocol::reply::Reply as Frame;
 pub(super) struct InFlight {
     pub(super) tag: u16,
     pub(super) reply: PartialReply,
+    /// As in [`Call`](crate::client::call::Call).
+    pub(super) moves_on_by: Option<Instant>,
     pub(super) sent_at: Instant,
     /// The time that the daemon may hold the request before it answers.
     pub(super) wait: Duration,

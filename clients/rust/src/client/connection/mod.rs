@@ -22,7 +22,7 @@ use in_flight::InFlight;
 use stranger::bad_length;
 
 use super::batch::Batch;
-use super::call::{Call, Request};
+use super::call::{Call, Request, is_exhausted_beyond};
 use super::endpoint::Streams;
 use super::error::{Error, Refusal, moves_on};
 use super::partial_reply::PartialReply;
@@ -156,7 +156,7 @@ impl Connection {
 
     /// Encodes a call and puts it in flight, unless its caller gave up.
     fn send(&mut self, call: Call) {
-        let Call { request, reply } = call;
+        let Call { request, reply, moves_on_by } = call;
         if reply.is_abandoned() {
             return;
         }
@@ -168,7 +168,7 @@ impl Connection {
         };
         self.last_tag = tag;
         let now = Instant::now();
-        let entry = InFlight { tag, reply, sent_at: now, wait, progress_at: now, begun: false };
+        let entry = InFlight { tag, reply, moves_on_by, sent_at: now, wait, progress_at: now, begun: false };
         if !self.stall_armed {
             self.stall.as_mut().reset(entry.stalls_at(self.shared.options.answer_timeout));
             self.stall_armed = true;
@@ -270,15 +270,24 @@ impl Connection {
     /// Answers the oldest call with the daemon's refusal, which may also end the connection.
     fn refuse_front(&mut self, refusal: Refusal) -> Result<(), End> {
         let error = Error::Refused(Arc::new(refusal));
-        if let Some(front) = self.in_flight.pop_front() {
-            front.reply.fail(error.clone());
-        }
+        let Some(front) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
+        let asks_next = front.moves_on_by.is_some_and(|deadline| is_exhausted_beyond(&error, deadline));
+        front.reply.fail(error.clone());
         let ends = match error.code() {
             // Keep a single daemon whose clock or ceiling fails: there is no better one.
             Some(code) => code.closes() || moves_on(code) && self.shared.options.endpoints.len() > 1,
             None => false,
         };
-        if ends { Err(self.end_with(error)) } else { Ok(()) }
+        match ends {
+            true => Err(self.end_with(error)),
+            false if asks_next => {
+                let retry_after = error.retry_after();
+                Err(End::Resting { error, retry_after })
+            }
+            false => Ok(()),
+        }
     }
 
     /// Fails the oldest call with a breach of the protocol, which ends the connection.

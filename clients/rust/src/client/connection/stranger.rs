@@ -9,7 +9,7 @@ const SHOWN: usize = 60;
 pub(super) fn bad_length(length: u32, input: &[u8]) -> String {
     match input {
         // An alert: the listener took the request for a broken handshake.
-        [0x15, 0x03, ..] => "it answers in TLS: write tls:host:port".to_owned(),
+        [0x15, 0x03, ..] => "it speaks TLS: write tls:host:port".to_owned(),
         // A server that cannot read the request's first line answers with the page alone.
         [b'H', b'T', b'T', b'P', ..] | [b'<', ..] => format!(
             "it answers in HTTP ({:?}): is this the port of a web server, or of the daemon's admin listener?",

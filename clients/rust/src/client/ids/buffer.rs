@@ -122,6 +122,10 @@ impl Buffer {
             Ok(delivery) => self.keep(delivery),
             Err(error) => {
                 self.fetch = None;
+                // The caller learns of it, so the next fetch takes lower IDs.
+                if matches!(error, Error::WentBack { .. }) {
+                    self.highest = None;
+                }
                 return Err(error);
             }
         }
