@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use super::serve::{place_of_state, warnings_of_environment};
+use super::inputs::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Credentials, Overrides};
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
             let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
-            for warning in warnings.chain(warnings_of_environment()) {
+            for warning in warnings.chain(warnings_of_environment(&settings)) {
                 writeln!(out, "warning: {warning}")?;
             }
             Ok(())

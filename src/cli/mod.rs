@@ -2,6 +2,7 @@
 
 mod check;
 mod decode;
+mod inputs;
 mod layout;
 mod next;
 mod parent;
@@ -11,6 +12,7 @@ mod reload;
 mod serve;
 mod state;
 mod status;
+mod stop;
 mod tls;
 
 #[cfg(test)]

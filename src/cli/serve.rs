@@ -1,19 +1,21 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is stopped.
 
+use std::future::Future;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use tokio::runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 
-use super::reload::{self, Inputs, Requests};
-use super::{Failure, Outcome, parent};
+use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
+use super::reload::{self, Requests};
+use super::stop::{Stops, catch};
+use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
-use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, RunError, Server, StartError, State};
-use crate::service::{self, Logs, Notifier};
+use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
+use crate::server::{self, Inherited, Protocol, RunError, Server, StartError, State};
+use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
 
 const HELP: &str = "\
@@ -41,9 +43,30 @@ pub(super) struct Arguments {
 
 /// Starts a daemon and serves until a signal, the service manager or the end of standard input stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let notifier = Notifier::from_environment();
     // First, because it must run before there are threads.
     let inherited = Inherited::take();
+    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
+    let hangups = catch(SignalKind::hangup())?;
+    let notifier = Notifier::from_environment();
+    let retries = Retries::wait(&notifier);
+    let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
+    if let Err(Failure::Start(error)) = &outcome {
+        let reason = error.to_string();
+        notifier.failed(&reason);
+        if error.may_pass() {
+            retries.note_failure(&reason);
+        }
+    }
+    outcome
+}
+
+fn start_and_serve(
+    arguments: &Arguments,
+    inherited: Result<Inherited, StartError>,
+    hangups: Signal,
+    notifier: &Notifier,
+    out: &mut impl Write,
+) -> Outcome {
     let inputs = inputs(arguments, inherited.as_ref().ok());
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
@@ -53,8 +76,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
-    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
-    let hangups = catch(SignalKind::hangup())?;
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
@@ -69,20 +90,24 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
+    serve(server, arguments, notifier, reload_at_hangups(hangups, &reloads), out)
+}
+
+/// Serves until the stop. Runs `beside` meanwhile.
+fn serve(
+    server: Server,
+    arguments: &Arguments,
+    notifier: &Notifier,
+    beside: impl Future<Output = ()>,
+    out: &mut impl Write,
+) -> Outcome {
     let (health, addresses) = (server.health(), where_it_listens(&server));
-    let (mut interrupt, mut terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+    let is_probed = server.admin_addresses().next().is_some();
+    let stops = Stops::catch()?;
     let stop = async {
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = service::attend(&notifier, &health) => {}
-            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
-            () = reload_at_hangups(hangups, &reloads) => {}
-        }
-        notifier.stopping(settings.limits.drain_timeout);
-        tracing::info!("stopping: answers the requests that have arrived");
+        stops.run(notifier, &health, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),
@@ -129,17 +154,6 @@ fn where_it_listens(server: &Server) -> Vec<String> {
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 
-/// Catches a signal from now on: it no longer ends the process.
-fn catch(kind: SignalKind) -> Result<Signal, StartError> {
-    // Needed only to register the signal: any reactor of the process delivers it.
-    let runtime = runtime::Builder::new_current_thread().enable_io().build();
-    let caught = runtime.and_then(|runtime| {
-        let _entered = runtime.enter();
-        signal(kind)
-    });
-    caught.map_err(|error| StartError::no_thread(&error))
-}
-
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
     for address in addresses {
         writeln!(out, "{address}")?;
@@ -151,7 +165,7 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     for line in settings.summary() {
         tracing::info!("{line}");
     }
-    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
+    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment(settings)) {
         tracing::warn!("{warning}");
     }
     match place {
@@ -159,57 +173,3 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
         StatePlace::Nowhere => tracing::warn!("{place}"),
     }
 }
-
-/// Returns a warning for each misspelt environment variable.
-pub(super) fn warnings_of_environment() -> Vec<String> {
-    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
-}
-
-/// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
-/// environment names them.
-pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
-    let place = place_of_state(settings)?;
-    settings.state_dir =
-        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
-    Ok(place)
-}
-
-/// Returns the place of the state in the environment of this process.
-pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
-    settings.state_dir.place(|name| std::env::var_os(name))
-}
-
-/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections` to
-/// the number that fits, so that the daemon answers one connection too many instead of leaving it waiting.
-pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed the soft limit stands.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
-    let own = FILES_OF_ITS_OWN
-        + FILES_PER_SHARD * settings.shards.get()
-        + settings.listen.len()
-        + worker_ids
-        + files_of_admin(settings);
-    let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
-    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
-    if wanted <= fit {
-        settings.limits.max_connections = wanted;
-        return None;
-    }
-    Some(format!(
-        "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
-         raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
-    ))
-}
-
-fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
-}
-
-/// Standard streams, the state and its directory, logs, resolvers, and some to spare.
-const FILES_OF_ITS_OWN: usize = 32;
-/// A shard's reactor: the poll itself, its waker, and what its runtime keeps.
-const FILES_PER_SHARD: usize = 4;

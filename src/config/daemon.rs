@@ -1,27 +1,19 @@
 //! The settings of the daemon as a whole. The comments of the fields are the reference that operators read.
 
-use std::fmt;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::fields::{FileMode, SHARDS_MAX, Shards};
+use super::file_ref::FileRef;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
-use super::secrets::FileRef;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use crate::clock::StepRule;
+use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
 use crate::shard::Order;
 use snowbank_client::address::Address;
-
-/// The most shards of a daemon: more cores than any machine that it is meant for, and few enough that the number of a
-/// shard fits a byte.
-pub const SHARDS_MAX: usize = 256;
-
-/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
-/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
-const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The shortest default wait: long enough to outlast a burst, short enough to fail before callers give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
@@ -93,7 +85,7 @@ settings! {
 
         /// The directory of the locks that keep two daemons of this machine from using one worker ID. All daemons of the
         /// machine must share it. The locks remember how far IDs were granted, so that an older copy of the state is
-        /// refused.
+        /// refused. Only root and one user or group may write there: a missing one is made for the daemon's user alone.
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
@@ -157,6 +149,13 @@ settings! {
         /// worst moment.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
+
+        /// The time between the signal to stop (SIGTERM) and the stop. Until it is over the daemon serves as before, but
+        /// /readyz says 503, so that load balancers send their connections elsewhere. Only with an admin listener:
+        /// without one, nobody can ask. "0": no such time. SIGINT, or a second SIGTERM, stops at once.
+        ///
+        /// Load balancers ask every second or two. Set as long as yours takes to notice.
+        drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
         /// container runtimes give before they kill.
@@ -243,36 +242,6 @@ settings! {
         level: LogLevel = r#""info""# in Table("log"), Reload, |value| value.choice(&LogLevel::NAMES);
     }
 }
-
-/// The number of shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shards(Option<NonZeroUsize>);
-
-impl Shards {
-    pub(super) fn of(count: Option<NonZeroUsize>) -> Self {
-        Shards(count)
-    }
-
-    /// Settles what the configuration left open: one shard for each core.
-    pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
-        Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))
-    }
-
-    /// Returns the number, 1 to [`SHARDS_MAX`].
-    pub fn get(self) -> usize {
-        self.0.map_or(1, NonZeroUsize::get)
-    }
-}
-
-impl fmt::Display for Shards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-/// The permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileMode(pub u32);
 
 impl Settings {
     /// Returns the oldest that an ID of any source is when it is handed out: the `burst_window` of INFO.
