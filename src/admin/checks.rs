@@ -1,12 +1,15 @@
 //! The checks of a status, in words for the operator. They decide whether the daemon is ready.
 //!
-//! - Fail: requests are refused, so a load balancer should send them elsewhere.
+//! - Fail: requests or connections are refused.
 //! - Warn: requests are served, and an operator should look.
 //!
-//! A daemon that is saturated warns and does not fail: it still hands out IDs at its full rate, and out of service it would
-//! hand out none.
+//! A daemon is ready unless a check fails that decides readiness. The checks of [`SATURATION`] do not: a daemon that is
+//! saturated still hands out IDs at its full rate. Out of service it would hand out none, and its load would saturate the
+//! next daemon.
 
-use super::status::{CertificateStatus, Check, ClockState, Level, SourceStatus, Status};
+use super::status::{
+    CertificateStatus, Check, ClockState, Connections, LastMinute, Level, SourceMinute, SourceStatus, Status,
+};
 use crate::config::Grouped;
 
 /// The time after which a raise fails the check if a request waits for it.
@@ -18,22 +21,47 @@ const SATURATED_SHARE: f64 = 0.75;
 const LAST_YEARS: f64 = 1.0;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";
+const REFUSALS: &str = "refusals";
+const LATENCY: &str = "latency";
+const CONNECTIONS: &str = "connections";
+/// The checks that never make a daemon unready.
+const SATURATION: [&str; 3] = [REFUSALS, LATENCY, CONNECTIONS];
+
+impl Check {
+    /// Returns whether a load balancer should send requests elsewhere.
+    pub(crate) fn makes_unready(&self) -> bool {
+        self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
+    }
+
+    /// Returns its name, with that of its source if it has one.
+    pub(crate) fn full_name(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{} of {source}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
 
 impl Status {
     /// Runs all checks, and decides whether the daemon is ready.
     pub(crate) fn check(&mut self) {
-        let mut checks = vec![self.check_stop(), self.check_worker_ids()];
-        checks.extend(self.check_wall_clock());
+        let mut checks = vec![
+            self.check_stop(),
+            self.check_worker_ids(),
+            self.check_connections(),
+            self.check_latency(),
+            self.check_wall_clock(),
+        ];
         for source in &self.sources {
             checks.push(self.check_clock(source));
             checks.push(self.check_ceiling(source));
-            checks.push(check_saturation(source));
+            checks.push(check_refusals(source, &self.last_minute));
             checks.push(check_layout(source));
         }
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
-        self.ready = checks.iter().all(|check| check.level != Level::Fail);
+        self.ready = !checks.iter().any(Check::makes_unready);
         self.checks = checks;
     }
 
@@ -53,7 +81,7 @@ impl Status {
     }
 
     fn check_worker_ids(&self) -> Check {
-        let advice = "no more IDs are handed out: stop this daemon, and find the other one";
+        let advice = "no IDs are handed out any more: stop this daemon, and find the other one";
         about_daemon(
             "worker_ids",
             match &self.ceilings.lost {
@@ -64,10 +92,10 @@ impl Status {
     }
 
     /// Checks the machine's clock. Its effect on a source is that source's check.
-    fn check_wall_clock(&self) -> Option<Check> {
+    fn check_wall_clock(&self) -> Check {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
-            ClockState::Steady => return None,
+            ClockState::Steady => return about_daemon(CLOCK, ok("the wall clock runs as expected")),
             ClockState::Behind => format!("the wall clock is {by} behind IDs already handed out"),
             ClockState::Held => {
                 format!(
@@ -75,7 +103,36 @@ impl Status {
                 )
             }
         };
-        Some(about_daemon(CLOCK, warn(format!("{found}: check time synchronisation"))))
+        about_daemon(CLOCK, warn(format!("{found}: check time synchronisation")))
+    }
+
+    fn check_connections(&self) -> Check {
+        let Connections { open, max, .. } = self.connections;
+        let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
+        let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
+        let message = match (self.last_minute.connections_level, self.last_minute.connections_refused) {
+            (Level::Ok, _) => found,
+            (_, 0) => format!("{found} or just now; beyond that new ones get too_busy: {advice}"),
+            (_, refused) => {
+                format!("{found}; {} refused with too_busy in the last minute: {advice}", Grouped(refused))
+            }
+        };
+        about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    fn check_latency(&self) -> Check {
+        let LastMinute { p99_us, latency_level, .. } = self.last_minute;
+        let p99 =
+            p99_us.map_or(String::from("no request"), |us| format!("99 % within {}", seconds(us / 1e6)));
+        let message = match latency_level {
+            Level::Ok => format!("{p99} in the last minute"),
+            _ => format!(
+                "slow: {p99} in the last minute, where up to {} is expected; see whether requests wait, and whether the \
+                 machine is short of CPU",
+                seconds(self.slow_s())
+            ),
+        };
+        about_daemon(LATENCY, (latency_level, message))
     }
 
     fn check_clock(&self, source: &SourceStatus) -> Check {
@@ -100,6 +157,7 @@ impl Status {
         let ceilings = &self.ceilings;
         let left = seconds(source.headroom_s);
         let is_reached = source.headroom_s <= 0.0;
+        let (took_s, took) = (ceilings.under_way_s, seconds(ceilings.under_way_s));
         let advice = "check the state directory's disk";
         let result = match &ceilings.failing {
             _ if ceilings.lost.is_some() => fail("revoked, because the worker IDs are lost"),
@@ -110,10 +168,14 @@ impl Status {
             Some(reason) => {
                 warn(format!("cannot be raised: {reason}; IDs last for another {left}: {advice}"))
             }
-            None if is_reached && source.ceiling_wanted && ceilings.under_way_s > SLOW_RAISE_S => {
-                let took = seconds(ceilings.under_way_s);
-                fail(format!("reached; storage has taken {took} so far to raise it: requests wait"))
+            // Whether or not a request waits now: the next one would be refused.
+            None if is_reached && took_s > SLOW_RAISE_S.max(ceilings.slow_write_s) => {
+                let effect = "refuses with no_ceiling until storage answers";
+                fail(format!("reached; storage has taken {took} so far to raise it; {effect}: {advice}"))
             }
+            None if took_s > ceilings.slow_write_s => warn(format!(
+                "storage has taken {took} so far to raise it; IDs last for another {left}: {advice}"
+            )),
             None if is_reached && source.ceiling_wanted => ok("reached, and being raised"),
             None if is_reached => ok("unused, and raised with the next request"),
             None => ok(format!("durable for {left} ahead")),
@@ -122,23 +184,46 @@ impl Status {
     }
 }
 
-fn check_saturation(source: &SourceStatus) -> Check {
+fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
     let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
-    let line = seconds(source.line_s);
+    let queue = seconds(source.wait_queue_s);
     let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
-    let is_saturated = source.line_s > 0.0 && source.line_s >= SATURATED_SHARE * source.default_wait_s;
-    let result = if is_saturated && !is_held_up {
-        let rate = Grouped(source.ids_per_second);
-        warn(format!(
-            "saturated: {requests} requests wait for {ids} IDs, which take {line} at the full rate of the layout \
-             ({rate} IDs/s); more requests are refused with exhausted. More worker IDs raise the rate"
-        ))
+    let share = source.wait_queue_s / source.default_wait_s;
+    let rate = Grouped(source.ids_per_second);
+    let advice = format!(
+        "clients want more than the layout yields ({rate} IDs/s), or within less time: more worker IDs raise the rate"
+    );
+    let result = if source.last_minute.level != Level::Ok {
+        let SourceMinute { level, requests, refused, exhausted } = source.last_minute;
+        let percent = 100.0 * refused as f64 / requests.max(1) as f64;
+        let over = seconds(minute.over_s);
+        let reason = match (exhausted, refused.saturating_sub(exhausted)) {
+            (0, _) => String::from("see the other checks"),
+            (_, 0) => advice,
+            (_, others) => {
+                let exhausted = Grouped(exhausted);
+                format!(
+                    "{} for the reasons of other checks, {exhausted} with exhausted: {advice}",
+                    Grouped(others)
+                )
+            }
+        };
+        let (refused, requests) = (Grouped(refused), Grouped(requests));
+        (
+            level,
+            format!(
+                "refused {percent:.1} % of the requests of the last {over} ({refused} of {requests}); {reason}"
+            ),
+        )
+    } else if source.waiting_ids > 0 && share >= SATURATED_SHARE && !is_held_up {
+        let wait = format!("{requests} requests wait for {ids} IDs, which take {queue}");
+        warn(format!("saturated: {wait}; more requests are refused with exhausted: {advice}"))
     } else if source.waiting_ids > 0 {
-        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {line}"))
+        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
     } else {
         ok("no request waits")
     };
-    about(source, "saturation", result)
+    about(source, REFUSALS, result)
 }
 
 fn check_layout(source: &SourceStatus) -> Check {
@@ -202,64 +287,8 @@ pub(crate) fn seconds(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::{CeilingsStatus, ClockStatus, Connections, Latency};
+    use super::super::status::tests::healthy;
     use super::*;
-
-    /// A healthy daemon's status.
-    pub(crate) fn healthy() -> Status {
-        let source = SourceStatus {
-            name: String::from("orders"),
-            layout: String::from("twitter"),
-            worker_ids: String::from("0"),
-            ids_per_second: 4_096_000,
-            ids: 10,
-            requests: 1,
-            exhausted: 0,
-            waits: 0,
-            waiting_requests: 0,
-            waiting_ids: 0,
-            line_s: 0.0,
-            default_wait_s: 1.0,
-            headroom_s: 2.5,
-            ceiling_wanted: false,
-            ahead_s: 0.0,
-            max_ahead_s: 10.0,
-            stands_s: 0.0,
-            layout_ends: String::from("2080-07-10"),
-            layout_years_left: 54.0,
-        };
-        let mut status = Status {
-            version: String::from("0.1.0"),
-            instance: String::from("host-1"),
-            started_unix_s: 1_800_000_000.0,
-            uptime_s: 60.0,
-            ready: false,
-            checks: Vec::new(),
-            draining: false,
-            shards: 2,
-            order: String::from("relaxed"),
-            clock: ClockStatus { state: ClockState::Steady, by_s: 0.0, steps_back: 0, steps_forward: 0 },
-            ceilings: CeilingsStatus {
-                raises: 1,
-                failures: 0,
-                raising_s: 0.002,
-                last_raise_ago_s: Some(0.5),
-                under_way_s: 0.0,
-                failing: None,
-                lost: None,
-            },
-            sources: vec![source],
-            certificate: None,
-            connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
-            errors: std::collections::BTreeMap::new(),
-            other_requests: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            latency: Latency::default(),
-        };
-        status.check();
-        status
-    }
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
     fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(String, Level, String)>) {
@@ -275,7 +304,7 @@ mod tests {
         let (ready, finding) = checked(change);
         let (found_name, found_level, message) = finding.expect("a finding");
         assert_eq!((found_name.as_str(), found_level), (name, level), "{message}");
-        assert_eq!(ready, level != Level::Fail);
+        assert_eq!(ready, level != Level::Fail || SATURATION.contains(&name));
         assert!(message.contains(part), "{message}");
     }
 
@@ -300,7 +329,6 @@ mod tests {
         finds("ceiling", Level::Fail, "storage has taken 5.0 s", |status| {
             status.ceilings.under_way_s = 5.0;
             status.sources[0].headroom_s = 0.0;
-            status.sources[0].ceiling_wanted = true;
         });
         finds("layout", Level::Fail, "ended", |status| status.sources[0].layout_years_left = 0.0);
     }
@@ -318,12 +346,35 @@ mod tests {
         finds("ceiling", Level::Warn, "last for another 2.5 s", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
         });
-        finds("saturation", Level::Warn, "exhausted", |status| {
-            status.sources[0].line_s = 0.9;
+        finds("ceiling", Level::Warn, "taken 1.6 s so far", |status| status.ceilings.under_way_s = 1.6);
+        finds("refusals", Level::Warn, "exhausted", |status| {
+            status.sources[0].wait_queue_s = 0.9;
             status.sources[0].waiting_ids = 3_000_000;
         });
         finds("layout", Level::Warn, "in 182 days", |status| {
             status.sources[0].layout_years_left = 0.5;
+        });
+    }
+
+    #[test]
+    fn saturation_fails_and_leaves_the_daemon_ready() {
+        finds(
+            "refusals",
+            Level::Fail,
+            "refused 66.7 % of the requests of the last 60 s (3,000 of 4,500)",
+            |status| {
+                status.last_minute.over_s = 60.0;
+                status.sources[0].last_minute =
+                    SourceMinute { requests: 4_500, refused: 3_000, exhausted: 3_000, level: Level::Fail };
+            },
+        );
+        finds("connections", Level::Fail, "7 refused with too_busy", |status| {
+            status.last_minute.connections_level = Level::Fail;
+            status.last_minute.connections_refused = 7;
+        });
+        finds("latency", Level::Warn, "99 % within 700 ms", |status| {
+            status.last_minute.latency_level = Level::Warn;
+            status.last_minute.p99_us = Some(700_000.0);
         });
     }
 

@@ -1,6 +1,7 @@
 //! The operator's view: the daemon's status in one struct, and the ways to it.
 //!
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
+//! - `recent`: what clients met in the last minute.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `fetch`: asks another daemon for its status.
@@ -12,12 +13,17 @@ mod exposition;
 mod fetch;
 mod http;
 mod process;
+mod recent;
 mod status;
 
 pub(crate) use checks::seconds;
 pub(crate) use fetch::Target;
 pub(crate) use http::{Beats, Site, Stay, Via};
+pub(crate) use recent::Recent;
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, Latency,
-    Level, SourceStatus, Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, LastMinute,
+    Latency, Level, SourceMinute, SourceStatus, Status,
 };
+
+#[cfg(test)]
+pub(crate) use status::tests::healthy;
