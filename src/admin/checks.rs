@@ -7,25 +7,16 @@
 //! saturated still hands out IDs at its full rate. Out of service it would hand out none, and its load would saturate the
 //! next daemon.
 
-use super::status::{
-    CertificateStatus, Check, ClockState, Connections, LastMinute, Level, SourceMinute, SourceStatus, Status,
-};
-use crate::config::Grouped;
+use super::finding::{about, about_daemon, fail, ok, seconds, warn};
+use super::saturation::{SATURATION, check_refusals};
+use super::status::{CertificateStatus, Check, ClockState, Level, SourceStatus, Status};
 
-/// The time after which a raise fails the check if a request waits for it.
+/// The shortest time after which a raise fails the check where the ceiling is reached: requests wait for so long anyway.
 const SLOW_RAISE_S: f64 = 1.0;
-/// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
-/// will be.
-const SATURATED_SHARE: f64 = 0.75;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";
-const REFUSALS: &str = "refusals";
-const LATENCY: &str = "latency";
-const CONNECTIONS: &str = "connections";
-/// The checks that never make a daemon unready.
-const SATURATION: [&str; 3] = [REFUSALS, LATENCY, CONNECTIONS];
 
 impl Check {
     /// Returns whether a load balancer should send requests elsewhere.
@@ -106,35 +97,6 @@ impl Status {
         about_daemon(CLOCK, warn(format!("{found}: check time synchronisation")))
     }
 
-    fn check_connections(&self) -> Check {
-        let Connections { open, max, .. } = self.connections;
-        let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
-        let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
-        let message = match (self.last_minute.connections_level, self.last_minute.connections_refused) {
-            (Level::Ok, _) => found,
-            (_, 0) => format!("{found} or just now; beyond that new ones get too_busy: {advice}"),
-            (_, refused) => {
-                format!("{found}; {} refused with too_busy in the last minute: {advice}", Grouped(refused))
-            }
-        };
-        about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
-    }
-
-    fn check_latency(&self) -> Check {
-        let LastMinute { p99_us, latency_level, .. } = self.last_minute;
-        let p99 =
-            p99_us.map_or(String::from("no request"), |us| format!("99 % within {}", seconds(us / 1e6)));
-        let message = match latency_level {
-            Level::Ok => format!("{p99} in the last minute"),
-            _ => format!(
-                "slow: {p99} in the last minute, where up to {} is expected; see whether requests wait, and whether the \
-                 machine is short of CPU",
-                seconds(self.slow_s())
-            ),
-        };
-        about_daemon(LATENCY, (latency_level, message))
-    }
-
     fn check_clock(&self, source: &SourceStatus) -> Check {
         let result = if source.stands_s > 0.0 {
             let wait = seconds(source.stands_s);
@@ -184,48 +146,6 @@ impl Status {
     }
 }
 
-fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
-    let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
-    let queue = seconds(source.wait_queue_s);
-    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
-    let share = source.wait_queue_s / source.default_wait_s;
-    let rate = Grouped(source.ids_per_second);
-    let advice = format!(
-        "clients want more than the layout yields ({rate} IDs/s), or within less time: more worker IDs raise the rate"
-    );
-    let result = if source.last_minute.level != Level::Ok {
-        let SourceMinute { level, requests, refused, exhausted } = source.last_minute;
-        let percent = 100.0 * refused as f64 / requests.max(1) as f64;
-        let over = seconds(minute.over_s);
-        let reason = match (exhausted, refused.saturating_sub(exhausted)) {
-            (0, _) => String::from("see the other checks"),
-            (_, 0) => advice,
-            (_, others) => {
-                let exhausted = Grouped(exhausted);
-                format!(
-                    "{} for the reasons of other checks, {exhausted} with exhausted: {advice}",
-                    Grouped(others)
-                )
-            }
-        };
-        let (refused, requests) = (Grouped(refused), Grouped(requests));
-        (
-            level,
-            format!(
-                "refused {percent:.1} % of the requests of the last {over} ({refused} of {requests}); {reason}"
-            ),
-        )
-    } else if source.waiting_ids > 0 && share >= SATURATED_SHARE && !is_held_up {
-        let wait = format!("{requests} requests wait for {ids} IDs, which take {queue}");
-        warn(format!("saturated: {wait}; more requests are refused with exhausted: {advice}"))
-    } else if source.waiting_ids > 0 {
-        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
-    } else {
-        ok("no request waits")
-    };
-    about(source, REFUSALS, result)
-}
-
 fn check_layout(source: &SourceStatus) -> Check {
     let (ends, years) = (&source.layout_ends, source.layout_years_left);
     let another = "another (a later epoch, or more time)";
@@ -249,45 +169,9 @@ fn check_certificate(certificate: &CertificateStatus) -> Check {
     about_daemon("certificate", result)
 }
 
-/// The severity of a check's result, and the result in words.
-type CheckResult = (Level, String);
-
-fn fail(message: impl Into<String>) -> CheckResult {
-    (Level::Fail, message.into())
-}
-
-fn warn(message: impl Into<String>) -> CheckResult {
-    (Level::Warn, message.into())
-}
-
-fn ok(message: impl Into<String>) -> CheckResult {
-    (Level::Ok, message.into())
-}
-
-fn about_daemon(name: &'static str, (level, message): CheckResult) -> Check {
-    Check { name: name.into(), source: None, level, message }
-}
-
-fn about(source: &SourceStatus, name: &'static str, result: CheckResult) -> Check {
-    Check { source: Some(source.name.clone()), ..about_daemon(name, result) }
-}
-
-/// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
-pub(crate) fn seconds(seconds: f64) -> String {
-    match seconds {
-        ..0.001 if seconds > 0.0 => format!("{:.0} µs", seconds * 1e6),
-        0.001..1.0 => format!("{:.0} ms", seconds * 1e3),
-        ..10.0 => format!("{seconds:.1} s"),
-        ..120.0 => format!("{seconds:.0} s"),
-        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
-        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
-        _ => format!("{:.0} days", seconds / 86_400.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::status::tests::healthy;
+    use super::super::status::{SourceMinute, tests::healthy};
     use super::*;
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
@@ -401,21 +285,5 @@ mod tests {
             status.draining = true;
         });
         assert_eq!(first.expect("two findings").0, "stop");
-    }
-
-    #[test]
-    fn lengths_of_time_are_short() {
-        for (length, text) in [
-            (0.0, "0.0 s"),
-            (0.000_05, "50 µs"),
-            (0.34, "340 ms"),
-            (2.94, "2.9 s"),
-            (61.0, "61 s"),
-            (240.0, "4 min"),
-            (10_800.0, "3 h"),
-            (200_000.0, "2 days"),
-        ] {
-            assert_eq!(seconds(length), text);
-        }
     }
 }
