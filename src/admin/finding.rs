@@ -1,6 +1,6 @@
 //! The parts of a check's result, and lengths of time in words.
 
-use super::status::{Check, Level};
+use super::status::{Check, Level, SourceStatus};
 
 /// The severity of a check's result, and the result in words.
 pub(super) type CheckResult = (Level, String);
