@@ -65,7 +65,9 @@ impl Status {
         about_daemon(
             "stop",
             match self.draining {
-                true => fail("stopping: answers the requests that have arrived, and accepts no more"),
+                true => fail(
+                    "stopping: send requests to other daemons, because this one closes its listeners soon",
+                ),
                 false => ok("serving"),
             },
         )

@@ -129,6 +129,12 @@ pub(crate) struct SourceStatus {
     pub(crate) name: String,
     pub(crate) layout: String,
     pub(crate) worker_ids: String,
+    /// The ID space, in which two daemons must not have a number in common.
+    #[serde(default)]
+    pub(crate) id_space: String,
+    /// The numbers of the worker IDs in that space, for the metrics.
+    #[serde(skip)]
+    pub(crate) numbers_in_space: Vec<u64>,
     /// The full rate of its layout and worker IDs.
     pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
@@ -263,6 +269,8 @@ pub(crate) mod tests {
             name: String::from("orders"),
             layout: String::from("twitter"),
             worker_ids: String::from("0"),
+            id_space: String::new(),
+            numbers_in_space: vec![0],
             ids_per_second: 4_096_000,
             ids: 10,
             requests: 1,
