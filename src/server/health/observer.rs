@@ -151,7 +151,7 @@ fn line_of(alike: &[&Check]) -> Line {
     let sources: Vec<&str> = alike.iter().filter_map(|check| check.source.as_deref()).collect();
     let of = match sources.len() {
         0 => String::new(),
-        ..=NAMED_MAX => format!(" of {}", sources.join(", ")),
+        1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
         more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
     };
     let change = match level {
