@@ -160,6 +160,8 @@ pub(crate) struct SourceStatus {
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
+    /// True while the clock has not reached the first tick of a source of which no state is kept.
+    pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
 }
@@ -287,6 +289,7 @@ pub(crate) mod tests {
             ahead_s: 0.0,
             max_ahead_s: 10.0,
             stands_s: 0.0,
+            yet_to_begin: false,
             layout_ends: String::from("2080-07-10"),
             layout_years_left: 54.0,
         };
