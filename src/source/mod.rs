@@ -70,6 +70,9 @@ pub struct Source {
 impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
     ///
+    /// No ID lies below the tick of `now`: the IDs of earlier ticks may be those of a state of which this one is an older
+    /// copy. The reserve for bursts grows from there.
+    ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
     /// first ID is available at once.
     pub fn new(
@@ -80,6 +83,7 @@ impl Source {
         start: Position,
         now: Now,
     ) -> Self {
+        let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
         let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {
@@ -112,9 +116,17 @@ impl Source {
         self
     }
 
-    /// Returns true while nothing has been claimed and the clock is before the start.
-    fn is_yet_to_begin(&self, cursor: Position, now: Now) -> bool {
-        self.begins_at == Some(cursor) && now.wall < self.numbering.start_of(self.numbering.tick_of(cursor))
+    /// Returns the time until the wall clock reaches the start of a source that
+    /// [begins with it](Source::begins_with_the_clock). `None` from then on, and once anything was claimed.
+    fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
+        let start = self.begins_at.filter(|&start| start == cursor)?;
+        let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
+        (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
+    }
+
+    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
+    pub fn is_yet_to_begin(&self, now: Now) -> bool {
+        self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
     }
 
     /// The name that clients send.

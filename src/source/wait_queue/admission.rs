@@ -27,11 +27,14 @@ impl Source {
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<Ticket, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
+            Bound::YetToBegin(begins_in) if request.due < window.now.boot.after(begins_in) => {
+                return Err(Refusal::YetToBegin(begins_in));
+            }
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
             Bound::Clock => self.begin_catch_up(window.now()),
-            Bound::Ceiling | Bound::Ended => {}
+            Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
         let mut queue = self.wait_queue.lock();
         let passes = !queue.large.is_empty() && self.wait_queue.passes(request.count);
@@ -121,7 +124,7 @@ mod tests {
     use super::*;
     use crate::ceiling::Grant;
     use crate::clock::Now;
-    use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
+    use crate::source::tests::{BEFORE, Heard, RULES, START, TWITTER, drain, numbering, rng, source};
     use snowbank_client::layout::{Position, Tick};
 
     #[derive(Clone, Debug)]
@@ -152,7 +155,7 @@ mod tests {
             let numbering = numbering(TWITTER);
             let ceiling = numbering.first_of(Tick(numbering.tick_at(START.wall).0 + 1));
             let grant = Grant::new(ceiling);
-            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), START);
+            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), BEFORE);
             drain(&source, START);
             let mut now = START;
             source.admit(&source.window(now), request(100_000, now, 60_000, false)).expect("there is time enough");
