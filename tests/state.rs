@@ -129,7 +129,7 @@ fn a_clean_restart_loses_nothing_and_is_not_ahead() {
         let daemon = machine.start();
         let mut wire = daemon.connect();
         let id = one(&mut wire);
-        assert_eq!(daemon.log().contains("no ceiling is stored yet"), round == 0, "{}", daemon.log());
+        assert_eq!(daemon.log().contains("starts for the first time"), round == 0, "{}", daemon.log());
         assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
         assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
         ids.insert(id);
@@ -660,14 +660,19 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
         let ended = machine.setup().config(toml).args(["--layout", later]).end();
         ended.assert_refusal(&[
-            "epoch=1288834974657",
+            "above those of layout twitter, ",
             "epoch=1577836800000",
             "it can start from 20",
+            "keep layout twitter, or choose one whose IDs lie higher, or, ",
             "--state-dir",
         ]);
     }
     let short = "time:41,sequence:3";
-    machine.setup().args(["--layout", short]).end().assert_refusal(&["never"]);
+    machine
+        .setup()
+        .args(["--layout", short])
+        .end()
+        .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
     // An earlier epoch: its IDs of today are larger anyway.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup().args(["--layout", earlier]).start();
