@@ -696,7 +696,7 @@ fn export_and_import_move_a_worker() {
     assert!(done.status.success(), "{done:?}");
     assert!(old.shown().released);
     assert_eq!(mode(&export), 0o600);
-    old.setup().end().assert_refusal(&["moved away", "snowbank state import"]);
+    old.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
     let taken = old.command(&["export", "--output", file]);
     assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
     let again = old.command(&["export"]);
@@ -705,7 +705,7 @@ fn export_and_import_move_a_worker() {
     let new = Machine::new();
     let done = new.command(&["import", file]);
     assert!(done.status.success(), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stdout).contains("worker IDs 0 go on from ID "), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("worker ID 0: goes on from ID "), "{done:?}");
     let daemon = new.start();
     let id = one(&mut daemon.connect());
     assert!(id > last);
@@ -973,10 +973,10 @@ fn an_older_copy_does_not_undo_an_export() {
     let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
     assert!(exported.status.success(), "{exported:?}");
     machine.restore(&copy);
-    machine.setup().end().assert_refusal(&["moved away", "snowbank state import"]);
-    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["moved away"]);
+    machine.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
     fs::remove_dir_all(machine.state()).expect("removed");
-    machine.setup().end().assert_refusal(&["moved away"]);
+    machine.setup().end().assert_refusal(&["state export` moved worker ID"]);
     let import = |code| {
         let done = machine.command(&["import", machine.path("export").to_str().unwrap()]);
         assert_eq!(done.status.code(), Some(code), "{done:?}");

@@ -31,8 +31,9 @@ pub struct Plan {
 pub enum PlanError {
     /// A worker ID was moved away.
     #[error(
-        "source {name:?}: worker IDs {worker_ids} of layout {layout} were moved away by `snowbank state export`; give \
-         this source others, or bring these back with `snowbank state import`"
+        "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source others, or bring these back \
+         with `snowbank state import`",
+        worker_ids.in_words(), by_name(layout)
     )]
     Released {
         /// The source.

@@ -212,8 +212,8 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     refuse_lower(&export.records, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
-        let (name, workers, bound) = (&record.name, &record.worker_ids, record.id_bound);
-        writeln!(answer, "imported source {name:?}: worker IDs {workers} go on from ID {bound}")?;
+        let (name, workers, bound) = (&record.name, record.worker_ids.in_words(), record.id_bound);
+        writeln!(answer, "imported source {name:?}, {workers}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let arriving = export.records.clone();
