@@ -3,7 +3,7 @@
 //! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed. A claim moves the
 //! cursor up with a compare-and-swap, so no position is ever claimed twice. A claim lies in the [`Window`] that the ID
 //! clock and the ceiling allow at that moment. Requests for more than the window holds wait in the source's
-//! [wait queue](wait_queue), in order.
+//! [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic, and those are totally
 //! ordered. A claim is a release nevertheless: a thread that finds the cursor ahead of its own clock must also see the
@@ -116,9 +116,17 @@ impl Source {
         self
     }
 
-    /// Returns true while nothing has been claimed and the clock is before the start.
-    fn is_yet_to_begin(&self, cursor: Position, now: Now) -> bool {
-        self.begins_at == Some(cursor) && now.wall < self.numbering.start_of(self.numbering.tick_of(cursor))
+    /// Returns the time until the wall clock reaches the start of a source that
+    /// [begins with it](Source::begins_with_the_clock). `None` from then on, and once anything was claimed.
+    fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
+        let start = self.begins_at.filter(|&start| start == cursor)?;
+        let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
+        (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
+    }
+
+    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
+    pub fn is_yet_to_begin(&self, now: Now) -> bool {
+        self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
     }
 
     /// The name that clients send.
