@@ -216,5 +216,6 @@ hanging_disk() {
     inside systemctl stop snowbank@hangs
     inside rm -r /etc/snowbank/hangs.toml /run/systemd/system/snowbank@hangs.service.d
     inside systemctl daemon-reload
-    read_journal
+    # Of the stop and what followed, without what each start says.
+    show_journal | sed -n '1p;/Stopping/,$p' | grep -v 'listen\|admin on\|source 0\|kernel.s log\|state in'
 }
