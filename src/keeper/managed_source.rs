@@ -75,7 +75,7 @@ impl ManagedSource {
 
     /// Follows the source's time and use.
     pub(super) fn look(&mut self, now: Now) {
-        self.source.end_catch_up(now);
+        self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
         {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};
-use crate::source::{OnStepBack, Rules, SequenceStart};
+use crate::source::{Bound, OnStepBack, Rules, SequenceStart};
 use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
@@ -54,6 +54,17 @@ impl World {
             for write in &looked.writes {
                 self.end(write, Ok(()), reading).expect("it is under way");
             }
+        }
+    }
+
+    /// Looks, and has a writer that takes this long for a write end the one that it has done.
+    fn look_while_writing(&mut self, under_way: &mut Option<(i64, Write)>, takes_us: i64, reading: Reading) {
+        if let Some((_, write)) = under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0) {
+            self.end(&write, Ok(()), reading).expect("it is under way");
+        }
+        let writes = self.look(reading).writes;
+        if let Some(write) = writes.into_iter().next() {
+            *under_way = Some((reading.boot.0 + takes_us, write));
         }
     }
 
@@ -326,6 +337,45 @@ fn a_failure_stands_until_the_next_try() {
     let retried = world.settle(later(2 * SECOND_US, 0));
     assert!(retried.failure.is_none());
     assert_eq!(world.handed_out.len(), 2);
+}
+
+/// Half a minute back: IDs stop, and flow again when the wall clock is `max_ahead` behind them.
+#[test]
+fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anybody() {
+    const BACK_US: i64 = -30 * SECOND_US;
+    for (takes_ms, is_idle) in [(0, false), (6, false), (6, true), (1_400, false), (1_400, true)] {
+        let mut world = World::new(1);
+        let mut under_way = None;
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut flows_since = None;
+        let mut raises = 0;
+        for ms in 0..75_000 {
+            let is_back = ms >= 15_000;
+            let reading = later(ms * 1_000, if is_back { BACK_US } else { 0 });
+            world.look_while_writing(&mut under_way, takes_ms * 1_000, reading);
+            let now = world.wall.believe(reading);
+            let is_asked = !is_back || !is_idle || ms > 35_000;
+            let window = world.source.window(now);
+            let left = world.source.left(&window);
+            if is_asked && left > 0 {
+                world.source.claim(&window, left, &mut rng).expect("nobody else claims");
+            }
+            if !is_back || !is_asked || matches!(window.bound, Bound::Standing(_)) {
+                assert_eq!(flows_since, None, "{takes_ms} ms a write: refused at {ms}");
+                continue;
+            }
+            // A jump takes the grant away until a ceiling is written. Until then the clock stands longer.
+            assert_eq!(window.bound, Bound::Clock, "{takes_ms} ms a write: IDs wait for a ceiling at {ms}");
+            let &mut (since_ms, before) = flows_since.get_or_insert((ms, world.handed_out.len()));
+            raises = world.handed_out.len() - before;
+            let lead_ms = (window.id_time.0 - now.wall.0) / 1_000;
+            let expected_ms = (10_000 - (ms - since_ms) / 2).max(0);
+            assert!((lead_ms - expected_ms).abs() <= 2, "{takes_ms} ms a write: {lead_ms} ms ahead at {ms}");
+        }
+        let (since_ms, _) = flows_since.expect("IDs flow again");
+        assert!((34_990..35_010).contains(&since_ms), "IDs flow from {since_ms} on");
+        assert!((15..=45).contains(&raises), "{takes_ms} ms a write: {raises} raises in 40 s");
+    }
 }
 
 /// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.

@@ -144,21 +144,31 @@ impl Source {
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
-        let max_ahead = match self.rules.on_step_back {
-            OnStepBack::Ride => {
-                self.catch_up.raise_to(highest_used, now.boot);
-                self.rules.max_ahead
-            }
-            OnStepBack::Wait => Duration::ZERO,
-        };
-        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
-        if id_time >= highest_used {
-            self.note_reading(now);
-            return self.window_at(now, id_time, self.limit_at(id_time));
+        let ready_in = self.stands_below(highest_used, now);
+        if ready_in >= READING_SKEW {
+            return nothing(Bound::Standing(ready_in));
         }
-        match clock::until(now, &self.catch_up, max_ahead, highest_used) {
-            ready_in if ready_in < READING_SKEW => nothing_left(),
-            ready_in => nothing(Bound::Standing(ready_in)),
+        if self.rules.on_step_back == OnStepBack::Ride {
+            self.catch_up.raise_to(highest_used, now.boot);
+        }
+        let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
+        if id_time < highest_used {
+            return nothing_left();
+        }
+        self.note_reading(now);
+        self.window_at(now, id_time, self.limit_at(id_time))
+    }
+
+    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps meanwhile.
+    fn stands_below(&self, highest_used: UnixMicros, now: Now) -> Duration {
+        match self.rules.on_step_back {
+            // A catch-up begins there once that is at most `max_ahead` ahead. Until then the ID clock stands still.
+            OnStepBack::Ride => {
+                let ahead_us = highest_used.0.saturating_sub(now.wall.0);
+                let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
+                Duration::from_micros(beyond_us.max(0).unsigned_abs())
+            }
+            OnStepBack::Wait => clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used),
         }
     }
 
@@ -178,19 +188,7 @@ impl Source {
         let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) else {
             return Duration::ZERO;
         };
-        let highest_used = self.begun(cursor);
-        if clock::id_time(now, &self.catch_up, self.rules.max_ahead) >= highest_used {
-            return Duration::ZERO;
-        }
-        let stands_for = match self.rules.on_step_back {
-            // The next claim begins a catch-up there, which may be `max_ahead` ahead at once.
-            OnStepBack::Ride => {
-                let behind_us = highest_used.0.saturating_sub(now.wall.0);
-                let beyond_us = behind_us.saturating_sub(clock::micros(self.rules.max_ahead));
-                Duration::from_micros(beyond_us.max(0).unsigned_abs())
-            }
-            OnStepBack::Wait => clock::until(now, &self.catch_up, Duration::ZERO, highest_used),
-        };
+        let stands_for = self.stands_below(self.begun(cursor), now);
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
@@ -208,9 +206,10 @@ impl Source {
         }
     }
 
-    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it.
-    pub fn end_catch_up(&self, now: Now) {
-        self.catch_up.end_below(now);
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it. Lowers one that a
+    /// step back has left too far ahead.
+    pub fn bound_catch_up(&self, now: Now) {
+        self.catch_up.bound(now, self.rules.max_ahead);
     }
 
     /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.
