@@ -57,19 +57,38 @@ impl World {
         }
     }
 
-    /// Looks, and has a writer that takes this long for a write end the one that it has done.
-    fn look_while_writing(&mut self, under_way: &mut Option<(i64, Write)>, takes_us: i64, reading: Reading) {
-        if let Some((_, write)) = under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0) {
-            self.end(&write, Ok(()), reading).expect("it is under way");
-        }
-        let writes = self.look(reading).writes;
-        if let Some(write) = writes.into_iter().next() {
-            *under_way = Some((reading.boot.0 + takes_us, write));
-        }
-    }
-
     fn granted(&self) -> Position {
         self.source.grant().ceiling()
+    }
+}
+
+/// The keeper's thread and a storage that takes this long for a write.
+struct Thread {
+    takes_us: i64,
+    under_way: Option<(i64, Write)>,
+    looks_at_us: i64,
+}
+
+impl Thread {
+    fn new(takes_ms: i64) -> Thread {
+        Thread { takes_us: takes_ms * 1_000, under_way: None, looks_at_us: 0 }
+    }
+
+    /// Looks if it is time to, a write has ended, or a request wants it.
+    fn run(&mut self, world: &mut World, reading: Reading) {
+        let ended = self.under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
+        if let Some((_, write)) = &ended {
+            world.end(write, Ok(()), reading).expect("it is under way");
+        }
+        let is_wanted = world.wall.has_jumped(reading) || world.source.grant().is_wanted();
+        if ended.is_none() && !is_wanted && reading.boot.0 < self.looks_at_us {
+            return;
+        }
+        let looked = world.look(reading);
+        self.looks_at_us = reading.boot.after(looked.next_in).0;
+        if let Some(write) = looked.writes.into_iter().next() {
+            self.under_way = Some((reading.boot.0 + self.takes_us, write));
+        }
     }
 }
 
@@ -345,14 +364,14 @@ fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anyb
     const BACK_US: i64 = -30 * SECOND_US;
     for (takes_ms, is_idle) in [(0, false), (6, false), (6, true), (1_400, false), (1_400, true)] {
         let mut world = World::new(1);
-        let mut under_way = None;
+        let mut thread = Thread::new(takes_ms);
         let mut rng = fastrand::Rng::with_seed(1);
         let mut flows_since = None;
         let mut raises = 0;
         for ms in 0..75_000 {
             let is_back = ms >= 15_000;
             let reading = later(ms * 1_000, if is_back { BACK_US } else { 0 });
-            world.look_while_writing(&mut under_way, takes_ms * 1_000, reading);
+            thread.run(&mut world, reading);
             let now = world.wall.believe(reading);
             let is_asked = !is_back || !is_idle || ms > 35_000;
             let window = world.source.window(now);
