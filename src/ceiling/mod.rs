@@ -124,7 +124,7 @@ impl Grant {
 pub struct CeilingRule {
     /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
-    /// How far the ID clock may run ahead of the wall clock.
+    /// The distance that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
     /// The length of one tick.
     pub tick: Duration,
