@@ -220,7 +220,16 @@ fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, Str
             ErrorCode::ClockBehind,
             Some(retry_after),
             format!(
-                "the wall clock is behind IDs that source {source} has handed out; check the machine's clock"
+                "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
+                 the source a worker ID that was never used"
+            ),
+        ),
+        Refusal::YetToBegin(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!(
+                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
+                 keep a state (state_dir)"
             ),
         ),
         Refusal::NoCeiling => (
