@@ -230,6 +230,48 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
     assert!(world.source.left(&window) > 0);
 }
 
+/// A start must not hold a step that was believed before it, however long nobody asked.
+#[test]
+fn a_belief_is_stored_though_nobody_asks() {
+    const STEP_US: i64 = 300 * SECOND_US;
+    let mut world = World::new(1);
+    let ceilings = |world: &mut World, seconds: std::ops::Range<i64>, step_us| {
+        let before = world.handed_out.len();
+        let mut stored_us = None;
+        for second in seconds {
+            let reading = later(second * SECOND_US, step_us);
+            for write in &world.look(reading).writes {
+                stored_us = Some(write.wall_minus_boot_us - START.offset_us());
+                world.end(write, Ok(()), reading).expect("it is under way");
+            }
+        }
+        (world.handed_out[before..].to_vec(), stored_us)
+    };
+    ceilings(&mut world, 1..700, 0);
+    // The jump takes the grant away, so a ceiling is written.
+    let (held, stored_us) = ceilings(&mut world, 700..760, STEP_US);
+    assert_eq!((held.len(), stored_us), (1, Some(0)), "it is held");
+    assert_eq!(ceilings(&mut world, 760..900, STEP_US), (held, Some(STEP_US)), "it is believed");
+}
+
+#[test]
+fn a_source_that_never_claimed_leaves_the_ceiling_that_it_was_told() {
+    for is_used in [false, true] {
+        let (managed, wall, now) = managed(0);
+        let start = managed.first().ceiling;
+        let mut managed = managed.leaving(Position(start.0 - 1));
+        managed.grant(managed.first_ceiling(now));
+        let source = Arc::clone(managed.source());
+        let mut keeper = Keeper::new(vec![managed], 1, wall, START);
+        if is_used {
+            let window = source.window(now);
+            source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");
+        }
+        let left = if is_used { Position(start.0 + 1) } else { Position(start.0 - 1) };
+        assert_eq!(keeper.seal(), [(0, left)]);
+    }
+}
+
 #[test]
 fn a_source_joins_when_all_writers_have_its_first_ceiling() {
     let mut world = World::new(2);

@@ -290,15 +290,16 @@ fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, Ticket, u64
 }
 
 #[test]
-fn more_than_the_window_holds_is_had_in_ticks_and_in_order() {
+fn more_than_the_window_holds_comes_in_ticks_and_evenly() {
     let source = source(TWITTER, RULES);
     let now = START;
     let big =
         source.admit(&source.window(now), request(100 * 4_096, now, 1_000)).expect("available in 90 ticks");
-    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available after it");
+    let next = source.admit(&source.window(now), request(4_096, now, 1_000)).expect("available beside it");
     let finished = run_queue(&source, 0, 200);
-    // Of 100 ticks 11 are at hand, and the last 256 IDs of the last one are left for small requests until the next.
-    assert_eq!(finished, [(90, big, 100 * 4_096, None), (91, next, 4_096, None)]);
+    // 11 of 101 ticks are at hand: more than both shares of the second. The last 256 IDs of each are left for others until
+    // the next.
+    assert_eq!(finished, [(0, next, 4_096, None), (91, big, 100 * 4_096, None)]);
     assert_eq!(source.wait_queue().admitted_ids(), 0);
 }
 
@@ -316,8 +317,8 @@ fn what_cannot_be_had_by_the_deadline_is_refused_at_once() {
     else {
         panic!("50 of the 61 ticks are left");
     };
-    // 11 ticks short, and the share that is not promised behind others.
-    assert!((11..=13).contains(&retry_after.as_millis()), "{retry_after:?}");
+    // 11 ticks short, and the sixteenth that large requests leave to others.
+    assert!((17..=18).contains(&retry_after.as_millis()), "{retry_after:?}");
     assert_eq!(source.wait_queue().admitted_ids(), 61 * 4_096);
     // After that time it is admitted.
     let later = START.after(retry_after);
@@ -390,8 +391,13 @@ fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
     let partial = WaitRequest { partial: true, ..request(1_000, START, 20) };
     let ticket = source.admit(&window, partial).expect("some are welcome");
     let finished = run_queue(&source, 0, 20);
-    assert_eq!(finished, [(20, ticket, 110 + 200, None)], "the window's 11 ticks and 20 more");
+    assert_eq!(
+        finished,
+        [(20, ticket, 110 + 200 - 1, None)],
+        "the window's 11 ticks and 20 more, less one for others"
+    );
     let now = after_ms(20);
+    drain(&source, now);
     let none = WaitRequest { partial: true, ..request(50, now, 0) };
     assert!(
         matches!(source.admit(&source.window(now), none), Err(Refusal::Exhausted(Some(_)))),
@@ -477,7 +483,8 @@ fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     let mut rng = rng();
     let hog = WaitRequest { partial: true, ..request(1_000_000, START, 1_000) };
     let hog = source.admit(&source.window(START), hog).expect("some are welcome");
-    assert_eq!(source.wait_queue().admitted_ids(), 110 + 10_000, "what it can have, not what it wants");
+    let exact =
+        source.admit(&source.window(START), request(4_000, START, 1_000)).expect("less than half of all");
     let mut singles = 0;
     for ms in 0..1_000 {
         source.advance(after_ms(ms), &mut rng, &Heard::default());
@@ -487,7 +494,8 @@ fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     assert!(singles > 900, "{singles} single IDs in 1,000 ticks");
     source.advance(after_ms(1_000), &mut rng, &Heard::default());
     let finished = source.collect(0);
-    assert_eq!((finished[0].ticket, finished[0].refusal), (hog, None));
+    let ended: Vec<_> = finished.iter().map(|each| (each.ticket, each.refusal)).collect();
+    assert_eq!(ended, [(exact, None), (hog, None)]);
 }
 
 #[test]
@@ -553,18 +561,21 @@ fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
     let source = source(TWITTER, RULES);
     let window = source.window(START);
     let first = source.admit(&window, request(20 * 4_096, START, 1_000)).expect("available");
-    let second = source.admit(&window, request(5 * 4_096, START, 1_000)).expect("available after it");
+    let second = source.admit(&window, request(15 * 4_096, START, 1_000)).expect("available beside it");
     source.advance(START, &mut rng(), &Heard::default());
     let used = source.cursor().expect("not sealed");
-    assert!(used > window.floor, "some was claimed for the first");
+    let claimed = used.0 - window.floor.0;
     source.cancel(first);
     for ms in 1..30 {
         source.advance(after_ms(ms), &mut rng(), &Heard::default());
     }
     let finished = source.collect(0);
     assert_eq!((finished.len(), finished[0].ticket), (1, second));
-    assert_eq!(finished[0].spans.iter().map(|span| span.count).sum::<u64>(), 5 * 4_096);
-    assert!(finished[0].spans.iter().all(|span| span.from >= used), "{:?}", finished[0].spans);
+    let spans = &finished[0].spans;
+    assert_eq!(spans.iter().map(|span| span.count).sum::<u64>(), 15 * 4_096);
+    let below_used = |span: &Span| span.end().min(used).0.saturating_sub(span.from.0);
+    let before: u64 = spans.iter().map(below_used).sum();
+    assert_eq!(before, claimed / 2, "the other half was claimed for the first: {spans:?}");
 }
 
 /// One step of a random history.
@@ -671,6 +682,48 @@ proptest! {
         let mut spans: Vec<Span> = finished.iter().flat_map(|each| each.spans.clone()).collect();
         spans.sort_by_key(|span| span.from);
         prop_assert!(spans.windows(2).all(|pair| pair[0].end() <= pair[1].from));
+    }
+}
+
+proptest! {
+    /// Whatever the wall clock did: IDs flow as soon as it is at most `max_ahead` behind them, and from then on the lead
+    /// over it shrinks at half speed.
+    #[test]
+    fn after_any_steps_the_lead_shrinks_at_half_speed(
+        steps in proptest::collection::vec((-20 * SECOND_US..20 * SECOND_US, 0_u64..20_000, any::<bool>()), 1..12),
+    ) {
+        let source = source(TWITTER, RULES);
+        let claim_all = |now: Now| {
+            let window = source.window(now);
+            let left = source.left(&window);
+            (left > 0).then(|| source.claim(&window, left, &mut rng()).expect("nobody else claims"));
+            window
+        };
+        let mut now = START;
+        claim_all(now);
+        for (jump_us, sleep_ms, is_asked) in steps {
+            now.wall.0 += jump_us;
+            source.bound_catch_up(now);
+            is_asked.then(|| claim_all(now));
+            now = now.after(Duration::from_millis(sleep_ms));
+        }
+        source.bound_catch_up(now);
+        let used = Position(source.cursor().expect("not sealed").0 - 1);
+        let ahead_us = source.numbering().start_of(source.numbering().tick_of(used)).0 - now.wall.0;
+        let stands_us = (ahead_us - micros_of(RULES.max_ahead)).max(0);
+        if stands_us >= 1_000 {
+            prop_assert_eq!(claim_all(now).bound, Bound::Standing(Duration::from_micros(stands_us.unsigned_abs())));
+        }
+        let flows = now.after(Duration::from_micros(stands_us.unsigned_abs()));
+        let lead_us = |now: Now| claim_all(now).id_time.0 - now.wall.0;
+        let first_us = lead_us(flows);
+        prop_assert!(first_us <= micros_of(RULES.max_ahead));
+        for half_seconds in 1..=44 {
+            let after_us = half_seconds * SECOND_US / 2;
+            let expected_us = (first_us - after_us / 2).max(0);
+            let found_us = lead_us(flows.after(Duration::from_micros(after_us.unsigned_abs())));
+            prop_assert!((found_us - expected_us).abs() <= 1_000, "{found_us} us ahead, not {expected_us}");
+        }
     }
 }
 

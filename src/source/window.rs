@@ -178,9 +178,11 @@ impl Source {
     }
 
     /// Returns the start of the tick that the ID clock must have reached: that of the last position claimed. Before the
-    /// first claim it is the start's tick, because nothing below it can be claimed.
+    /// first claim it is the start's tick, because nothing below it can be claimed; where the ID clock may never be ahead,
+    /// the first claim waits for its tick like any other.
     fn begun(&self, cursor: Position) -> UnixMicros {
-        let is_to_begin = cursor == self.start && cursor < self.numbering.end();
+        let is_to_begin =
+            cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
         let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
         self.numbering.start_of(self.numbering.tick_of(Position(highest)))
     }
