@@ -149,11 +149,11 @@ impl Source {
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
-        let ready_in = self.stands_below(highest_used, now);
+        let ready_in = self.stands_below(highest_used, cursor, now);
         if ready_in >= READING_SKEW {
             return nothing(Bound::Standing(ready_in));
         }
-        if self.rules.on_step_back == OnStepBack::Ride {
+        if self.may_ride(cursor) {
             self.catch_up.raise_to(highest_used, now.boot);
         }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
@@ -164,17 +164,21 @@ impl Source {
         self.window_at(now, id_time, self.limit_at(id_time))
     }
 
+    /// Returns whether a catch-up may begin here. Before the first claim it always may: what is ahead then is the ceiling
+    /// that an earlier process left.
+    fn may_ride(&self, cursor: Position) -> bool {
+        self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
+    }
+
     /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps meanwhile.
-    fn stands_below(&self, highest_used: UnixMicros, now: Now) -> Duration {
-        match self.rules.on_step_back {
-            // A catch-up begins there once that is at most `max_ahead` ahead. Until then the ID clock stands still.
-            OnStepBack::Ride => {
-                let ahead_us = highest_used.0.saturating_sub(now.wall.0);
-                let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
-                Duration::from_micros(beyond_us.max(0).unsigned_abs())
-            }
-            OnStepBack::Wait => clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used),
+    fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
+        if !self.may_ride(cursor) {
+            return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
+        // A catch-up begins there once that is at most `max_ahead` ahead. Until then the ID clock stands still.
+        let ahead_us = highest_used.0.saturating_sub(now.wall.0);
+        let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
+        Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
     /// Returns the start of the tick that the ID clock must have reached: that of the last position claimed. Before the
@@ -196,7 +200,7 @@ impl Source {
         if let Some(begins_in) = self.begins_in(cursor, now) {
             return begins_in;
         }
-        let stands_for = self.stands_below(self.begun(cursor), now);
+        let stands_for = self.stands_below(self.begun(cursor), cursor, now);
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
