@@ -1,5 +1,6 @@
 //! The command line: the options of each command, and the exit codes.
 
+mod ask_reload;
 mod check;
 mod decode;
 mod inputs;
@@ -55,6 +56,8 @@ enum Command {
     Ping(ping::Arguments),
     /// Show the state of a daemon: whether it serves, how fast, and what needs attention.
     Status(status::Arguments),
+    /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
+    Reload(ask_reload::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
@@ -135,6 +138,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }
 }

@@ -46,6 +46,17 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
+    /// Returns the live configuration, a line for each setting.
+    pub(crate) fn config(&self) -> String {
+        self.common.live_config.borrow().text.clone()
+    }
+
+    /// Returns the last hour, as JSON.
+    pub(crate) fn history_json(&self) -> String {
+        // Plain structs do not fail to serialize.
+        serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
+    }
+
     /// Completes when every thread has shown that it makes progress. Never completes if one is blocked.
     pub async fn all_beat(&self) {
         self.common.heartbeat.all_beat(&self.common.wake_ups).await;

@@ -13,7 +13,9 @@ use tokio::sync::watch;
 
 use super::info::describe;
 use super::worker_ids::{lock, number};
+use crate::admin::LastReload;
 use crate::ceiling::Owner;
+use crate::clock;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::server::ceilings::keeper_thread::JoinRequest;
@@ -113,6 +115,13 @@ impl Reloader {
         (reloader, send_adopted, receive_requests)
     }
 
+    /// Notes the result of a reload for the status: the reasons, one per line, if it was refused.
+    pub fn note(&self, result: Result<(), &str>) {
+        let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
+        let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
+        *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
+    }
+
     /// Makes these settings, tokens and certificates live. Blocks on storage if sources join, and until all shards use the
     /// new configuration.
     ///
@@ -134,7 +143,8 @@ impl Reloader {
         let live_config = |version, info_json| {
             let max_count = settings.limits.max_count.get();
             let facts = Facts { info_json, max_count, sources: supplies.len(), tokens: tokens.clone() };
-            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone() }
+            let text = settings.to_text();
+            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone(), text }
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source

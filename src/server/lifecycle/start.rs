@@ -75,7 +75,8 @@ impl Server {
 
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
-        let live_config = LiveConfig { version: 0, facts, limits: settings.limits.clone(), supplies };
+        let (limits, text) = (settings.limits.clone(), settings.to_text());
+        let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
