@@ -54,6 +54,7 @@ pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Memb
         unwritten: Vec::new(),
         read_at: NEVER_READ,
         backlog: None,
+        errors_in_row: 0,
         is_busy: false,
         place: Place::default(),
     };
@@ -74,6 +75,8 @@ struct Connection<F> {
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
+    /// Requests in a row, up to the last, that were answered with an error.
+    errors_in_row: u16,
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
     is_busy: bool,
     place: Place,
