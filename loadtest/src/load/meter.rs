@@ -23,6 +23,8 @@ const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Meter {
     thread: usize,
+    /// In a closed loop a request is due when it leaves: slip is 0, and service time is response time.
+    is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
     pub(super) counts: Counts,
@@ -41,10 +43,16 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
+    pub(super) fn new(
+        (thread, is_open_loop): (usize, bool),
+        warm_ns: u64,
+        end_ns: u64,
+        outage_ns: Option<u64>,
+    ) -> Self {
         let (counts, second) = (Counts::default(), Second::default());
         Self {
             thread,
+            is_open_loop,
             warm_ns,
             end_ns,
             counts,
@@ -115,7 +123,9 @@ impl Meter {
             self.counts.excused += 1;
         } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
-            self.counts.slip.saturating_record(slip_ns);
+            if self.is_open_loop {
+                self.counts.slip.saturating_record(slip_ns);
+            }
         }
     }
 
@@ -140,12 +150,17 @@ impl Meter {
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
         self.behind.answered(request.sent_ns, now.ns);
-        if !self.counts_at(request.intended_ns) || request.excused {
+        let in_warm_up = request.intended_ns < self.warm_ns;
+        if !(in_warm_up || self.counts_at(request.intended_ns)) || request.excused {
             return;
         }
         let words = || printable(&String::from_utf8_lossy(message));
         let fresh = || Refusals { count: 0, first_message: words() };
-        self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
+        let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
+        refused.entry(code).or_insert_with(fresh).count += 1;
+        if in_warm_up {
+            return;
+        }
         self.second.refused += 1;
         // A refusal is no answer: a target must not look fast by refusing.
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
@@ -156,7 +171,9 @@ impl Meter {
         self.counts.response.saturating_record(response_ns);
         self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
-        self.counts.service.saturating_record(service_ns);
+        if self.is_open_loop {
+            self.counts.service.saturating_record(service_ns);
+        }
         let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
         self.counts.target.saturating_record(target_ns);
         let (intended_ns, sent_ns) = (request.intended_ns, request.sent_ns);
@@ -216,6 +233,10 @@ impl Meter {
         if self.second.ids > 0 || self.second.refused > 0 {
             self.hand_over(to);
         }
+        if !self.is_open_loop {
+            self.counts.service = self.counts.response.clone();
+            self.counts.slip.saturating_record_n(0, self.counts.response.len());
+        }
         if let Some((at_begin, began_ns)) = self.began {
             let used = Use::now().since(at_begin);
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
@@ -251,7 +272,7 @@ mod tests {
     }
 
     fn meter(outage_ns: Option<u64>) -> Meter {
-        Meter::new(0, WARM_NS, END_NS, outage_ns)
+        Meter::new((0, true), WARM_NS, END_NS, outage_ns)
     }
 
     #[test]
