@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::origin::Origin;
-use crate::report::{Report, hdr, html, json, print, print_aside, progress::Bar, table};
+use crate::report::{Report, csv, hdr, html, json, print, print_aside, progress::Bar, table};
 use crate::run::{self, CannotRun, Collected, Progress};
 use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
 use crate::units::{counted, printable};
@@ -90,6 +90,9 @@ struct Arguments {
     /// Write all figures with charts as one page that a browser opens
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the figures of each second as a table for spreadsheets
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Write the distribution of response times as HdrHistogram's viewers read it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
@@ -135,8 +138,8 @@ pub(crate) fn main() -> ExitCode {
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     let (mut scenario, objectives) = (arguments.scenario()?, arguments.objectives());
-    let Arguments { json, html, hgrm, hlog, .. } = arguments;
-    open_files(&[json, html, hgrm, hlog])?;
+    let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
+    open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
@@ -240,6 +243,7 @@ impl Arguments {
     fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
+        write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
         write_file(self.hgrm.as_ref(), || {
             // Viewers skip lines that begin so.
             let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", figures.loop_kind);

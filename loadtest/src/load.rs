@@ -27,6 +27,7 @@ use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
 use crate::target::Access;
 
+pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
 pub(crate) use wire::Wire;
 pub(crate) use worker::run;
@@ -54,8 +55,7 @@ pub(crate) struct Peer {
     /// Opens connections that ended again.
     pub(crate) access: Access,
     pub(crate) promise: Promise,
-    /// True if its clock is this machine's.
-    pub(crate) same_clock: bool,
+    pub(crate) clock: Clock,
     /// With strict order: the largest ID received from it so far.
     pub(crate) highest: AtomicU64,
 }

@@ -19,7 +19,7 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
-use crate::load::{self, Gone, Lanes, Message, Peer, Shared, Task, Wire};
+use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
 use crate::machine::owner::Owner;
 use crate::machine::stalls::StallSum;
 use crate::machine::threads::{LOAD_THREAD, OwnWaits};
@@ -32,6 +32,9 @@ use crate::target::{self, Access, NoTarget};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
+
+/// The name of a daemon's process.
+const DAEMON_NAME: &str = "snowbank";
 
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
 const LONGEST_ECHO: Duration = Duration::from_secs(10);
@@ -214,7 +217,7 @@ pub(crate) fn run_against(
     let (owners, version): (Vec<Owner>, _) =
         (greeted.iter().map(|one| one.owner).collect(), greeted.iter().find_map(|one| one.version.clone()));
     let is_owner_known = owners.iter().all(|owner| owner.is_known());
-    let shared = Arc::new(shared(scenario, targets, greeted));
+    let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
     let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
     let (threads, from) = spawn(scenario, streams, &shared);
     let target = Target { daemon, owners, watch: &watch };
@@ -247,13 +250,18 @@ fn forget_counter(shared: &Shared) {
     }
 }
 
-fn shared(scenario: &Scenario, targets: Vec<Access>, greeted: Vec<approach::Greeted>) -> Shared {
+fn shared(
+    scenario: &Scenario,
+    targets: Vec<Access>,
+    greeted: Vec<approach::Greeted>,
+    is_own: bool,
+) -> Shared {
     // All speak the same protocol.
     let wire = greeted.first().map_or(Wire::Native, |one| one.wire.clone());
     let peer = |(access, one): (Access, approach::Greeted)| Peer {
         access,
         promise: one.promise,
-        same_clock: one.owner != Owner::Remote,
+        clock: clock_of(one.owner, is_own),
         highest: AtomicU64::new(0),
     };
     Shared {
@@ -264,6 +272,18 @@ fn shared(scenario: &Scenario, targets: Vec<Access>, greeted: Vec<approach::Gree
         lanes: lanes(scenario),
         stalls: Arc::default(),
         stop: AtomicBool::new(false),
+    }
+}
+
+/// Returns the clock of a target. A daemon has this machine's; another process on this machine may forward to
+/// any other.
+fn clock_of(owner: Owner, is_own: bool) -> Clock {
+    match owner {
+        _ if is_own => Clock::Same,
+        Owner::Remote => Clock::Other,
+        Owner::Unknown => Clock::Nearby,
+        Owner::Process(_) if owner.name().as_deref() == Some(DAEMON_NAME) => Clock::Same,
+        Owner::Process(_) => Clock::Nearby,
     }
 }
 
@@ -279,7 +299,7 @@ impl Outcome {
         let gone = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
         let lost_targets = gone.into_iter().map(lost).collect();
         let per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
-        let same_clock = peers.iter().all(|peer| peer.same_clock);
+        let same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
         let Some(first) = peers.into_iter().next() else { unreachable!("a run has a target") };
         Self {
             address: addresses.join(", "),

@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -50,6 +50,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'Runs in a row that must miss an objective of response time before it counts as missed, on a machine so noisy that one may be chance' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file; "-" is standard output, and then the table goes to standard error' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l csv -d 'Write the figures of each second as a table for spreadsheets' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'

@@ -6,6 +6,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::Parsed;
 use snowbank_client::protocol::reply::{self, Reply};
 
+use super::clocks::Seen;
 use super::connection::InFlight;
 use super::wire::{self, Line};
 use super::worker::{MAX_SPANS, Worker};
@@ -155,10 +156,15 @@ impl Worker<'_> {
     fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
         let number = self.connections[index].peer;
         let (promise, clock) = (&self.shared.peers[number].promise, &mut self.clocks[number]);
-        if clock.known_us().is_none() {
-            let warm = self.meter.counts_at(request.intended_ns);
-            let seen_us = promise.instant_us(run.first);
-            clock.see(&request.asked, now.ns - request.sent_ns, seen_us, now.wall_us, warm);
+        if clock.is_measured() {
+            let seen = Seen {
+                now_ns: now.ns,
+                round_trip_ns: now.ns - request.sent_ns,
+                dated_us: promise.instant_us(run.first),
+                received_us: now.wall_us,
+                is_warm: self.meter.counts_at(request.intended_ns),
+            };
+            clock.see(&request.asked, seen);
         }
         let received = Received { received_us: now.wall_us, offset_us: clock.known_us() };
         let check = &mut self.connections[index].check;

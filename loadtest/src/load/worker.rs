@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
             meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, scenario.outage_at().map(ns)),
             end_ns,
             spans: shared.peers.iter().map(|_| Vec::new()).collect(),
-            clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.same_clock)).collect(),
+            clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
             next_connection: 0,
             housekeeping_ns: 0,
             ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),

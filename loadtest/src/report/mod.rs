@@ -2,8 +2,10 @@
 //!
 //! - [`json`]: all figures of a run; [`read`] reads them from a file. Every other report is made from them.
 //! - [`table`]: the final table. [`html`]: a page with charts. [`hdr`]: files for HdrHistogram's viewers.
+//!   [`csv`]: seconds for spreadsheets.
 //! - [`progress`]: the progress bar.
 
+pub(crate) mod csv;
 pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;

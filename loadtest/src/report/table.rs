@@ -159,7 +159,7 @@ fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(offset_us) = run.clock_offset_us {
         let offset_ms = offset_us as f64 / 1e3;
-        writeln!(out, "clocks      {offset_ms:+.3} ms apart in the warm-up;")?;
+        writeln!(out, "clocks      {offset_ms:+.3} ms apart at most, measured again and again;")?;
         writeln!(out, "            the allowed time of an ID is widened by that")?;
     }
     Ok(())
