@@ -5,8 +5,8 @@
 
 use crate::check::reply::Asked;
 
-/// The length of a period, after which the distance is measured again: long enough for a short round trip, and the drift within it is
-/// below a millisecond.
+/// The length of a period, after which the distance is measured again: long enough for a short round trip, and
+/// clocks drift by less than a millisecond in it.
 const PERIOD_NS: u64 = 10_000_000_000;
 
 /// At the other end of a connection within this machine, no clock is further away. IDs that are dated further
