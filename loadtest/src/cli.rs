@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::origin::Origin;
-use crate::report::{Report, hdr, html, json, progress::Bar, table};
+use crate::report::{Report, hdr, html, json, print, progress::Bar, table};
 use crate::run::{self, Collected};
 use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
 use crate::units::printable;
@@ -141,12 +141,6 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
     with_files(report.verdict.exit_code(), arguments.write_files(&figures, &outcome.collected))
 }
 
-/// Prints to standard output. Its reader may leave early; the exit code stays.
-pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
-    let mut out = io::stdout().lock();
-    let _ = write(&mut out).and_then(|()| out.flush());
-}
-
 /// Returns the exit code of figures whose files were written, or not: a script that asked for files needs
 /// them to go on. The table is printed before, so a full disk does not take it away.
 fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
@@ -155,7 +149,7 @@ fn with_files(code: u8, written: Result<(), Failure>) -> Result<u8, Failure> {
         .map_err(|failure| Failure { code: if code == 0 { failure.code } else { code }, ..failure })
 }
 
-/// Set once the user wants to end.
+/// Returns a flag that an interrupt sets.
 fn on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let interrupt = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&interrupt);
@@ -219,7 +213,7 @@ impl Arguments {
     }
 }
 
-/// A stall needs connections that do not stall, and time to end in.
+/// Refuses a stall without connections that do not stall, or without time to end in.
 fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
     let Some(ClientStall { at, length }) = scenario.client_stall else {
         return Ok(());
@@ -266,7 +260,7 @@ fn json_text(figures: &impl Serialize) -> Vec<u8> {
     (serde_json::to_string_pretty(figures).unwrap_or_default() + "\n").into_bytes()
 }
 
-/// Help and version print themselves and end the process; a mistake becomes one line.
+/// Turns a mistake into one line. Help and version print themselves and end the process.
 fn wrong_use(error: clap::Error) -> Failure {
     if !error.use_stderr() {
         error.exit();

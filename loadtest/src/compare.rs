@@ -36,9 +36,6 @@ pub(crate) const ALWAYS_SAME: f64 = 1.05;
 /// sameness.
 pub(crate) const CAN_TELL: f64 = 2.0;
 
-/// A figure of one run each that is not judged: more data would not help.
-pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
-
 /// The result for one figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,7 +123,7 @@ pub(crate) fn compare(a: &[Run], b: &[Run]) -> Result<Comparison, String> {
     Ok(Comparison { format: FORMAT, kind: "comparison", verdict, summary, spread_from, warnings, rows })
 }
 
-/// One figure, if any run has it.
+/// Compares one figure, if any run has it.
 fn row(figure: Figure, a: &[Run], b: &[Run]) -> Option<Row> {
     let values = |runs: &[Run]| runs.iter().map(|run| figure.value(run)).collect::<Option<Vec<f64>>>();
     let (a_values, b_values) = (values(a), values(b));
@@ -204,7 +201,7 @@ fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'stati
     Ok(Call::Same)
 }
 
-/// Any error is one too many, so none on one side and some on the other is a difference.
+/// Compares errors: none on one side and some on the other is a difference.
 fn errors(a: &[f64], b: &[f64]) -> Result<Call, &'static str> {
     let any = |values: &[f64]| values.iter().any(|&errors| errors > 0.0);
     match (any(a), any(b)) {
@@ -231,7 +228,7 @@ fn blames_generator(figure: Figure, call: Call, a: &[Run], b: &[Run]) -> bool {
     matches!(call, Call::Worse | Call::Better) && explained
 }
 
-/// Response time, rate and errors decide; the rest explains them.
+/// Returns the verdict. Response time, rate and errors decide; the rest explains them.
 fn verdict(rows: &[Row]) -> Verdict {
     let has = |call| rows.iter().any(|row| row.figure.decides() && row.call == call);
     // The latencies cover the rate that an open loop offered.

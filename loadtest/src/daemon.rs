@@ -74,7 +74,7 @@ impl Daemon {
         Err(NotStarted::Refused(refusal))
     }
 
-    /// The inner error is the daemon's refusal.
+    /// Starts a daemon with a worker ID. The inner error is its refusal.
     fn start_as(binary: &Path, worker_id: u16) -> Result<Result<Self, String>, NotStarted> {
         let directory = tempfile::Builder::new().prefix("snowbank-loadtest-").tempdir()?;
         let binary = binary.to_owned();
@@ -100,7 +100,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// In order, so that its worker ID is given back; and hard if it does not listen.
+    /// Stops the daemon cleanly, so that it releases its worker ID; kills it if it does not end.
     fn stop(&mut self) {
         // Fails only when it has ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

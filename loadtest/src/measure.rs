@@ -107,7 +107,7 @@ pub(crate) struct SecondFigures {
 }
 
 impl SecondFigures {
-    /// The figures of the second of that number.
+    /// Returns the figures of the second of that number.
     pub(crate) fn of(number: u64, second: &Second) -> Self {
         let at = |quantile| micros(second.response.value_at_quantile(quantile));
         Self {

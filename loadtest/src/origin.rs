@@ -5,7 +5,7 @@ use std::fs;
 use serde::{Deserialize, Serialize};
 
 /// The circumstances of a run, as far as the generator's machine knows them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// When the program was started: RFC 3339, in UTC.
     pub(crate) started_at: String,
@@ -18,7 +18,7 @@ pub(crate) struct Origin {
 }
 
 /// The facts about a machine that change a measurement.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     /// Its host name.
     pub(crate) host: String,
@@ -35,7 +35,7 @@ pub(crate) struct Machine {
 }
 
 impl Origin {
-    /// This process, on this machine, now: to be asked before the load, which would show in the load average.
+    /// Describes this process, on this machine, now. Call it before the load, which shows in the load average.
     pub(crate) fn of_this_process() -> Self {
         let words: Vec<String> = std::env::args_os().map(|word| quoted(&word.to_string_lossy())).collect();
         Self {
@@ -51,7 +51,7 @@ impl Origin {
 }
 
 impl Machine {
-    /// The one that this process runs on.
+    /// Describes the machine that this process runs on.
     pub(crate) fn this() -> Self {
         let name = rustix::system::uname();
         let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -67,7 +67,7 @@ impl Machine {
     }
 }
 
-/// The first line `key : value` of a file of /proc.
+/// Returns the first line `key : value` of a file of /proc.
 fn value_of(file: &str, key: &str) -> Option<String> {
     let mut pairs = file.lines().filter_map(|line| line.split_once(':'));
     pairs.find(|(name, _)| name.trim() == key).map(|(_, value)| value.trim().to_owned())

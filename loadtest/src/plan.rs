@@ -198,7 +198,7 @@ impl NoPlan {
     }
 }
 
-/// Plans.
+/// Computes a plan.
 ///
 /// # Errors
 /// [`NoPlan`] if the sweep lacks a figure, or no number of daemons is enough.
@@ -280,7 +280,7 @@ fn supports_a_plan(sweep: &Swept) -> Result<(), NoPlan> {
 }
 
 impl CpuCost {
-    /// Under load requests share wake-ups and system calls and cost less, so the step next below the load
+    /// Returns the cost at a load. Requests share wake-ups under load and cost less, so the step next below the load
     /// counts, or the lowest step.
     fn at(requests_per_s: f64, sweep: &Swept) -> Option<Self> {
         let costs = sweep.steps.iter().filter(|step| step.holds).filter_map(|step| {

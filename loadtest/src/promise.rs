@@ -114,7 +114,7 @@ impl Promise {
         }
     }
 
-    /// The layout in text form, if the IDs have one.
+    /// Returns the layout in text form, if the IDs have one.
     pub(crate) fn layout(&self) -> Option<String> {
         self.numbering().map(|numbering| numbering.layout().to_string())
     }
@@ -164,26 +164,26 @@ impl Promise {
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
     }
 
-    /// The latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
+    /// Returns the latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.
     pub(crate) fn latest_us(&self, received_us: i64, offset_us: i64) -> Option<i64> {
         self.numbering()?;
         Some(received_us.saturating_add(self.max_ahead_us).saturating_add(offset_us))
     }
 
-    /// The start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
+    /// Returns the start of an ID's tick in Unix microseconds; `None` where IDs have no time or this is none of them.
     pub(crate) fn instant_us(&self, id: u64) -> Option<i64> {
         let numbering = self.numbering()?;
         let position = numbering.position_of(id)?;
         Some(numbering.start_of(numbering.tick_of(position)).0)
     }
 
-    /// The first position of the tick at an instant; `None` where positions have no time.
+    /// Returns the first position of the tick at an instant; `None` where positions have no time.
     pub(crate) fn first_position_at(&self, instant_us: i64) -> Option<u64> {
         let numbering = self.numbering()?;
         Some(numbering.first_of(numbering.tick_at(UnixMicros(instant_us))).0)
     }
 
-    /// The ID at a position (with 0 in its random fields).
+    /// Returns the ID at a position (with 0 in its random fields).
     pub(crate) fn id_at(&self, position: u64) -> u64 {
         match &self.space {
             Space::Layout(numbering) => numbering.id_at(Position(position)),
@@ -202,7 +202,7 @@ impl Promise {
         (!numbering.workers().contains(worker)).then_some(worker)
     }
 
-    /// An ID with its fields, for a person.
+    /// Returns an ID with its fields, for a person.
     pub(crate) fn describe(&self, id: u64) -> String {
         let Some(numbering) = self.numbering() else {
             return id.to_string();
@@ -231,7 +231,7 @@ impl Space {
     }
 }
 
-/// A run that the numbering itself would make of consecutive positions is placed at once, any other ID by ID.
+/// Places a run at once if the numbering makes it of consecutive positions, any other ID by ID.
 fn place_in_layout(numbering: &Numbering, run: Run, mut each: impl FnMut(Span)) -> Result<(), Misplaced> {
     let position_of = |id| numbering.position_of(id).ok_or(Misplaced { id });
     let start = position_of(run.first)?;

@@ -76,7 +76,7 @@ pub(crate) enum CannotRun {
 }
 
 impl CannotRun {
-    /// 1 where the target is at fault, 2 otherwise.
+    /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NoPromise(NoPromise::Layout { .. }) | Self::Connections { .. } => 1,

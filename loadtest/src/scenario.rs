@@ -77,7 +77,7 @@ pub(crate) enum Length {
 }
 
 impl Scenario {
-    /// From the begin of the run to the begin of the measurement.
+    /// Returns the time from the begin of the run to the begin of the measurement.
     pub(crate) fn measured_from(&self) -> Duration {
         match self.drive {
             Drive::Open { ramp, .. } => ramp + self.warm_up,
@@ -85,12 +85,12 @@ impl Scenario {
         }
     }
 
-    /// From the begin of the run to the begin of the announced outage.
+    /// Returns the time from the begin of the run to the begin of the announced outage.
     pub(crate) fn outage_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.outage?.at)
     }
 
-    /// The loop in words, for every output.
+    /// Returns the loop in words, for every output.
     pub(crate) fn loop_words(&self) -> &'static str {
         match self.drive {
             Drive::Open { .. } => "open loop",
@@ -116,7 +116,7 @@ impl Scenario {
         }
     }
 
-    /// From the begin of the run to the last request, if a time ends it.
+    /// Returns the time from the begin of the run to the last request, if a time ends it.
     pub(crate) fn ends_at(&self) -> Option<Duration> {
         Some(self.measured_from() + self.measured_for()?)
     }
@@ -130,7 +130,7 @@ impl Scenario {
     }
 }
 
-/// Equal parts, the rest to the first threads.
+/// Returns a thread's share: equal parts, the rest to the first threads.
 fn share_of(all: u64, thread: usize, threads: usize) -> u64 {
     let (thread, threads) = (thread as u64, threads as u64);
     all / threads + u64::from(thread < all % threads)

@@ -41,7 +41,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
+    /// Returns the schedule of one thread of a run of `rate_per_s` requests per second, above 0, over all threads.
     pub(crate) fn new(rate_per_s: f64, ramp: Duration, arrivals: Arrivals, share: Share, seed: u64) -> Self {
         let random =
             fastrand::Rng::with_seed(seed ^ (share.thread as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -59,7 +59,7 @@ impl Schedule {
         schedule
     }
 
-    /// When the next request is due.
+    /// Returns the instant at which the next request is due.
     pub(crate) fn due_ns(&self) -> u64 {
         let ramped = self.rate_per_s * self.ramp_s / 2.0;
         let due_s = if self.next < ramped {
@@ -78,7 +78,7 @@ impl Schedule {
         };
     }
 
-    /// Exponential with mean `step`, by inversion; `1 - u` is never 0.
+    /// Draws an exponential step with mean `step`, by inversion; `1 - u` is never 0.
     fn draw_step(&mut self) -> f64 {
         -(1.0 - self.random.f64()).ln() * self.step
     }
@@ -99,7 +99,7 @@ mod tests {
         (0..count).map(|_| due()).collect()
     }
 
-    /// Mean and standard deviation of the distances, in nanoseconds.
+    /// Returns mean and standard deviation of the distances, in nanoseconds.
     fn spread(dues_ns: &[u64]) -> (f64, f64) {
         let steps: Vec<f64> = dues_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
         let mean = steps.iter().sum::<f64>() / steps.len() as f64;

@@ -149,7 +149,7 @@ pub(crate) enum CannotSweep {
 }
 
 impl CannotSweep {
-    /// 1 where the target is at fault, 2 otherwise.
+    /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Run(cannot) => cannot.exit_code(),
@@ -294,7 +294,7 @@ impl Sweep {
         }
     }
 
-    /// 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
+    /// Returns 0 with a confirmed knee; 1 if the target is at fault; 2 if the sweep has no answer.
     pub(crate) fn exit_code(&self) -> u8 {
         let only_we_missed = matches!(self.finding.missed, Some((_, Limit::Generator)));
         match self.ended {
@@ -305,14 +305,14 @@ impl Sweep {
         }
     }
 
-    /// The run that stands for the knee: the last that held at it.
+    /// Returns the run that stands for the knee: the last that held at it.
     pub(crate) fn at_knee(&self) -> Option<&Step> {
         let knee = self.finding.knee?;
         let at_knee = |step: &&Step| step.rate() == knee && step.holds;
         self.steps.iter().rev().find(at_knee)
     }
 
-    /// The last run that missed at the rate next above the knee.
+    /// Returns the last run that missed at the rate next above the knee.
     pub(crate) fn at_miss(&self) -> Option<&Step> {
         let (missed, _) = self.finding.missed?;
         let at_miss = |step: &&Step| step.rate() == missed && !step.holds;

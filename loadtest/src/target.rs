@@ -67,7 +67,7 @@ impl NoTarget {
 }
 
 impl Stream {
-    /// Connects, blocking; a name's addresses are tried in turn, each for `timeout`.
+    /// Connects and blocks; tries a name's addresses in turn, each for `timeout`.
     ///
     /// # Errors
     /// The last address's.
@@ -211,7 +211,7 @@ pub(crate) fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Re
 /// The number under which refusals by a Redis are counted; the protocol's own begin at 1.
 pub(crate) const RESP_ERROR: u16 = 0;
 
-/// The name of an error code, or its number where version 1 has none.
+/// Returns the name of an error code, or its number where version 1 has none.
 pub(crate) fn code_name(code: u16) -> String {
     if code == RESP_ERROR {
         return "error".to_owned();

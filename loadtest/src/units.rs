@@ -14,7 +14,7 @@ pub(crate) fn time(us: f64) -> String {
     }
 }
 
-/// Three digits, as many as a histogram knows, without zeros at the end of a fraction.
+/// Formats three digits, as many as a histogram knows, without zeros at the end of a fraction.
 pub(crate) fn three_digits(number: f64) -> String {
     let decimals = match number.abs() {
         size if size >= 99.95 => 0,
@@ -25,7 +25,7 @@ pub(crate) fn three_digits(number: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A whole number with its thousands apart.
+/// Formats a whole number with its thousands apart.
 pub(crate) fn count(number: u64) -> String {
     with_thousands_apart(&number.to_string())
 }
@@ -41,7 +41,7 @@ fn with_thousands_apart(digits: &str) -> String {
     text
 }
 
-/// A number with its thousands apart: two decimals below a hundred and none above, and two digits of what is
+/// Formats a number with its thousands apart: two decimals below a hundred and none above, and two digits of what is
 /// too small for that.
 pub(crate) fn grouped(number: f64) -> String {
     let decimals = match number.abs() {
@@ -55,22 +55,22 @@ pub(crate) fn grouped(number: f64) -> String {
     if decimals.is_empty() { whole } else { format!("{whole}.{decimals}") }
 }
 
-/// A count and its noun, with the plural.
+/// Returns a count and its noun, with the plural.
 pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// A number of IDs.
+/// Returns a number of IDs.
 pub(crate) fn ids(number: f64) -> String {
     format!("{} ID{}", grouped(number), if number == 1.0 { "" } else { "s" })
 }
 
-/// A rate with its unit.
+/// Returns a rate with its unit.
 pub(crate) fn ids_per_s(rate: f64) -> String {
     format!("{} IDs/s", grouped(rate))
 }
 
-/// A duration in ms, to the microsecond.
+/// Returns a duration in ms, to the microsecond.
 pub(crate) fn ms(time: Duration) -> String {
     format!("{:.3} ms", time.as_secs_f64() * 1e3)
 }
@@ -81,13 +81,13 @@ pub(crate) fn rate(per_s: f64) -> String {
     count(per_s.round() as u64)
 }
 
-/// Text of a target, safe for a terminal: line breaks and other control characters are escaped.
+/// Makes text of a target safe for a terminal: escapes line breaks and other control characters.
 pub(crate) fn printable(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }
 
-/// A rate as the label of an axis: `10k`, `2.5M`.
+/// Returns a rate as the label of an axis: `10k`, `2.5M`.
 pub(crate) fn short_rate(per_s: f64) -> String {
     match per_s {
         rate if rate >= 1e6 => format!("{}M", three_digits(rate / 1e6)),
@@ -96,7 +96,7 @@ pub(crate) fn short_rate(per_s: f64) -> String {
     }
 }
 
-/// A share as a percentage.
+/// Returns a share as a percentage.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", three_digits(share * 100.0))
 }

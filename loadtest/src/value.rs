@@ -143,13 +143,13 @@ pub(crate) struct Mix {
 }
 
 impl Mix {
-    /// Every request asks for `count` IDs; at least one.
+    /// Makes a mix in which every request asks for `count` IDs; at least one.
     pub(crate) fn fixed(count: u32) -> Self {
         let count = count.max(1);
         Self { parts: vec![(count, 1.0)], mean: f64::from(count), text: count.to_string() }
     }
 
-    /// The size at `share` of the way through the mix, from 0 to 1.
+    /// Returns the size at `share` of the way through the mix, from 0 to 1.
     pub(crate) fn at(&self, share: f64) -> u32 {
         let part = self.parts.iter().find(|&&(_, upto)| share < upto);
         part.or(self.parts.last()).map_or(1, |&(count, _)| count)
@@ -165,7 +165,7 @@ impl Mix {
         self.mean
     }
 
-    /// The largest size.
+    /// Returns the largest size.
     pub(crate) fn max(&self) -> u32 {
         self.parts.iter().map(|&(count, _)| count).max().unwrap_or(1)
     }

@@ -89,7 +89,7 @@ impl Latency {
     }
 }
 
-/// `p99.9`, or `max` for 1.
+/// Returns `p99.9`, or `max` for 1.
 pub(crate) fn quantile_name(quantile: f64) -> String {
     if quantile >= 1.0 {
         return "max".to_owned();
@@ -100,7 +100,7 @@ pub(crate) fn quantile_name(quantile: f64) -> String {
 }
 
 impl Verdict {
-    /// 0 met, 1 the target is at fault, 2 no verdict.
+    /// Returns 0 for met, 1 if the target is at fault, 2 without a verdict.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Pass => 0,
@@ -109,7 +109,7 @@ impl Verdict {
         }
     }
 
-    /// The word that a report begins with.
+    /// Returns the word that a report begins with.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -236,7 +236,7 @@ fn refusals(counts: &Counts) -> Option<String> {
     (refused > 0).then(|| format!("{} of {all} were refused: {codes}", count(refused)))
 }
 
-/// An open loop offers the rate itself; it can only miss the response times.
+/// Returns a line if a closed loop missed the rate. An open loop offers the rate itself.
 fn missed_rate(evidence: &Evidence<'_>, wanted: Rate) -> Option<String> {
     let missed = !evidence.open_loop && evidence.ids_per_s < wanted.per_s();
     missed.then(|| format!("{} IDs/s (objective {})", rate(evidence.ids_per_s), rate(wanted.per_s())))
@@ -246,7 +246,7 @@ fn is_late(times: &TimeHistogram, latency: &Latency) -> bool {
     times.at(latency.quantile) > latency.limit
 }
 
-/// The target may have been in time, and the generator was not.
+/// Describes a miss by a target that may have been in time, and a generator that was not.
 fn doubted_latency(counts: &Counts, latency: &Latency) -> String {
     let at = |times: &TimeHistogram| ms(times.at(latency.quantile));
     let (slip, least) = (at(&counts.slip), at(&counts.target));

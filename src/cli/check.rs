@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use super::serve::{place_of_state, warnings_of_environment};
+use super::inputs::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{self, Credentials, Overrides};

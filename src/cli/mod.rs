@@ -2,6 +2,7 @@
 
 mod check;
 mod decode;
+mod inputs;
 mod layout;
 mod next;
 mod parent;

@@ -8,11 +8,12 @@ use std::thread;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::reload::{self, Inputs, Requests};
+use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
+use super::reload::{self, Requests};
 use super::{Failure, Outcome, parent};
 use crate::clock;
-use crate::config::{self, InheritedAddresses, NoStateDir, Overrides, Settings, StateDirChoice, StatePlace};
-use crate::server::{self, ADMIN_CONNECTIONS_MAX, Inherited, Protocol, RunError, Server, StartError, State};
+use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
+use crate::server::{self, Inherited, Protocol, RunError, Server, StartError, State};
 use crate::service::{self, Logs, Notifier};
 use snowbank_client::layout::UnixMicros;
 
@@ -159,57 +160,3 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
         StatePlace::Nowhere => tracing::warn!("{place}"),
     }
 }
-
-/// Returns a warning for each misspelt environment variable.
-pub(super) fn warnings_of_environment() -> Vec<String> {
-    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
-}
-
-/// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
-/// environment names them.
-pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
-    let place = place_of_state(settings)?;
-    settings.state_dir =
-        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
-    Ok(place)
-}
-
-/// Returns the place of the state in the environment of this process.
-pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
-    settings.state_dir.place(|name| std::env::var_os(name))
-}
-
-/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections` to
-/// the number that fits, so that the daemon answers one connection too many instead of leaving it waiting.
-pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Where that is not allowed the soft limit stands.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let files = getrlimit(Resource::Nofile).current?;
-    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
-    let own = FILES_OF_ITS_OWN
-        + FILES_PER_SHARD * settings.shards.get()
-        + settings.listen.len()
-        + worker_ids
-        + files_of_admin(settings);
-    let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
-    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
-    if wanted <= fit {
-        settings.limits.max_connections = wanted;
-        return None;
-    }
-    Some(format!(
-        "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
-         raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
-    ))
-}
-
-fn files_of_admin(settings: &Settings) -> usize {
-    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
-}
-
-/// Standard streams, the state and its directory, logs, resolvers, and some to spare.
-const FILES_OF_ITS_OWN: usize = 32;
-/// A shard's reactor: the poll itself, its waker, and what its runtime keeps.
-const FILES_PER_SHARD: usize = 4;

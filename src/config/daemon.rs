@@ -1,23 +1,19 @@
 //! The settings of the daemon as a whole. The comments of the fields are the reference that operators read.
 
-use std::fmt;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::fields::{FileMode, SHARDS_MAX, Shards};
+use super::file_ref::FileRef;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
-use super::secrets::FileRef;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
 use crate::clock::StepRule;
 use crate::shard::Order;
 use snowbank_client::address::Address;
-
-/// The most shards of a daemon: more cores than any machine that it is meant for, and few enough that the number of a
-/// shard fits a byte.
-pub const SHARDS_MAX: usize = 256;
 
 /// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
 /// more than a minute, and if the step was wrong, it costs only a minute of IDs.
@@ -243,36 +239,6 @@ settings! {
         level: LogLevel = r#""info""# in Table("log"), Reload, |value| value.choice(&LogLevel::NAMES);
     }
 }
-
-/// The number of shards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shards(Option<NonZeroUsize>);
-
-impl Shards {
-    pub(super) fn of(count: Option<NonZeroUsize>) -> Self {
-        Shards(count)
-    }
-
-    /// Settles what the configuration left open: one shard for each core.
-    pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
-        Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))
-    }
-
-    /// Returns the number, 1 to [`SHARDS_MAX`].
-    pub fn get(self) -> usize {
-        self.0.map_or(1, NonZeroUsize::get)
-    }
-}
-
-impl fmt::Display for Shards {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.get().fmt(f)
-    }
-}
-
-/// The permission bits of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileMode(pub u32);
 
 impl Settings {
     /// Returns the oldest that an ID of any source is when it is handed out: the `burst_window` of INFO.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Settings;
 use super::mistake::{Mistake, Origin, Origins};
 use super::setting::Row;
-use super::value::Value;
+use super::value::{Value, excerpt};
 
 /// The origin of values, for the place of a mistake.
 pub(super) enum Input<'i> {
@@ -54,17 +54,6 @@ impl File<'_> {
     /// Returns the line on which this begins, counted from 0.
     fn line_index(&self, span: &Range<usize>) -> usize {
         self.line_starts.partition_point(|&start| start <= span.start)
-    }
-}
-
-/// The longest stretch of a file that a message repeats, in characters.
-const EXCERPT_CHARS_MAX: usize = 80;
-
-/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
-pub(super) fn excerpt(text: &str) -> String {
-    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 

@@ -18,6 +18,8 @@ mod setting;
 
 mod daemon;
 mod diff;
+mod fields;
+mod file_ref;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -40,18 +42,17 @@ use std::io::{self, Read};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-pub use daemon::{
-    AdminSettings, AuthSettings, ClockSettings, FileMode, Limits, LogSettings, SHARDS_MAX, Settings, Shards,
-    TlsSettings,
-};
+pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
+pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
+pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
 pub use reference::reference;
-pub use secrets::{Credentials, FileRef, Secrets, UnknownCredential};
+pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
-pub use source::{SOURCES_MAX, SourceSettings, WorkerIds};
+pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};

@@ -8,12 +8,12 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::Settings;
 use super::daemon::{TlsSettings, rows, tables};
-use super::findings::{Findings, Input, excerpt};
-use super::secrets::FileRef;
+use super::file_ref::FileRef;
+use super::findings::{Findings, Input};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::state_dir::StateDirChoice;
-use super::value::Value;
+use super::value::{Value, excerpt};
 use snowbank_client::address::Address;
 
 /// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.

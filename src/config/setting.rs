@@ -3,7 +3,7 @@
 use toml::de::DeValue;
 
 use super::Settings;
-use super::value::{Problem, Refusal, Value};
+use super::value::{Reading, Refusal, Value};
 
 /// When a change of a setting takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -142,21 +142,6 @@ macro_rules! field {
     ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
         $settings.$section.$field
     };
-}
-
-/// A value that was read, as far as it could be, and everything that is wrong with it.
-pub(super) struct Reading<T> {
-    pub(super) value: Option<T>,
-    pub(super) problems: Vec<Problem>,
-}
-
-impl<T> From<Result<T, Refusal>> for Reading<T> {
-    fn from(result: Result<T, Refusal>) -> Self {
-        match result {
-            Ok(value) => Reading { value: Some(value), problems: Vec::new() },
-            Err(Refusal(problems)) => Reading { value: None, problems },
-        }
-    }
 }
 
 /// Reads a value into its field. A field keeps what it had if nothing of the value can be used.

@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
+use super::fields::WorkerIds;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use crate::source::{OnStepBack, SequenceStart};
-use snowbank_client::layout::{Layout, WorkerSet};
+use snowbank_client::layout::Layout;
 
 /// The most sources of a daemon: a client that asks INFO reads all of them, and each has a cursor on each shard.
 pub const SOURCES_MAX: usize = 64;
@@ -73,22 +74,6 @@ settings! {
         /// from 0, IDs at low load are all even, and tables sharded by them fill unevenly.
         sequence_start: SequenceStart = r#""spread""# in Source, Restart(CLAIMS),
             |value| value.choice(&[SequenceStart::Spread, SequenceStart::Zero].map(|choice| (choice.name(), choice)));
-    }
-}
-
-/// The worker IDs that a source uses.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerIds {
-    /// The worker IDs.
-    pub set: WorkerSet,
-    /// True if they were given, rather than worker 0 by default.
-    pub are_given: bool,
-}
-
-impl WorkerIds {
-    pub(super) fn of(given: Option<WorkerSet>) -> Self {
-        let are_given = given.is_some();
-        WorkerIds { set: given.unwrap_or_else(|| WorkerSet::single(0)), are_given }
     }
 }
 

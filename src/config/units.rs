@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::daemon::{FileMode, Shards};
+use super::fields::{FileMode, Shards, WorkerIds};
+use super::file_ref::FileRef;
 use super::log::{LogFormat, LogLevel};
-use super::secrets::FileRef;
-use super::source::WorkerIds;
 use super::state_dir::StateDirChoice;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};

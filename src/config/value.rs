@@ -9,10 +9,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::daemon::FileMode;
-use super::findings::excerpt;
-use super::secrets::FileRef;
-use super::setting::Reading;
+use super::fields::FileMode;
+use super::file_ref::FileRef;
 use super::units::{self, Grouped, Plain};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
@@ -31,6 +29,32 @@ pub(super) struct Refusal(pub(super) Vec<Problem>);
 impl From<String> for Refusal {
     fn from(text: String) -> Self {
         Refusal(vec![Problem { text, span: None }])
+    }
+}
+
+/// A value that was read, as far as it could be, and everything that is wrong with it.
+pub(super) struct Reading<T> {
+    pub(super) value: Option<T>,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl<T> From<Result<T, Refusal>> for Reading<T> {
+    fn from(result: Result<T, Refusal>) -> Self {
+        match result {
+            Ok(value) => Reading { value: Some(value), problems: Vec::new() },
+            Err(Refusal(problems)) => Reading { value: None, problems },
+        }
+    }
+}
+
+/// The longest stretch of a file that a message repeats, in characters.
+const EXCERPT_CHARS_MAX: usize = 80;
+
+/// Returns a text as a message repeats it: all of it, or its start and an ellipsis.
+pub(super) fn excerpt(text: &str) -> String {
+    match text.char_indices().nth(EXCERPT_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

@@ -26,9 +26,10 @@ fn source(ticks: u64, ceiling: impl FnOnce(Position) -> Position) -> Arc<Source>
         on_step_back: OnStepBack::Ride,
         sequence_start: SequenceStart::Zero,
     };
-    let floor = numbering.first_of(numbering.tick_at(UnixMicros(NOW.wall.0 - (ticks as i64 - 1) * 1_000)));
+    let started = Now { wall: UnixMicros(NOW.wall.0 - (ticks as i64 - 1) * 1_000), ..NOW };
+    let floor = numbering.first_of(numbering.tick_at(started.wall));
     let grant = Grant::new(ceiling(floor));
-    Arc::new(Source::new(String::from("model"), numbering, rules, grant, floor, NOW))
+    Arc::new(Source::new(String::from("model"), numbering, rules, grant, floor, started))
 }
 
 fn unlimited(_: Position) -> Position {

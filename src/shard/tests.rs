@@ -29,7 +29,13 @@ fn source(layout: &str, workers: &str) -> Arc<Source> {
     let workers: WorkerSet = workers.parse().expect("worker IDs");
     let numbering = Numbering::new(layout, workers).expect("they exist");
     let grant = Grant::new(numbering.end());
-    Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), START))
+    // It starts a minute before, so that it has its whole reserve at `START`.
+    let before = Now {
+        wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
+        boot: BootMicros(START.boot.0 - 60 * SECOND_US),
+        jumped: false,
+    };
+    Arc::new(Source::new(String::from("test"), numbering, RULES, grant, Position(0), before))
 }
 
 fn shards(source: &Arc<Source>, count: usize, order: Order) -> Vec<Shard> {

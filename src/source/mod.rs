@@ -77,6 +77,9 @@ pub struct Source {
 impl Source {
     /// Creates a source whose first ID is at `start` or above, under a grant whose ceiling is durable already.
     ///
+    /// No ID lies below the tick of `now`: the IDs of earlier ticks may be those of a state of which this one is an older
+    /// copy. The reserve for bursts grows from there.
+    ///
     /// If `start` is ahead of the wall clock (after a crash, or to guard a first start), a catch-up begins there. So the
     /// first ID is available at once.
     pub fn new(
@@ -87,6 +90,7 @@ impl Source {
         start: Position,
         now: Now,
     ) -> Self {
+        let start = start.max(numbering.first_of(numbering.tick_at(now.wall)));
         let catch_up = CatchUp::none();
         let base = numbering.start_of(numbering.tick_of(start));
         if base > now.wall {

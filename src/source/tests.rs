@@ -12,6 +12,12 @@ const SECOND_US: i64 = 1_000_000;
 /// 2027-01-15, a start of a millisecond.
 pub(super) const START: Now =
     Now { wall: UnixMicros(1_800_000_000 * SECOND_US), boot: BootMicros(500 * SECOND_US), jumped: false };
+/// A minute before: a source that starts then has its whole reserve at `START`.
+pub(super) const BEFORE: Now = Now {
+    wall: UnixMicros(START.wall.0 - 60 * SECOND_US),
+    boot: BootMicros(START.boot.0 - 60 * SECOND_US),
+    jumped: false,
+};
 pub(super) const TWITTER: &str = "twitter";
 /// Ten IDs in a millisecond.
 const SCARCE: &str = "time:41,worker:5,sequence:=10";
@@ -31,7 +37,7 @@ pub(super) fn numbering(layout: &str) -> Numbering {
 pub(super) fn source(layout: &str, rules: Rules) -> Source {
     let numbering = numbering(layout);
     let grant = Grant::new(numbering.end());
-    Source::new(String::from("test"), numbering, rules, grant, Position(0), START)
+    Source::new(String::from("test"), numbering, rules, grant, Position(0), BEFORE)
 }
 
 pub(super) fn rng() -> fastrand::Rng {
@@ -130,7 +136,8 @@ fn nothing_is_claimed_at_or_above_the_ceiling() {
     let source = source(TWITTER, RULES);
     let numbering = numbering(TWITTER);
     let ceiling = Position(source.window(START).floor.0 + 5);
-    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
     let window = source.window(START);
     assert_eq!((window.limit, window.bound), (ceiling, Bound::Ceiling));
     assert_eq!(source.claim(&window, 6, &mut rng()), None);
@@ -422,7 +429,8 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     let numbering = numbering(TWITTER);
     let tick = numbering.tick_at(START.wall);
     let ceiling = numbering.first_of(tick);
-    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
     let heard = Heard::default();
     let mut rng = rng();
     let ticket = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
@@ -441,7 +449,8 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
 fn a_ceiling_that_is_not_raised_is_no_ceiling() {
     let numbering = numbering(TWITTER);
     let ceiling = numbering.first_of(numbering.tick_at(START.wall));
-    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
     source.admit(&source.window(START), request(20 * 4_096, START, 100)).expect("the ceiling may rise");
     let finished = run_queue(&source, 0, 100);
     assert_eq!(finished.len(), 1);
@@ -452,7 +461,8 @@ fn a_ceiling_that_is_not_raised_is_no_ceiling() {
 fn a_request_that_does_not_wait_nudges_the_keeper_too() {
     let numbering = numbering(TWITTER);
     let ceiling = numbering.first_of(numbering.tick_at(UnixMicros(START.wall.0 - SECOND_US)));
-    let source = Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), START);
+    let source =
+        Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
     let heard = Heard::default();
     source.admit(&source.window(START), request(1, START, 0)).expect("the ceiling may rise at any moment");
     source.advance(START, &mut rng(), &heard);
@@ -599,7 +609,7 @@ proptest! {
         };
         let numbering = numbering(if scarce { SCARCE } else { TWITTER });
         let ceiling = numbering.first_of(numbering.tick_at(after_ms(20).wall));
-        let source = Source::new(String::from("test"), numbering, rules, Grant::new(ceiling), Position(0), START);
+        let source = Source::new(String::from("test"), numbering, rules, Grant::new(ceiling), Position(0), BEFORE);
         let mut rng = fastrand::Rng::with_seed(seed);
         let heard = Heard::default();
         let mut now = START;

@@ -34,7 +34,7 @@ pub(crate) enum Violation {
 }
 
 impl Violation {
-    /// One line for a person, IDs decoded.
+    /// Returns one line for a person, IDs decoded.
     pub(crate) fn describe(&self, promise: &Promise) -> String {
         let decoded = |id: u64| promise.describe(id);
         match *self {

@@ -40,7 +40,7 @@ impl ConnectionCheck {
         self.found > 0
     }
 
-    /// The last ID that came.
+    /// Returns the last ID that came.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last
     }
@@ -94,7 +94,7 @@ impl ConnectionCheck {
     }
 }
 
-/// The last ID of a run as it came off the wire, if it has one and it fits.
+/// Returns the last ID of a run as it came off the wire, if it has one and it fits.
 fn last_of(run: &Run) -> Result<u64, Violation> {
     let steps = u64::from(run.count.checked_sub(1).ok_or(Violation::EmptyRun)?);
     let bad = Violation::BadRun { first: run.first };
@@ -157,7 +157,7 @@ mod tests {
         Promise::from_info(&Info::from_json(json.as_bytes()).expect("sound"), None).expect("sound")
     }
 
-    /// The ID of worker 3, so many ms after `NOW_US`.
+    /// Returns the ID of worker 3, so many ms after `NOW_US`.
     fn id(ms: i64, sequence: u64) -> u64 {
         ((1_000_000 + ms) as u64) << 22 | 3 << 12 | sequence
     }

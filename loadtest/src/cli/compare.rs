@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, json_text, print, write_file};
+use super::{Failure, json_text, write_file};
 use crate::compare::{self, Verdict, table::Side};
 use crate::report::json;
+use crate::report::print;
 use crate::report::read::read;
 
 /// Put two runs side by side: which figures differ by more than runs differ anyway

@@ -19,7 +19,7 @@ use crate::verdict::Latency;
 /// Two, so that one can send when something else has the other's core.
 const DEFAULT_THREADS: u32 = 2;
 
-/// An address that the generator's own sockets can be connected to.
+/// Parses an address that the generator's own sockets can be connected to.
 fn parse_address(text: &str) -> Result<Endpoint, String> {
     match Endpoint::parse_remote(text) {
         Ok(address) if address.is_tls() => {
@@ -90,7 +90,7 @@ pub(super) struct Latencies {
 }
 
 impl Load {
-    /// The run of these options, for so long.
+    /// Returns the run of these options, for so long.
     pub(super) fn scenario(&self, drive: Drive, length: Length) -> Result<Scenario, Failure> {
         let threads = self.threads.unwrap_or_else(|| DEFAULT_THREADS.min(self.connections));
         if threads > self.connections {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::{Failure, json_text, print, write_file};
+use super::{Failure, json_text, write_file};
 use crate::plan::swept::Swept;
 use crate::plan::{Wanted, page, plan};
+use crate::report::print;
 use crate::report::read::read;
 use crate::sweep::file::KIND;
 

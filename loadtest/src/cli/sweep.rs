@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::load::{Latencies, Load};
-use super::{Failure, json_text, on_interrupt, open_files, print, with_files, write_file};
+use super::{Failure, json_text, on_interrupt, open_files, with_files, write_file};
 use crate::origin::Origin;
 use crate::report::html;
+use crate::report::print;
 use crate::report::progress::Bar;
 use crate::scenario::{Drive, Length};
 use crate::sweep::progress::Live;

@@ -2,12 +2,14 @@
 
 use serde::{Serialize, Serializer};
 
-use super::WHOLE_RUNS;
 use crate::measure::SecondFigures;
 use crate::report::json::Run;
 
 /// Response times above a second's quantile, at the least, for that second to know it.
 const MIN_ABOVE: f64 = 5.0;
+
+/// A figure of one run each that is not judged: more data would not help.
+pub(crate) const WHOLE_RUNS: &str = "known only for whole runs";
 
 /// A figure of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +29,14 @@ pub(crate) enum Figure {
 /// The names of the quantiles that every report shows.
 const NAMES: [&str; 6] = ["p50", "p90", "p99", "p99.9", "p99.99", "max"];
 
-/// In the order of the table.
+/// Returns all figures in the order of the table.
 pub(crate) fn all() -> Vec<Figure> {
     let times = NAMES.map(Figure::Response).into_iter().chain(NAMES.map(Figure::Service));
     [Figure::Rate, Figure::Errors].into_iter().chain(times).chain([Figure::DaemonCpu]).collect()
 }
 
 impl Figure {
-    /// Its name in every output.
+    /// Returns its name in every output.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Rate => "IDs/s".to_owned(),
@@ -60,7 +62,7 @@ impl Figure {
         matches!(self, Self::Rate | Self::Errors | Self::Response(_))
     }
 
-    /// A run's value.
+    /// Returns a run's value.
     pub(crate) fn value(self, run: &Run) -> Option<f64> {
         match self {
             Self::Rate => Some(run.ids_per_s),
@@ -73,7 +75,7 @@ impl Figure {
         }
     }
 
-    /// Several runs' value: counts by their mean, the rest by the geometric mean, because ratios are
+    /// Returns several runs' value: counts by their mean, the rest by the geometric mean, because ratios are
     /// compared.
     pub(crate) fn mean(self, values: &[f64]) -> f64 {
         let number = values.len().max(1) as f64;
@@ -83,7 +85,7 @@ impl Figure {
         (values.iter().map(|value| value.ln()).sum::<f64>() / number).exp()
     }
 
-    /// The figure of each second that was neither cut short nor part of an announced outage.
+    /// Returns the figure of each second that was neither cut short nor part of an announced outage.
     ///
     /// # Errors
     /// The reason why the seconds do not know it.

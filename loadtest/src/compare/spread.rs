@@ -47,7 +47,7 @@ impl Interval {
         if finite { Ok(interval) } else { Err("the spread is too wide") }
     }
 
-    /// The factor by which it reaches to either side.
+    /// Returns the factor by which it reaches to either side.
     pub(crate) fn margin(&self) -> f64 {
         self.high / self.ratio
     }
@@ -58,7 +58,7 @@ impl Interval {
     }
 }
 
-/// From the same figure of several runs: Student's t for two sides of one variance.
+/// Estimates from the same figure of several runs: Student's t for two sides of one variance.
 ///
 /// # Errors
 /// The reason why there is no interval.
@@ -74,7 +74,7 @@ pub(crate) fn of_runs(a: &[f64], b: &[f64]) -> Result<Interval, &'static str> {
     Interval::around(mean(&b) - mean(&a), reach(freedom) * error)
 }
 
-/// From the seconds of one run each: how far a typical second of B is from one of A, as if each run were one
+/// Estimates from the seconds of one run each: how far a typical second of B is from one of A, as if each run were one
 /// second.
 ///
 /// Medians, so that a few seconds in which the machine did something else do not make a difference; the
@@ -109,7 +109,7 @@ fn logs(values: &[f64]) -> Result<Vec<f64>, &'static str> {
     values.iter().map(log).collect::<Option<_>>().ok_or("a value is 0")
 }
 
-/// Between the two nearest values; of none, 0.
+/// Returns a quantile, between the two nearest values; of none, 0.
 fn quantile(values: &mut [f64], share: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let place = share * values.len().saturating_sub(1) as f64;

@@ -76,7 +76,7 @@ fn write_row(row: &Row, note: Option<usize>, out: &mut dyn Write) -> io::Result<
     writeln!(out, "{name:<19}{a:>11}{b:>11}{ratio:>8}  {interval:<13} {call}")
 }
 
-/// Three digits.
+/// Formats a ratio with three digits.
 fn factor(ratio: f64) -> String {
     match ratio {
         ratio if ratio >= 1e5 => format!("{ratio:.0e}"),
@@ -98,7 +98,7 @@ pub(crate) fn word(figure: Figure, call: Call) -> &'static str {
     }
 }
 
-/// The last line.
+/// Returns the last line.
 pub(crate) fn summary(verdict: Verdict, rows: &[Row]) -> String {
     let deciding = || rows.iter().filter(|row| row.figure.decides());
     let named = |calls: &[Call]| {

@@ -15,12 +15,12 @@ impl ClockOffset {
         Self { known_us: same_clock.then_some(0), best: None }
     }
 
-    /// By how much the window is widened; `None` until the warm-up is over.
+    /// Returns the distance that widens the window; `None` until the warm-up is over.
     pub(super) fn known_us(&self) -> Option<i64> {
         self.known_us
     }
 
-    /// The target's clock less ours; 0 while nothing was seen.
+    /// Returns the target's clock less ours; 0 while nothing was seen.
     pub(super) fn seen_us(&self) -> i64 {
         self.best.map_or(0, |(_, offset_us)| offset_us)
     }

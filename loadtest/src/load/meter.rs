@@ -74,12 +74,12 @@ impl Meter {
         }
     }
 
-    /// A turn begins that was due at `due_ns`, if it was not woken before.
+    /// Begins a turn that was due at `due_ns`, if it was not woken before.
     pub(super) fn woke(&mut self, now: Now, due_ns: u64) {
         self.busy_since_ns = now.ns.min(due_ns);
     }
 
-    /// The outage took a request away that was in flight.
+    /// Counts a request in flight that the outage took away.
     pub(super) fn lost(&mut self, request: &InFlight) {
         self.counts.lost += 1;
         if request.sent_ns > 0 {
@@ -90,12 +90,12 @@ impl Meter {
         }
     }
 
-    /// A request was due while there was no connection.
+    /// Counts a request that was due while there was no connection.
     pub(super) fn lost_unsent(&mut self) {
         self.counts.lost += 1;
     }
 
-    /// A request that was sent and counted is excused after all.
+    /// Excuses a request that was sent and counted.
     pub(super) fn excuse_sent(&mut self, request: &InFlight) {
         self.counts.excused += 1;
         if self.counts_at(request.intended_ns) {
@@ -163,7 +163,7 @@ impl Meter {
         now.ns.saturating_sub(self.busy_since_ns) + request.behind_ns
     }
 
-    /// A request that never was answered lasted at least until now.
+    /// Counts a request without an answer: it lasted at least until now.
     pub(super) fn unanswered(&mut self, request: &InFlight, now: Now) {
         if self.counts_at(request.intended_ns) && !request.excused {
             self.counts.unanswered += 1;

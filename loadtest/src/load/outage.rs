@@ -93,7 +93,7 @@ impl Worker<'_> {
         watched
     }
 
-    /// An answer has come: the outage is over if it came when every connection was open again.
+    /// Ends the outage with the first answer after every connection is open again.
     pub(super) fn note_recovery(&mut self, now: Now) {
         let over = || self.connections.iter().all(|connection| connection.is_reopened);
         if self.meter.outage_since(now).is_some() && over() {

@@ -83,7 +83,7 @@ fn throttled() -> Option<Duration> {
     throttled_in(&statistics?)
 }
 
-/// Version 1 has nanoseconds, version 2 microseconds.
+/// Reads `cpu.stat`: version 1 has nanoseconds, version 2 microseconds.
 fn throttled_in(statistics: &str) -> Option<Duration> {
     statistics.lines().find_map(|line| match line.split_once(' ')? {
         ("throttled_time", ns) => ns.parse().ok().map(Duration::from_nanos),

@@ -125,7 +125,7 @@ impl Worker<'_> {
         if more { Ok(()) } else { self.finish(index, &request, now) }
     }
 
-    /// The last of a reply has come.
+    /// Ends a reply whose last frame has come.
     fn finish(&mut self, index: usize, request: &InFlight, now: Now) -> Result<(), Fault> {
         let connection = &mut self.connections[index];
         connection.in_flight.pop_front();

@@ -79,7 +79,7 @@ impl Worker<'_> {
         !(self.is_stalled(index) && (connection.is_full || connection.in_flight.len() >= MAX_IN_FLIGHT))
     }
 
-    /// When the stall begins or ends next, so that it is not slept through.
+    /// Returns the instant at which the stall begins or ends next, so that no sleep passes it.
     pub(super) fn next_of_stall_ns(&self) -> u64 {
         match &self.stalling {
             Some(Stalling { phase: Phase::Ahead, from_ns, .. }) => *from_ns,

@@ -45,7 +45,7 @@ impl Wire {
     }
 }
 
-/// The first line, and the bytes that it takes; `None` if it is not all there.
+/// Returns the first line, and the bytes that it takes; `None` if it is not all there.
 pub(super) fn parse_line(bytes: &[u8]) -> Option<(Line<'_>, usize)> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let line = match bytes[..end].split_first() {

@@ -58,7 +58,7 @@ impl Wire {
         }
     }
 
-    /// Those of the direction that carries more; a network carries both at once.
+    /// Returns the bytes of the direction that carries more; a network carries both at once.
     pub(crate) fn busier_bytes(&self) -> f64 {
         self.in_bytes.max(self.out_bytes)
     }

@@ -9,7 +9,7 @@ pub(crate) fn markdown(plan: &Plan) -> String {
     [head(plan), inputs(plan), daemons(plan), costs(plan), assumptions(plan), check(plan)].concat()
 }
 
-/// A table of two columns; a row without a value is left out.
+/// Returns a table of two columns; a row without a value is left out.
 fn table(head: &str, rows: Vec<(&str, Option<String>)>) -> String {
     let row = |(name, value): (&str, Option<String>)| Some(format!("| {name} | {} |\n", value?));
     format!("| {head} |\n|---|---|\n{}", rows.into_iter().filter_map(row).collect::<String>())

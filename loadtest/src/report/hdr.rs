@@ -10,7 +10,7 @@ const TICKS_PER_HALF: u32 = 5;
 
 const NS_PER_MS: f64 = 1e6;
 
-/// The percentile distribution of a histogram of nanoseconds as text, values in milliseconds: an `.hgrm`
+/// Writes the percentile distribution of a histogram of nanoseconds as text, values in milliseconds: an `.hgrm`
 /// file.
 pub(crate) fn percentile_distribution(histogram: &Histogram<u64>) -> String {
     let mut text =

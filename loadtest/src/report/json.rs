@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::{QUANTILES, Report};
 use crate::measure::{Counts, SecondFigures, micros};
 use crate::origin::Origin;
-use crate::scenario::{ClientStall, Drive, Length, Outage};
+use crate::run::Outcome;
+use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
 use crate::target::code_name;
 use crate::verdict::{last_line, quantile_name};
 
@@ -26,7 +27,7 @@ const CURVE_TICKS_PER_HALF: u32 = 5;
 const MIN_BEYOND_QUANTILE: f64 = 10.0;
 
 /// A run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
     /// [`FORMAT`].
     pub(crate) format: u32,
@@ -196,7 +197,7 @@ impl ClientStallFigures {
 }
 
 /// The objectives of a run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ObjectiveFigures {
     /// IDs per second.
     pub(crate) ids_per_s: Option<f64>,
@@ -216,7 +217,7 @@ pub(crate) struct LatencyFigures {
 }
 
 /// A distribution in microseconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Times {
     /// The number of values.
     pub(crate) count: u64,
@@ -251,7 +252,7 @@ impl Times {
         QUANTILES.into_iter().filter(few).map(quantile_name).collect()
     }
 
-    /// The value at a quantile by its name, in microseconds.
+    /// Returns the value at a quantile by its name, in microseconds.
     pub(crate) fn at(&self, name: &str) -> Option<f64> {
         self.quantiles_us.get(name).copied()
     }
@@ -274,12 +275,46 @@ impl ObjectiveFigures {
 }
 
 impl Run {
-    /// The figures of a report.
+    /// Returns the figures of a report.
     pub(crate) fn of(report: &Report<'_>, origin: &Origin) -> Self {
         let (scenario, outcome) = (report.scenario, report.outcome);
-        let collected = &outcome.collected;
-        let counts = &collected.counts;
-        let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
+        let counts = &outcome.collected.counts;
+        Self {
+            origin: origin.clone(),
+            verdict: report.verdict.word().to_owned(),
+            reasons: report.verdict.reasons().to_vec(),
+            summary: last_line(&report.verdict, &report.evidence(), report.objectives),
+            objectives: ObjectiveFigures::of(report),
+            elapsed_s: outcome.elapsed.as_secs_f64(),
+            ids_per_s: report.ids_per_s(),
+            requests: counts.requests,
+            answered: counts.answered,
+            unanswered: counts.unanswered,
+            checked_ids: counts.checked_ids,
+            refused: counts.refused.iter().map(|(&code, it)| (code_name(code), it.count)).collect(),
+            outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
+            client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
+            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
+            seconds: outcome.collected.seconds.clone(),
+            ..Self::of_target(outcome).with_load(scenario).with_times(scenario, outcome)
+        }
+    }
+
+    fn of_target(outcome: &Outcome) -> Self {
+        Self {
+            format: FORMAT,
+            kind: RUN.to_owned(),
+            own_daemon: outcome.own_daemon,
+            address: outcome.address.clone(),
+            version: outcome.version.clone(),
+            source: outcome.promise.source_name.clone(),
+            layout: outcome.promise.layout(),
+            source_per_second: outcome.promise.per_second,
+            ..Self::default()
+        }
+    }
+
+    fn with_load(self, scenario: &Scenario) -> Self {
         let (wanted_ids_per_s, arrivals, depth) = match scenario.drive {
             Drive::Open { rate, arrivals, .. } => {
                 (Some(rate.per_s()), Some(format!("{arrivals:?}").to_lowercase()), None)
@@ -291,22 +326,9 @@ impl Run {
             Length::Ids(_) => None,
         };
         Self {
-            format: FORMAT,
-            kind: RUN.to_owned(),
-            origin: origin.clone(),
-            verdict: report.verdict.word().to_owned(),
-            reasons: report.verdict.reasons().to_vec(),
-            summary: last_line(&report.verdict, &report.evidence(), report.objectives),
-            objectives: ObjectiveFigures::of(report),
             loop_kind: scenario.loop_words().to_owned(),
             arrivals,
             protocol: if scenario.resp { "redis" } else { "snowbank" }.to_owned(),
-            own_daemon: outcome.own_daemon,
-            address: outcome.address.clone(),
-            version: outcome.version.clone(),
-            source: outcome.promise.source_name.clone(),
-            layout: outcome.promise.layout(),
-            source_per_second: outcome.promise.per_second,
             wanted_ids_per_s,
             batch: scenario.batch.to_string(),
             mean_batch: scenario.batch.mean(),
@@ -315,27 +337,27 @@ impl Run {
             depth,
             warm_up_s: scenario.warm_up.as_secs_f64(),
             for_s,
-            elapsed_s: outcome.elapsed.as_secs_f64(),
-            ids_per_s: report.ids_per_s(),
-            requests: counts.requests,
-            answered: counts.answered,
-            unanswered: counts.unanswered,
-            checked_ids: counts.checked_ids,
-            refused: counts.refused.iter().map(|(&code, it)| (code_name(code), it.count)).collect(),
-            outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
-            client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
+            ..self
+        }
+    }
+
+    fn with_times(self, scenario: &Scenario, outcome: &Outcome) -> Self {
+        let collected = &outcome.collected;
+        let counts = &collected.counts;
+        let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
+        let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
+        Self {
             response_time: Times::of(&counts.response),
             service_time: Times::of(&counts.service),
-            target_time: depth.is_none().then(|| Times::of(&counts.target)),
-            schedule_slip: depth.is_none().then(|| Times::of(&counts.slip)),
+            target_time: is_open_loop.then(|| Times::of(&counts.target)),
+            schedule_slip: is_open_loop.then(|| Times::of(&counts.slip)),
             longest_pause_us: us(counts.longest_pause),
             generator_cpu_share: share(counts.cpu),
             busiest_thread_share: counts.busiest_thread,
             generator_waited_us: us(counts.waited),
             generator_throttled_share: counts.throttled_share,
             daemon_cpu_share: collected.target_cpu.map(share),
-            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
-            seconds: collected.seconds.clone(),
+            ..self
         }
     }
 
@@ -367,7 +389,7 @@ impl Run {
         self.refused.values().sum::<u64>() + self.unanswered
     }
 
-    /// The processor time that a daemon of our own took for each request it answered.
+    /// Returns the processor time that a daemon of our own took for each request it answered.
     pub(crate) fn daemon_us_per_request(&self) -> Option<f64> {
         (self.answered > 0).then_some(self.daemon_cpu_share? * self.elapsed_s * 1e6 / self.answered as f64)
     }

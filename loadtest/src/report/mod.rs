@@ -13,6 +13,8 @@ pub(crate) mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::io::{self, Write};
+
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
 use crate::verdict::{Evidence, Objectives, Verdict, judge};
@@ -59,4 +61,10 @@ impl<'a> Report<'a> {
         let judged = elapsed.saturating_sub(outage.unwrap_or_default());
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
+}
+
+/// Prints to standard output. Its reader may leave early; the exit code stays.
+pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out = io::stdout().lock();
+    let _ = write(&mut out).and_then(|()| out.flush());
 }

@@ -153,7 +153,7 @@ mod tests {
     use crate::report::json::Times;
     use crate::report::testing;
 
-    /// A run in which every line of the table is as long as it can be.
+    /// Returns a run in which every line of the table is as long as it can be.
     fn longest(closed_after_us: Option<f64>, is_closed_loop: bool) -> Run {
         const HOUR_US: f64 = 3_600e6;
         let mut run = testing::run(&[60.0]);

@@ -15,7 +15,7 @@ const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A timeout of 0 is refused by the system.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
-/// All that is done before the load: each step blocks.
+/// Does all that comes before the load: each step blocks.
 pub(super) fn approach(
     access: &Access,
     scenario: &Scenario,

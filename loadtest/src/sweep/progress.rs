@@ -4,7 +4,7 @@ use super::Sweep;
 use super::search::Phase;
 use super::step::Step;
 use super::table::{self, short};
-use crate::cli::print;
+use crate::report::print;
 use crate::report::progress::Bar;
 use crate::run::Progress;
 

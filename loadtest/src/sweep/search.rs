@@ -46,7 +46,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Layout => "layout",
@@ -79,7 +79,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// The word for it in every output.
+    /// Returns the word for it in every output.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Climb => "climb",
@@ -128,7 +128,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// A search that has not begun.
+    /// Returns a search that has not begun.
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
@@ -210,7 +210,7 @@ impl Search {
         }
     }
 
-    /// Between the highest rate that held and the lowest that missed, or on to the confirmation once they are
+    /// Goes between the highest rate that held and the lowest that missed, or on to the confirmation once they are
     /// close.
     fn narrow(&mut self) {
         let Some(&held) = self.held.last() else {
@@ -244,7 +244,7 @@ impl Search {
         }
     }
 
-    /// To the next rate below that held once, or, where that is further away than the step, to one that has
+    /// Goes to the next rate below that held once, or, where that is further away than the step, to one that has
     /// to hold twice.
     fn descend(&mut self) {
         let missed = self.rate;
@@ -262,14 +262,14 @@ impl Search {
     }
 }
 
-/// The middle in proportion, in few digits if one with few lies between.
+/// Returns the middle in proportion, in few digits if one with few lies between.
 fn between(low: f64, high: f64) -> f64 {
     let middle = (low * high).sqrt();
     let short = rounded(middle);
     if low < short && short < high { short } else { middle }
 }
 
-/// Three significant digits: as close as any resolution, and readable.
+/// Rounds to three significant digits: as close as any resolution, and readable.
 fn rounded(rate: f64) -> f64 {
     let unit = 10_f64.powf(rate.log10().floor() - 2.0);
     let rounded = (rate / unit).round() * unit;

@@ -126,7 +126,7 @@ fn knee(sweep: &Sweep, step: &Step, out: &mut dyn Write) -> io::Result<()> {
     labelled("daemon", &cpu, out)
 }
 
-/// A label and its text, in lines of at most [`WIDTH`] columns where its words allow.
+/// Writes a label and its text, in lines of at most [`WIDTH`] columns where its words allow.
 fn labelled(label: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut line = format!("{label:<12}");
     let mut columns = line.len();
@@ -185,7 +185,7 @@ fn notes(sweep: &Sweep) -> Vec<String> {
     notes
 }
 
-/// The last line: the knee, or why there is none.
+/// Returns the last line: the knee, or why there is none.
 pub(crate) fn summary(sweep: &Sweep) -> String {
     let objective = objective(sweep);
     let so_far = match sweep.finding.knee {
@@ -237,7 +237,7 @@ fn ms(us: f64) -> String {
     }
 }
 
-/// A rate in four digits, at most 6 characters.
+/// Returns a rate in four digits, at most 6 characters.
 pub(crate) fn short(rate: f64) -> String {
     let (unit, name) = match rate {
         ..9_999.5 => return format!("{rate:.0}"),

@@ -39,7 +39,7 @@ pub(crate) enum NoToken {
 }
 
 impl Token {
-    /// The token of a file, as a client sends it; newlines at its end do not count.
+    /// Returns the token of a file, as a client sends it; newlines at its end do not count.
     ///
     /// # Errors
     /// [`NoToken`]; no byte of the file is in it.
@@ -99,7 +99,7 @@ pub(super) struct Conversation {
 }
 
 impl Conversation {
-    /// Connects, and sends the token if there is one.
+    /// Connects and sends the token if there is one.
     pub(super) fn begin(access: &Access, timeout: Duration) -> Result<Self, NoTarget> {
         let address = access.endpoint.to_string();
         let deadline = Instant::now() + timeout;
@@ -159,7 +159,7 @@ impl Conversation {
         }
     }
 
-    /// One byte now and then must not delay the end beyond the deadline.
+    /// Limits the next wait: one byte now and then must not delay the end beyond the deadline.
     fn limit_wait(&self) -> Result<(), NoTarget> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         let limited =

@@ -115,9 +115,14 @@ mod tests {
     use super::*;
     use crate::ceiling::Grant;
     use crate::clock::Now;
+<<<<<<< HEAD
     use crate::source::Rules;
     use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
     use snowbank_client::layout::{Tick, UnixMicros};
+=======
+    use crate::source::tests::{BEFORE, Heard, RULES, START, TWITTER, drain, numbering, rng, source};
+    use snowbank_client::layout::{Position, Tick};
+>>>>>>> main
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -147,7 +152,7 @@ mod tests {
             let numbering = numbering(TWITTER);
             let ceiling = numbering.first_of(Tick(numbering.tick_at(START.wall).0 + 1));
             let grant = Grant::new(ceiling);
-            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), START);
+            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), BEFORE);
             drain(&source, START);
             let mut now = START;
             source.admit(&source.window(now), request(100_000, now, 60_000, false)).expect("there is time enough");

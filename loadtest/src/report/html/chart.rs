@@ -37,7 +37,7 @@ pub(crate) enum Ink {
 }
 
 impl Ink {
-    /// Its colour without the style sheet, and its class in there.
+    /// Returns its colour without the style sheet, and its class in there.
     const fn style(self) -> ((u8, u8, u8), &'static str) {
         match self {
             Self::First => ((0x00, 0x5F, 0xA8), "first"),
@@ -122,7 +122,7 @@ const WIDE: Size = Size { class: "wide", width: 1_000, height: 340, letters: 15,
 const NARROW: Size = Size { class: "narrow", width: 360, height: 270, letters: 13, y_labels: 62 };
 
 impl Chart {
-    /// The chart in both sizes, with its legend.
+    /// Returns the chart in both sizes, with its legend.
     pub(crate) fn markup(&self) -> Markup {
         html! {
             figure {
@@ -209,7 +209,7 @@ impl Chart {
         chart.draw_series(bands).map(drop).map_err(drop)
     }
 
-    /// The limits and marks, each with its name beside it.
+    /// Returns the limits and marks, each with its name beside it.
     fn draw_lines(&self, chart: &mut Plane<'_, '_>, words: &TextStyle<'_>) -> Result<(), ()> {
         let ((left, right), (low, high)) = (self.x.range, self.y.range);
         for (at, name, ink) in self.limits.iter().filter(|(at, ..)| (low..=high).contains(at)) {
@@ -260,7 +260,7 @@ fn draw_series(chart: &mut Plane<'_, '_>, series: &Series, size: &Size, floor: f
 }
 
 impl Axis {
-    /// From 0 to a round number above `max`.
+    /// Returns an axis from 0 to a round number above `max`.
     pub(crate) fn from_zero(max: f64, label: &str, words: impl Fn(f64) -> String) -> Self {
         let step = round_step(max);
         let steps = (max / step).ceil().max(1.0) as u32;
@@ -327,7 +327,7 @@ impl ValueFormatter<f64> for Axis {
     }
 }
 
-/// 1, 2 or 5 times a power of ten: some five steps up to `max`.
+/// Returns 1, 2 or 5 times a power of ten: some five steps up to `max`.
 pub(crate) fn round_step(max: f64) -> f64 {
     if !(max > 0.0 && max.is_finite()) {
         return 1.0;

@@ -19,7 +19,7 @@ const STYLE: &str = include_str!("style.css");
 /// Forbids loading anything, even if a target's words look like HTML.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// A whole page.
+/// Returns a whole page.
 fn page(title: &str, kind: &str, content: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -52,7 +52,7 @@ fn sign_and_class(verdict: &str) -> (&'static str, &'static str) {
     }
 }
 
-/// A figure in large letters, its name above and a remark below.
+/// Returns a figure in large letters, its name above and a remark below.
 fn card(name: &str, figure: &str, below: &Markup) -> Markup {
     html! {
         div class="card" {
@@ -76,7 +76,7 @@ fn facts(rows: &[(&str, Option<String>)]) -> Markup {
     }
 }
 
-/// The command line, the machine, the versions and the time.
+/// Returns the command line, the machine, the versions and the time.
 fn origin_facts(origin: &Origin) -> Markup {
     let Machine { host, cpu, cores, memory_bytes, kernel, load_average } = &origin.machine;
     let memory = memory_bytes.map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));

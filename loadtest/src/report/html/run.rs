@@ -3,14 +3,25 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
-use super::seconds::seconds;
+use super::seconds::{limit_line, seconds};
 use super::{card, facts, origin_facts, page, sign_and_class};
 use crate::report::QUANTILES;
 use crate::report::json::{Run, Times};
 use crate::units::{count, percent, rate, time};
 use crate::verdict::quantile_name;
 
-/// The page's text.
+/// The labels of a percentile chart's axis.
+const QUANTILE_TICKS: [(f64, &str); 7] = [
+    (0.5, "50 %"),
+    (0.9, "90 %"),
+    (0.99, "99 %"),
+    (0.999, "99.9 %"),
+    (0.9999, "99.99 %"),
+    (0.99999, "99.999 %"),
+    (0.999_999, "99.9999 %"),
+];
+
+/// Returns the page's text.
 pub(crate) fn render(run: &Run) -> String {
     let title = format!("{}: {} IDs/s, snowbank-loadtest", run.verdict, rate(run.ids_per_s));
     let content = html! {
@@ -136,7 +147,7 @@ fn times_row(name: &str, times: &Times) -> Markup {
     }
 }
 
-/// The axis of HdrHistogram's plots: each nine takes the same space.
+/// Returns the axis of HdrHistogram's plots: each nine takes the same space.
 fn nines(quantile: f64) -> f64 {
     -(1.0 - quantile).log10()
 }
@@ -157,9 +168,7 @@ fn percentile_chart(run: &Run) -> Chart {
     let limits = &run.objectives.latencies;
     let values = [&run.response_time, &run.service_time].into_iter().flat_map(|times| &times.curve);
     let values = values.map(|&(_, us)| us).chain(limits.iter().map(|latency| latency.limit_us));
-    let ticks = [(0.5, "50 %"), (0.9, "90 %"), (0.99, "99 %"), (0.999, "99.9 %"), (0.9999, "99.99 %")];
-    let ticks = ticks.into_iter().chain([(0.99999, "99.999 %"), (0.999_999, "99.9999 %")]);
-    let ticks = ticks.map(|(quantile, words)| (nines(quantile), words.to_owned()));
+    let tick = |(quantile, words): (f64, &str)| (nines(quantile), words.to_owned());
     let response = of("response time", Ink::First, &run.response_time);
     let service = of("service time", Ink::Second, &run.service_time);
     let quantiles = |times: &Times| {
@@ -174,7 +183,7 @@ fn percentile_chart(run: &Run) -> Chart {
         ),
         x: Axis {
             range: (0.0, end),
-            ticks: ticks.filter(|(at, _)| *at <= end).collect(),
+            ticks: QUANTILE_TICKS.map(tick).into_iter().filter(|(at, _)| *at <= end).collect(),
             label: "share of requests that were at most as slow".to_owned(),
         },
         y: Axis::logarithmic(values, "", time),
@@ -184,12 +193,6 @@ fn percentile_chart(run: &Run) -> Chart {
         marks: Vec::new(),
         bands: Vec::new(),
     }
-}
-
-/// An objective as a line across.
-pub(super) fn limit_line(latency: &crate::report::json::LatencyFigures) -> (f64, String, Ink) {
-    let (name, limit) = (&latency.quantile, time(latency.limit_us));
-    (latency.limit_us.log10(), format!("objective: {name} at most {limit}"), Ink::Limit)
 }
 
 fn errors(run: &Run) -> Markup {

@@ -3,9 +3,8 @@
 use maud::{Markup, html};
 
 use super::chart::{Axis, Chart, Ink, Series, Shape};
-use super::run::limit_line;
 use crate::measure::SecondFigures;
-use crate::report::json::{ClientStallFigures, Run};
+use crate::report::json::{ClientStallFigures, LatencyFigures, Run};
 use crate::units::{count, rate, short_rate, time};
 
 /// Points on a chart of seconds, rows in its table: a longer run's seconds are put together.
@@ -53,7 +52,13 @@ impl Point {
     }
 }
 
-/// The section of the page.
+/// Returns an objective as a line across.
+pub(super) fn limit_line(latency: &LatencyFigures) -> (f64, String, Ink) {
+    let (name, limit) = (&latency.quantile, time(latency.limit_us));
+    (latency.limit_us.log10(), format!("objective: {name} at most {limit}"), Ink::Limit)
+}
+
+/// Returns the section of the page.
 pub(super) fn seconds(run: &Run) -> Markup {
     let points = points(run);
     let each = points.first().map_or(1, |point| point.length);
@@ -138,7 +143,7 @@ fn bands(run: &Run) -> Vec<(f64, f64, String)> {
     outage.chain(stall).collect()
 }
 
-/// The least and the most of the values, for the words beside a chart.
+/// Returns the least and the most of the values, for the words beside a chart.
 fn between(values: impl Iterator<Item = f64>, words: impl Fn(f64) -> String) -> String {
     let ends = values.filter(|value| value.is_finite());
     let (low, high) =

@@ -14,7 +14,7 @@ use crate::units::{count, percent, rate, short_rate, time};
 /// The curves and their styles.
 const CURVES: [(&str, Ink); 3] = [("p50", Ink::First), ("p99", Ink::Second), ("p99.9", Ink::Third)];
 
-/// The page's text.
+/// Returns the page's text.
 pub(crate) fn render(sweep: &File) -> String {
     let title = match sweep.knee {
         Some(knee) => format!("knee at {} IDs/s, snowbank-loadtest", rate(knee)),
@@ -50,7 +50,7 @@ pub(crate) fn render(sweep: &File) -> String {
     page(&title, "sweep", &content)
 }
 
-/// The last run at the knee that held: with a confirmation, that.
+/// Returns the last run at the knee that held: with a confirmation, that.
 fn at_knee(sweep: &File) -> Option<&Step> {
     let knee = sweep.knee?;
     sweep.steps.iter().rev().find(|step| step.holds && step.run.wanted_ids_per_s == Some(knee))
@@ -117,7 +117,7 @@ fn limit_words(limit: Limit) -> &'static str {
     }
 }
 
-/// Rate against latency; none where no run was answered.
+/// Draws rate against latency; none where no run was answered.
 fn chart(sweep: &File) -> Option<Chart> {
     let mut steps: Vec<&Step> =
         sweep.steps.iter().filter(|step| step.run.response_time.count > 0 && step.rate() > 0.0).collect();
@@ -155,7 +155,7 @@ fn knee_words(sweep: &File) -> String {
     format!("The knee is at {}: {}", rate(knee), times.join(", "))
 }
 
-/// The dots of all runs, and the line through the means of each rate.
+/// Returns the dots of all runs, and the line through the means of each rate.
 fn curve(steps: &[&Step], name: &str, ink: Ink) -> [Series; 2] {
     let point = |step: &&Step| Some((step.rate().log10(), step.at(name)?.log10()));
     let dots: Vec<(f64, f64)> = steps.iter().filter_map(point).collect();
@@ -164,7 +164,7 @@ fn curve(steps: &[&Step], name: &str, ink: Ink) -> [Series; 2] {
     [(Shape::Line, line), (Shape::DotsAlone, dots)].map(series)
 }
 
-/// One point for each x: the mean of its points, which are sorted by x.
+/// Returns one point for each x: the mean of its points, which are sorted by x.
 fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let of_one_x = points.chunk_by(|one, next| one.0 == next.0);
     of_one_x
@@ -173,7 +173,7 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 impl Step {
-    /// A quantile of its response time; none of 0, which no logarithmic axis has.
+    /// Returns a quantile of its response time; none of 0, which no logarithmic axis has.
     fn at(&self, name: &str) -> Option<f64> {
         self.run.response_time.at(name).filter(|us| *us > 0.0)
     }

@@ -126,7 +126,7 @@ fn a_target_that_never_holds_again_has_no_confirmed_knee() {
     assert!(!found.confirmed && steps.len() < 30, "{found:?} {steps:?}");
 }
 
-/// The rules of every search, for any target.
+/// Checks the rules of every search, for any target.
 fn is_sound(bounds: Bounds, steps: &[(f64, Phase, Answer)], found: Finding) -> Result<(), TestCaseError> {
     prop_assert!(steps.iter().all(|step| step.0 <= bounds.limit));
     if found.confirmed {

@@ -1,0 +1,125 @@
+//! The inputs of a configuration, and what the environment of this process settles in it: at the start and at each reload.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use crate::config::{
+    self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
+    StateDirChoice, StatePlace,
+};
+use crate::server::{ADMIN_CONNECTIONS_MAX, StartError};
+use crate::system_error::Attempt;
+use snowbank_client::layout::UnixMicros;
+
+/// The inputs of a configuration. A reload reads them as the start does: options and variables override the file.
+#[derive(Debug)]
+pub(super) struct Inputs {
+    pub(super) config: Option<PathBuf>,
+    pub(super) overrides: Overrides,
+    /// The default number of shards, as it was at the start: a limit set later changes no settings.
+    pub(super) cores: NonZeroUsize,
+    /// The addresses of inherited sockets, which replace the configured ones.
+    pub(super) inherited: InheritedAddresses,
+}
+
+/// The reason why inputs are refused.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The file cannot be read.
+    File(config::FileError),
+    /// It has mistakes.
+    Mistakes(Mistakes),
+    /// It does not fit the inherited sockets.
+    Exposed(String),
+}
+
+impl Unread {
+    /// Returns the reason in one line.
+    pub(super) fn first_line(&self) -> String {
+        match self {
+            Unread::File(error) => error.to_string(),
+            Unread::Mistakes(mistakes) => mistakes.first_line(),
+            Unread::Exposed(reason) => reason.clone(),
+        }
+    }
+}
+
+impl From<Unread> for StartError {
+    fn from(unread: Unread) -> Self {
+        let reason = unread.first_line();
+        match unread {
+            Unread::File(FileError::Unreadable { error, .. }) => {
+                StartError::of_system(Attempt::UseFile, &error, reason)
+            }
+            Unread::Mistakes(mistakes) if mistakes.are_all_of_the_clock() => StartError::ClockBehind(reason),
+            Unread::File(_) | Unread::Mistakes(_) | Unread::Exposed(_) => StartError::WrongSetting(reason),
+        }
+    }
+}
+
+impl Inputs {
+    /// Reads the file, and the files that it names.
+    pub(super) fn read(&self, now: UnixMicros) -> Result<(Settings, Secrets), Unread> {
+        let text = self.config.as_deref().map(config::read_file).transpose().map_err(Unread::File)?;
+        let file = self.config.as_deref().zip(text.as_deref());
+        let credentials = Credentials::of(|name| std::env::var_os(name));
+        let loaded = config::load_with_secrets(file, &self.overrides, self.cores, now, &credentials);
+        let (mut settings, secrets) = loaded.map_err(Unread::Mistakes)?;
+        settings.listen_at(&self.inherited).map_err(Unread::Exposed)?;
+        Ok((settings, secrets))
+    }
+}
+
+/// Returns a warning for each misspelt environment variable.
+pub(super) fn warnings_of_environment() -> Vec<String> {
+    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+}
+
+/// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the
+/// environment names them.
+pub(super) fn settle_state_dir(settings: &mut Settings) -> Result<StatePlace, NoStateDir> {
+    let place = place_of_state(settings)?;
+    settings.state_dir =
+        place.path().map_or(StateDirChoice::None, |path| StateDirChoice::At(path.to_owned()));
+    Ok(place)
+}
+
+/// Returns the place of the state in the environment of this process.
+pub(super) fn place_of_state(settings: &Settings) -> Result<StatePlace, NoStateDir> {
+    settings.state_dir.place(|name| std::env::var_os(name))
+}
+
+/// Raises the soft limit of open files to the hard one, because each connection is an open file. Lowers `max_connections` to
+/// the number that fits, so that the daemon answers one connection too many instead of leaving it waiting.
+pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Where that is not allowed the soft limit stands.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let files = getrlimit(Resource::Nofile).current?;
+    let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
+    let own = FILES_OF_ITS_OWN
+        + FILES_PER_SHARD * settings.shards.get()
+        + settings.listen.len()
+        + worker_ids
+        + files_of_admin(settings);
+    let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);
+    let wanted = std::mem::replace(&mut settings.limits.max_connections, fit);
+    if wanted <= fit {
+        settings.limits.max_connections = wanted;
+        return None;
+    }
+    Some(format!(
+        "found a limit of {files} open files, which allows {fit} connections and not max_connections = {wanted}; \
+         raise the limit (ulimit -n, LimitNOFILE), or lower the setting"
+    ))
+}
+
+fn files_of_admin(settings: &Settings) -> usize {
+    settings.admin.listen.len() * (1 + ADMIN_CONNECTIONS_MAX)
+}
+
+/// Standard streams, the state and its directory, logs, resolvers, and some to spare.
+const FILES_OF_ITS_OWN: usize = 32;
+/// A shard's reactor: the poll itself, its waker, and what its runtime keeps.
+const FILES_PER_SHARD: usize = 4;

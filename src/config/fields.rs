@@ -1,0 +1,56 @@
+//! The types of settings that are more than a number, a path or a text.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use snowbank_client::layout::WorkerSet;
+
+/// The most shards of a daemon: more cores than any machine that it is meant for, and few enough that the number of a
+/// shard fits a byte.
+pub const SHARDS_MAX: usize = 256;
+
+/// The number of shards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards(Option<NonZeroUsize>);
+
+impl Shards {
+    pub(super) fn of(count: Option<NonZeroUsize>) -> Self {
+        Shards(count)
+    }
+
+    /// Settles what the configuration left open: one shard for each core.
+    pub(super) fn or_cores(self, cores: NonZeroUsize) -> Self {
+        Shards(self.0.or(NonZeroUsize::new(cores.get().min(SHARDS_MAX))))
+    }
+
+    /// Returns the number, 1 to [`SHARDS_MAX`].
+    pub fn get(self) -> usize {
+        self.0.map_or(1, NonZeroUsize::get)
+    }
+}
+
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// The permission bits of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+/// The worker IDs that a source uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerIds {
+    /// The worker IDs.
+    pub set: WorkerSet,
+    /// True if they were given, rather than worker 0 by default.
+    pub are_given: bool,
+}
+
+impl WorkerIds {
+    pub(super) fn of(given: Option<WorkerSet>) -> Self {
+        let are_given = given.is_some();
+        WorkerIds { set: given.unwrap_or_else(|| WorkerSet::single(0)), are_given }
+    }
+}

@@ -1,0 +1,90 @@
+//! The files that settings name: by their paths, or as systemd's credentials.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// A file that a setting names: its path, or systemd's credential of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileRef {
+    /// A path.
+    Path(PathBuf),
+    /// `credential:NAME`: a file of that name in `$CREDENTIALS_DIRECTORY`, where systemd puts what a unit's
+    /// `LoadCredential=` names.
+    Credential(String),
+}
+
+/// The prefix of a credential's name.
+const CREDENTIAL: &str = "credential:";
+
+/// The longest name of a file, and so of a credential.
+const NAME_BYTES_MAX: usize = 255;
+
+impl FromStr for FileRef {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, &'static str> {
+        let Some(name) = text.strip_prefix(CREDENTIAL) else {
+            return Ok(FileRef::Path(text.into()));
+        };
+        let fits =
+            (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.contains('/') && ![".", ".."].contains(&name);
+        fits.then(|| FileRef::Credential(name.to_owned()))
+            .ok_or("\"credential:\" and the name of a credential of systemd's, which is that of a file")
+    }
+}
+
+impl fmt::Display for FileRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileRef::Path(path) => path.display().fmt(f),
+            FileRef::Credential(name) => write!(f, "{CREDENTIAL}{name}"),
+        }
+    }
+}
+
+impl FileRef {
+    /// Returns the path of the file.
+    ///
+    /// # Errors
+    /// It is a credential, and there are none here.
+    pub fn locate(&self, credentials: &Credentials) -> Result<PathBuf, UnknownCredential> {
+        match (self, &credentials.directory) {
+            (FileRef::Path(path), _) => Ok(path.clone()),
+            (FileRef::Credential(name), Some(directory)) => Ok(directory.join(name)),
+            (FileRef::Credential(name), None) => Err(UnknownCredential(name.clone())),
+        }
+    }
+}
+
+/// A setting names a credential, and this process has none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "found \"credential:{0}\" and no $CREDENTIALS_DIRECTORY, which systemd sets for a unit with LoadCredential={0}:/path; run \
+     as such a unit, or name the file's path"
+)]
+pub struct UnknownCredential(String);
+
+/// The directory of systemd's credentials for this process.
+#[derive(Clone, Debug, Default)]
+pub struct Credentials {
+    directory: Option<PathBuf>,
+    /// True if a missing credential is only a warning here.
+    pub(super) may_be_elsewhere: bool,
+}
+
+impl Credentials {
+    /// Those of the process whose environment `variable` reads.
+    pub fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
+        let directory =
+            variable("CREDENTIALS_DIRECTORY").map(PathBuf::from).filter(|path| path.is_absolute());
+        Credentials { directory, may_be_elsewhere: false }
+    }
+
+    /// Makes missing credentials a warning instead of a mistake: another process will have them.
+    #[must_use]
+    pub fn or_elsewhere(self) -> Self {
+        Credentials { may_be_elsewhere: true, ..self }
+    }
+}
