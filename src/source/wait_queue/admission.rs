@@ -115,14 +115,9 @@ mod tests {
     use super::*;
     use crate::ceiling::Grant;
     use crate::clock::Now;
-<<<<<<< HEAD
     use crate::source::Rules;
-    use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
-    use snowbank_client::layout::{Tick, UnixMicros};
-=======
     use crate::source::tests::{BEFORE, Heard, RULES, START, TWITTER, drain, numbering, rng, source};
-    use snowbank_client::layout::{Position, Tick};
->>>>>>> main
+    use snowbank_client::layout::{Tick, UnixMicros};
 
     #[derive(Clone, Debug)]
     enum Step {
