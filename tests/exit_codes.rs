@@ -107,6 +107,49 @@ fn directories_without_permission_are_2() {
 }
 
 #[test]
+fn a_state_directory_that_others_can_write_or_replace_is_2() {
+    let state_dir = || {
+        let setup = Setup::new();
+        let state = setup.path("state");
+        fs::create_dir(&state).expect("made");
+        (setup.option("--state-dir", &state), state)
+    };
+    for open in [0o777, 0o1777] {
+        let (setup, state) = state_dir();
+        fs::set_permissions(&state, fs::Permissions::from_mode(open)).expect("set");
+        let found = format!("(mode {open:o})");
+        somebody_must_change_something(
+            &setup.end(),
+            &["state directory", state.to_str().expect("text"), &found, "chmod o-w"],
+        );
+    }
+    let (setup, state) = state_dir();
+    fs::rename(&state, state.with_file_name("real")).expect("renamed");
+    symlink("real", &state).expect("linked");
+    somebody_must_change_something(&setup.end(), &["state directory", "it is a link"]);
+}
+
+/// Opening a pipe to read it would wait for a writer.
+#[test]
+fn something_else_with_the_state_files_name_is_2() {
+    let in_place = |name: &str, make: fn(&Path)| {
+        let setup = Setup::new();
+        let state = setup.path("state");
+        fs::create_dir(&state).expect("made");
+        make(&state.join(name));
+        setup.option("--state-dir", &state).end()
+    };
+    let pipe = |path: &Path| {
+        let made = std::process::Command::new("mkfifo").arg(path).status().expect("it runs");
+        assert!(made.success());
+    };
+    somebody_must_change_something(&in_place("ceilings", pipe), &["ceilings", "not a regular file"]);
+    somebody_must_change_something(&in_place("lock", pipe), &["state directory", "not a regular file"]);
+    let link = |path: &Path| symlink("/etc/passwd", path).expect("linked");
+    somebody_must_change_something(&in_place("ceilings", link), &["ceilings", "symbolic links"]);
+}
+
+#[test]
 fn a_port_in_use_and_an_address_that_is_not_there_are_3() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let taken = taken.local_addr().map(|address| (address.to_string(), taken)).expect("bound");

@@ -77,6 +77,46 @@ fn a_reload_notifies_its_start_and_end_and_changes_the_level() {
 }
 
 #[test]
+fn starts_that_fail_for_now_are_tried_slower_and_slower_with_the_reason_in_the_status() {
+    let manager = Manager::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let runtime = support::directory();
+    let setup = || {
+        let setup = manager.over(Setup::bare()).env("RUNTIME_DIRECTORY", runtime.path());
+        setup.args(["--listen", &address])
+    };
+    let is_status = |message: &support::manager::Message| message.value("STATUS").is_some();
+    for wait in [None, Some("1s"), Some("2s"), Some("4s")] {
+        setup().end().assert_refusal_for_now(&[&address]);
+        if let Some(wait) = wait {
+            let waits = manager.until("the wait", is_status);
+            let status = waits.value("STATUS").expect("one");
+            assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
+            assert!(status.ends_with(&format!("; next try in {wait}")), "{status}");
+            assert!(waits.value("EXTEND_TIMEOUT_USEC").is_some(), "{waits:?}");
+        }
+        let failed = manager.until("the reason", |message| {
+            is_status(message) && message.value("EXTEND_TIMEOUT_USEC").is_none()
+        });
+        let status = failed.value("STATUS").expect("one");
+        assert!(status.starts_with("cannot start: ") && status.contains(&address), "{status}");
+        assert!(!status.contains("next try"), "{status}");
+    }
+    // A mistake is not retried, so it makes no later start wait.
+    setup().args(["--shards", "0"]).end().assert_refusal(&["--shards"]);
+    manager.until("the reason", |message| {
+        message.value("STATUS").is_some_and(|status| status.contains("--shards"))
+    });
+    drop(taken);
+    let daemon = setup().start();
+    let first = manager.until("a status", is_status);
+    assert!(is_ready(&first), "it waited: {first:?}");
+    daemon.stop();
+    assert_eq!(std::fs::read_dir(runtime.path()).expect("there").count(), 0);
+}
+
+#[test]
 fn the_status_has_the_rate_while_ids_are_asked_for_and_nothing_new_when_idle() {
     let manager = Manager::new();
     let daemon = manager.over(Setup::new()).start();

@@ -4,9 +4,10 @@ mod support;
 
 use rustix::process::Signal;
 use support::failing_disk::FailingDisk;
+use support::http::get;
 use support::machine::Machine;
 use support::wire::{self, SHUTTING_DOWN};
-use support::{Ask, Reply, Setup, TWO_SOURCES, Wire, poll};
+use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 /// Asks until the daemon has noticed that it is to stop.
 fn ask_until_refused(wire: &mut Wire, ask: Ask) -> Reply {
@@ -73,6 +74,84 @@ fn a_stop_ends_within_its_timeout_whatever_waits() {
     daemon.signal(Signal::TERM);
     // It gets an answer before its connection ends.
     waiting.reply().assert_error(0, SHUTTING_DOWN);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn a_request_that_has_half_arrived_at_the_stop_is_answered() {
+    for cut in [1, 4, 15] {
+        let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"60s\"\n").start();
+        let (mut half, mut idle) = (daemon.connect(), daemon.connect());
+        idle.assert_open();
+        let request = Ask::of(64).tag(2).bytes();
+        half.send(&[&wire::ping(1, b"")[..], &request[..cut]].concat());
+        assert_eq!(half.reply(), Reply::Pong(1, vec![]));
+        // A turn reads all that has arrived. Should the half have come later than the ping, this gives it time.
+        half.assert_waits_a_moment();
+        daemon.signal(Signal::TERM);
+        ask_until_refused(&mut idle, Ask::of(1).tag(3)).assert_error(3, SHUTTING_DOWN);
+        half.send(&request[cut..]);
+        let reply = half.reply();
+        assert_eq!((reply.tag(), reply.id_count()), (2, Some(64)), "{cut}");
+        half.assert_closed();
+        assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    }
+}
+
+#[test]
+fn a_half_request_whose_rest_never_comes_delays_a_stop_for_drain_timeout_only() {
+    let mut daemon = Setup::configured("[limits]\ndrain_timeout = \"200ms\"\n").start();
+    let mut half = daemon.connect();
+    half.send(&[&wire::ping(1, b"")[..], &Ask::of(64).tag(2).bytes()[..5]].concat());
+    assert_eq!(half.reply(), Reply::Pong(1, vec![]));
+    half.assert_waits_a_moment();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    assert!(daemon.log().contains("had a request half sent"), "{}", daemon.log());
+}
+
+/// Starts a daemon with an admin listener, which serves for so long after SIGTERM.
+fn probed(drain_delay: &str) -> Daemon {
+    Setup::configured(&format!("[limits]\ndrain_delay = \"{drain_delay}\"\n"))
+        .option("--admin", "127.0.0.1:0")
+        .listeners(2)
+        .start()
+}
+
+#[test]
+fn load_balancers_see_a_stop_while_the_daemon_still_serves() {
+    let mut daemon = probed("1h");
+    let mut held = daemon.connect();
+    assert_eq!(get(&daemon, "/readyz").code, 200);
+    daemon.signal(Signal::TERM);
+    let answer =
+        poll("a probe that fails", || Some(get(&daemon, "/readyz")).filter(|answer| answer.code == 503));
+    assert!(answer.body.contains("stopping"), "{answer:?}");
+    assert_eq!(get(&daemon, "/healthz").code, 200);
+    // Those that have not noticed yet are served, on connections old and new.
+    for wire in [&mut held, &mut daemon.connect()] {
+        assert_eq!(wire.next(Ask::of(3)).id_count(), Some(3));
+    }
+    assert!(daemon.log().contains("the listeners close after drain_delay"), "{}", daemon.log());
+    // A second signal ends the delay.
+    daemon.signal(Signal::TERM);
+    held.assert_closed();
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+}
+
+#[test]
+fn a_stop_that_nobody_could_notice_has_no_delay() {
+    // Somebody at a terminal waits for the end.
+    let mut daemon = probed("1h");
+    daemon.signal(Signal::INT);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    // Without an admin listener there is no /readyz.
+    let mut daemon = Setup::configured("[limits]\ndrain_delay = \"1h\"\n").start();
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
+    // A short one ends by itself.
+    let mut daemon = probed("100ms");
+    daemon.signal(Signal::TERM);
     assert_eq!(daemon.wait(), Some(0), "{}", daemon.log());
 }
 

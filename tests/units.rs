@@ -190,10 +190,13 @@ fn the_units_fit_the_daemon() {
         assert!(files >= 50_000 + 2_000, "{files}");
         // The exit code of refusals that somebody has to mend, and no other.
         assert_eq!(setting(name, "RestartPreventExitStatus"), "2");
+        // Causes that may pass are tried for ever, so that the kept socket is never lost.
+        assert_eq!(setting(name, "StartLimitIntervalSec"), "0");
         // The locks of all daemons of the machine, where the daemon looks for them by default.
         assert_eq!(setting(name, "ReadWritePaths"), "-/run/lock/snowbank");
     }
-    assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 1777 root root -\n"));
+    // Others can neither write nor hold a lock, and no member of the group removes another's.
+    assert!(text("snowbank.tmpfiles").contains("\nd /run/lock/snowbank 3770 root snowbank -\n"));
     // The daemon's default listener, so that a client finds either.
     assert_eq!(setting("snowbank.socket", "ListenStream"), "127.0.0.1:7660");
 }

@@ -149,6 +149,8 @@ fn spawn(
     }
     command.args(["serve", "--listen", listen, "--layout", "twitter", "--worker-id"]);
     command.arg(worker_id.to_string()).arg("--state-dir").arg(directory.join("state"));
+    // Its IDs are thrown away, and not every user may use the machine's locks.
+    command.arg("--lock-dir").arg(directory.join("locks"));
     command.env("SNOWBANK_LOG_LEVEL", "error");
     // Its standard input is a pipe that is never written to. It closes when the load test ends, and then the
     // daemon ends.

@@ -46,7 +46,9 @@ impl Status {
         about_daemon(
             "stop",
             match self.draining {
-                true => fail("stopping: answers the requests that have arrived, and accepts no more"),
+                true => fail(
+                    "stopping: send requests to other daemons, because this one closes its listeners soon",
+                ),
                 false => ok("serving"),
             },
         )
@@ -211,6 +213,8 @@ mod tests {
             name: String::from("orders"),
             layout: String::from("twitter"),
             worker_ids: String::from("0"),
+            id_space: String::new(),
+            numbers_in_space: vec![0],
             ids_per_second: 4_096_000,
             ids: 10,
             requests: 1,

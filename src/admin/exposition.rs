@@ -60,6 +60,7 @@ impl Collector for Exposition {
         page.daemon(status)?;
         page.requests(status)?;
         page.clock_and_ceilings(status)?;
+        page.worker_ids(status)?;
         if let Some(certificate) = &status.certificate {
             page.certificate(certificate)?;
         }
@@ -222,6 +223,21 @@ impl Page<'_> {
         let (name, help) =
             ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
         self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))
+    }
+
+    /// Encodes each worker ID that this daemon alone has. Two daemons that show the same hand out the same IDs.
+    fn worker_ids(&mut self, status: &Status) -> fmt::Result {
+        let help = "1 for each worker ID: its number in its ID space, which no other daemon may show";
+        let mut family =
+            self.encoder.encode_descriptor("snowbank_worker_id", help, None, MetricType::Gauge)?;
+        for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
+            for number in &source.numbers_in_space {
+                let number = number.to_string();
+                let labels = [("source", &*source.name), ("id_space", &source.id_space), ("number", &number)];
+                family.encode_family(&labels)?.encode_gauge(&1)?;
+            }
+        }
+        Ok(())
     }
 
     fn certificate(&mut self, certificate: &CertificateStatus) -> fmt::Result {

@@ -125,6 +125,12 @@ pub(crate) struct SourceStatus {
     pub(crate) name: String,
     pub(crate) layout: String,
     pub(crate) worker_ids: String,
+    /// The ID space, in which two daemons must not have a number in common.
+    #[serde(default)]
+    pub(crate) id_space: String,
+    /// The numbers of the worker IDs in that space, for the metrics.
+    #[serde(skip)]
+    pub(crate) numbers_in_space: Vec<u64>,
     /// The full rate of its layout and worker IDs.
     pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,

@@ -19,6 +19,30 @@ pub enum StateError {
         /// ` (process 123)`, or empty.
         holder: String,
     },
+    /// Its name leads to a link, or to another user's directory.
+    #[error(
+        "cannot use the state directory {}: {found}; another user could put another in its place and make IDs repeat: name a \
+         directory of this user's (--state-dir DIR)",
+        directory.display()
+    )]
+    NotOurs {
+        /// The state directory.
+        directory: PathBuf,
+        /// The finding, and what is allowed.
+        found: io::Error,
+    },
+    /// Every user can write it.
+    #[error(
+        "every user can write the state directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by its \
+         owner and its group: `chmod o-w` it, or name a directory below it, which is made private",
+        directory.display()
+    )]
+    OpenToAll {
+        /// The state directory.
+        directory: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The system refuses to make it.
     #[error(
         "cannot create the state directory or make its name durable: {}: {error}; make it writable, make room if it is \
@@ -136,10 +160,24 @@ pub enum LockError {
         /// The system's error.
         error: io::Error,
     },
+    /// Every user can write the lock directory.
+    #[error(
+        "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by its owner \
+         and its group: stop the daemons that use it, `chmod o-w` it, or set lock_dir to a directory that all daemons of \
+         this machine share",
+        path.display()
+    )]
+    OpenToAll {
+        /// The directory.
+        path: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The system refuses the lock.
     #[error(
         "cannot lock worker IDs at {}: {error}; without the lock two daemons of this machine could hand out the same IDs: \
-         make it writable, make room if it is full, or set lock_dir to a directory that all daemons of this machine share",
+         run as a member of its group, make room if it is full, or set lock_dir to a directory that all daemons of this \
+         machine share",
         path.display()
     )]
     NotLocked {

@@ -6,23 +6,22 @@
 //! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File, Permissions};
+use std::fs::{self, DirBuilder, File};
 use std::hash::Hasher;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::Record;
+use super::writers::{Untrusted, Writers};
 use super::{LockError, Owner, TakenOver};
 use snowbank_client::layout::Numbering;
 
-/// Like `/tmp`: every user of the machine may make files, and none may remove another's.
-const DIRECTORY_MODE: u32 = 0o1777;
-/// Any user's daemon must be able to lock the file that another's has made.
-const FILE_MODE: u32 = 0o666;
+/// For this user alone. The package makes one for root and its group.
+const DIRECTORY_MODE: u32 = 0o700;
 /// Longer than a mark: a longer line was not written here.
 const MARK_BYTES_MAX: usize = 128;
 
@@ -76,6 +75,12 @@ impl WorkerLocks {
         let marks = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
         marks.collect()
     }
+
+    /// Returns the lock file with the highest mark.
+    pub fn furthest(&self) -> &Path {
+        let bound = |file: &&LockedFile| mark_of(file).ok().flatten().map(|mark| mark.id_bound);
+        self.files.iter().max_by_key(bound).map_or(Path::new(""), |file| &file.path)
+    }
 }
 
 /// Locks all worker IDs of a numbering.
@@ -110,13 +115,13 @@ fn lock_workers_but(
     directory: &Path,
     numbering: &Numbering,
 ) -> Result<WorkerLocks, LockError> {
-    make_directory(directory).map_err(|error| LockError::NotLocked { path: directory.to_owned(), error })?;
+    let writers = make_directory(directory)?;
     let layout = numbering.layout();
     let space = layout.space();
     let files =
         lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
             let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
-            LockedFile::lock(&path, FILE_MODE, &what).map_err(|error| match error {
+            LockedFile::lock(&path, writers, &what).map_err(|error| match error {
                 FileLockError::Held { holder } => {
                     LockError::Held { worker, layout: Box::new(layout.clone()), holder }
                 }
@@ -142,16 +147,31 @@ pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterat
     numbering.workers().iter().map(path)
 }
 
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if let Some(parent) = directory.parent() {
-        fs::create_dir_all(parent)?;
+/// Makes the directory if it is missing. Returns the users who may write its files.
+fn make_directory(directory: &Path) -> Result<Writers, LockError> {
+    let path = directory.to_owned();
+    let refused = |error| LockError::NotLocked { path: path.clone(), error };
+    match writers_of(directory) {
+        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => {
+            directory.parent().map_or(Ok(()), fs::create_dir_all).map_err(refused)?;
+            match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(refused(error)),
+                // Made by this process, or by another at the same time.
+                _ => writers_of(directory),
+            }
+        }
+        found => found,
     }
-    match DirBuilder::new().mode(DIRECTORY_MODE).create(directory) {
-        // The process's umask has taken bits away that other users' daemons need.
-        Ok(()) => fs::set_permissions(directory, Permissions::from_mode(DIRECTORY_MODE)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
-        Err(error) => Err(error),
-    }
+    .map_err(|untrusted| match untrusted {
+        Untrusted::NotSeen(error) | Untrusted::NoDirectory(error) => refused(error),
+        Untrusted::Foreign(error) => LockError::Obstructed { path: path.clone(), error },
+        Untrusted::Open(mode) => LockError::OpenToAll { path: path.clone(), mode },
+    })
+}
+
+/// Returns the users who may write the files of a lock directory.
+pub(super) fn writers_of(directory: &Path) -> Result<Writers, Untrusted> {
+    Writers::of(directory, |_| false)
 }
 
 fn mark_of(locked: &LockedFile) -> Result<Option<Mark>, LockError> {
@@ -195,6 +215,8 @@ impl Hasher for Fnv1a {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
     use crate::ceiling::HostIdentity;
     use snowbank_client::layout::{Layout, WorkerSet};
@@ -219,6 +241,28 @@ mod tests {
         let _other = lock_workers(directory.path(), &numbering()).unwrap();
         let lost = locks.still_ours().unwrap_err();
         assert!(lost.to_string().contains("was replaced"), "{lost}");
+    }
+
+    /// An open lock file is removed under its lock, so that a thread may lock one whose name another has taken.
+    #[test]
+    fn an_open_lock_file_is_made_again_and_held_once() {
+        let directory = tempfile::tempdir().unwrap();
+        for _ in 0..100 {
+            drop(lock_workers(directory.path(), &numbering()).unwrap());
+            let open = fs::Permissions::from_mode(0o666);
+            fs::set_permissions(only_lock(directory.path()), open).unwrap();
+            let all_begin = std::sync::Barrier::new(4);
+            let locked = std::thread::scope(|threads| {
+                let lock = || {
+                    all_begin.wait();
+                    lock_workers(directory.path(), &numbering()).ok()
+                };
+                let threads: Vec<_> = (0..4).map(|_| threads.spawn(lock)).collect();
+                threads.into_iter().filter_map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+            });
+            assert!(locked.len() <= 1, "{locked:?}");
+            assert!(locked.iter().all(|locks| locks.still_ours().is_ok()), "{locked:?}");
+        }
     }
 
     fn marked(id_bound: u64, owner: &Owner) -> Mark {

@@ -5,15 +5,15 @@
 //! holder finds out ([`still_ours`](LockedFile::still_ours)).
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use rustix::io::Errno;
-
 use super::TakenOver;
+use super::holder::holder;
+use super::writers::{Writers, is_obstructed, open_file};
 
 /// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
 pub(super) const HOLDER_BYTES: u64 = 256;
@@ -70,14 +70,15 @@ pub(super) struct LockedFile {
 }
 
 impl LockedFile {
-    /// Locks the file and writes its holder into it. A missing file is made with this mode.
-    pub(super) fn lock(path: &Path, mode: u32, what: &str) -> Result<LockedFile, FileLockError> {
+    /// Locks the file and writes its holder into it. A missing file is made. One that others could have written is removed
+    /// under its lock, and made again.
+    pub(super) fn lock(path: &Path, writers: Writers, what: &str) -> Result<LockedFile, FileLockError> {
         let mut refusal = FileLockError::Obstructed(io::Error::other("somebody keeps removing it"));
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 thread::sleep(PAUSE);
             }
-            let file = open(path, mode)?;
+            let file = open(path, writers)?;
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -86,13 +87,17 @@ impl LockedFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
-            let id = file_id(&file.metadata()?);
-            describe(&file, what)?;
-            let locked = LockedFile { file, path: path.to_owned(), id };
+            let metadata = file.metadata()?;
+            let locked = LockedFile { id: file_id(&metadata), file, path: path.to_owned() };
             // Between opening and locking it, somebody may have removed it: the lock is then nobody's.
-            if locked.still_ours().is_ok() {
+            if locked.still_ours().is_err() {
+                continue;
+            }
+            if writers.alone_wrote(&metadata) {
+                describe(&locked.file, what)?;
                 return Ok(locked);
             }
+            fs::remove_file(path).map_err(FileLockError::Obstructed)?;
         }
         Err(refusal)
     }
@@ -123,42 +128,32 @@ pub(super) fn same_file(path: &Path, id: FileId, what: &str) -> Result<(), Taken
     Err(TakenOver(format!("the {what} {} was {happened} while this daemon had it", path.display())))
 }
 
-fn open(path: &Path, mode: u32) -> Result<File, FileLockError> {
-    let open = |create| {
-        let mut options = OpenOptions::new();
-        // A link that another user put into the shared directory is not followed.
-        let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
-        options.read(true).write(true).create_new(create).mode(mode).custom_flags(no_follow).open(path)
-    };
+fn open(path: &Path, writers: Writers) -> Result<File, FileLockError> {
+    let found = || open_file(path, OpenOptions::new().read(true).write(true));
     // Not opened with O_CREAT where it exists: Linux denies that for another user's file in a sticky directory.
-    match open(false) {
+    match found() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) if is_obstructed(path, &error) => return Err(FileLockError::Obstructed(error)),
-        Err(error) => return Err(error.into()),
-        // Reading a pipe would block.
-        Ok(file) if !file.metadata()?.is_file() => {
-            return Err(FileLockError::Obstructed(io::Error::other("it is not a regular file")));
-        }
-        Ok(file) => return Ok(file),
+        opened => return Ok(opened?),
     }
-    match open(true) {
-        Ok(file) => {
-            file.set_permissions(Permissions::from_mode(mode))?;
-            if let Some(directory) = path.parent() {
-                give_to_owner_of(directory, &file);
-            }
-            Ok(file)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(open(false)?),
-        Err(error) => Err(error.into()),
+    match make(path, writers) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(found()?),
+        made => Ok(made?),
     }
 }
 
-/// Returns whether the name is there and leads to something that this process cannot open as its lock.
-fn is_obstructed(path: &Path, error: &io::Error) -> bool {
-    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
-        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-    is_of_name && fs::symlink_metadata(path).is_ok()
+fn make(path: &Path, writers: Writers) -> io::Result<File> {
+    let mode = writers.file_mode();
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?;
+    match writers {
+        // Its directory does not hand its group on.
+        Writers::Group(group) if file.metadata()?.gid() != group => fchown(&file, None, Some(group))?,
+        Writers::Group(_) => {}
+        Writers::Owner(_) => path.parent().into_iter().for_each(|parent| give_to_owner_of(parent, &file)),
+    }
+    // The process's umask has taken bits away.
+    file.set_permissions(Permissions::from_mode(mode))?;
+    Ok(file)
 }
 
 /// Writes the holder of the lock, for the refusal of another daemon.
@@ -167,19 +162,4 @@ fn describe(file: &File, what: &str) -> io::Result<()> {
     line.resize(HOLDER_BYTES as usize, b' ');
     line[HOLDER_BYTES as usize - 1] = b'\n';
     file.write_all_at(&line, 0)
-}
-
-fn holder(file: &File) -> String {
-    let mut line = String::new();
-    // The holder may be writing this very moment; then it is not named.
-    let _ = file.take(HOLDER_BYTES).read_to_string(&mut line);
-    holder_in(&line)
-}
-
-/// Returns ` (process 123)` if a holder's line begins so; else nothing.
-pub(super) fn holder_in(line: &str) -> String {
-    match line.split_once(',') {
-        Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
-        _ => String::new(),
-    }
 }

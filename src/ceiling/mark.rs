@@ -5,8 +5,10 @@
 //! A start below the mark begins where IDs may have been handed out since: its state is an older copy, or another state.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::store::{Record, position_from};
+use crate::clock::{self, STEP_BELIEVED_AT_ONCE};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The bound up to which the IDs of one worker ID were granted on this machine.
@@ -74,6 +76,25 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
         end(mark) > start && records.iter().any(|record| may_be(&record.owner.state))
     };
     if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
+}
+
+/// Returns the latest instant up to which a daemon with this clock can have granted IDs: by the reach of its ceilings, and by
+/// a step that it believed at once before the clock was set right.
+pub fn latest_grant(numbering: &Numbering, wall: UnixMicros, max_ahead: Duration) -> UnixMicros {
+    let two_ticks = Duration::from_millis(numbering.layout().tick_ms()).saturating_mul(2);
+    let reach = max_ahead.max(two_ticks).saturating_add(STEP_BELIEVED_AT_ONCE);
+    UnixMicros(wall.0.saturating_add(clock::micros(reach)))
+}
+
+/// Returns the end of marks beyond a source's start that end after this instant: they are not believed.
+pub fn beyond(
+    marks: &[Mark],
+    numbering: &Numbering,
+    start: Position,
+    latest: UnixMicros,
+) -> Option<Position> {
+    let highest = marks.iter().map(|mark| position_from(numbering, mark.id_bound)).max()?;
+    (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
 /// Returns the instant at which the clock is past all IDs below a position.
@@ -148,5 +169,19 @@ mod tests {
         assert_eq!(compare(&both, &numbering, at, &ours), Marked::ByAnother(Position(at.0 + 9)));
         let released = Mark { is_released: true, ..mark(Position(0), THEIRS) };
         assert_eq!(compare(&[released], &numbering, at, &[]), Marked::Released);
+    }
+
+    #[test]
+    fn a_mark_further_ahead_than_the_clock_lets_a_daemon_go_is_not_believed() {
+        let numbering = numbering();
+        let now = numbering.start_of(Tick(500_000));
+        let latest = latest_grant(&numbering, now, Duration::from_secs(10));
+        assert_eq!(latest.0 - now.0, 70_000_000, "max_ahead, and a step of a minute");
+        let (near, far) = (numbering.first_of(Tick(570_000)), numbering.first_of(Tick(570_001)));
+        let start = numbering.first_of(Tick(500_001));
+        let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
+        assert_eq!(beyond(near, start), None);
+        assert_eq!(beyond(far, start), Some(far));
+        assert_eq!(beyond(far, far), None, "the state knows of it");
     }
 }

@@ -4,7 +4,9 @@
 //! below it is used. The keeper raises it in the background; a shard that meets it asks for more with
 //! [`Grant::want_more`].
 
+mod container;
 mod errors;
+mod holder;
 mod identity;
 mod lock;
 mod locked_file;
@@ -12,11 +14,13 @@ mod mark;
 mod neighbours;
 pub mod store;
 mod survey;
+mod writers;
 
+pub use container::lock_dir_is_a_containers;
 pub use errors::{LockError, StateError};
 pub use identity::{HostIdentity, Owner};
 pub use lock::{WorkerLocks, lock_records, lock_workers};
-pub use mark::{Mark, Marked, compare, instant_of};
+pub use mark::{Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, survey};
 
 use std::fmt;

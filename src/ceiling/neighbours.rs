@@ -4,13 +4,14 @@
 //! files, and may still make the same IDs. Each lock's file names its worker ID and space. A daemon that has locked its own reads
 //! all others that are held. If two start at once, each writes its own before it reads, so at least one of them sees the other.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, OpenOptions, TryLockError};
+use std::io;
 use std::path::Path;
 
 use super::LockError;
-use super::locked_file::{HOLDER_BYTES, holder_in};
+use super::holder::{holder, line};
+use super::locked_file::HOLDER_BYTES;
+use super::writers::{is_obstructed, open_file};
 use snowbank_client::layout::{Numbering, Space};
 
 /// Checks that no held lock in this directory, except `own`, stands for IDs that this numbering can make.
@@ -56,7 +57,10 @@ fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
 fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>, LockError> {
     let refused = |path: &Path| {
         let path = path.to_owned();
-        move |error| LockError::NotLocked { path, error }
+        move |error| match is_obstructed(&path, &error) {
+            true => LockError::Obstructed { path, error },
+            false => LockError::NotLocked { path, error },
+        }
     };
     let mut held = Vec::new();
     for entry in fs::read_dir(directory).map_err(refused(directory))? {
@@ -64,12 +68,12 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
         if !is_lock(&path) || own(&path) {
             continue;
         }
-        let Some(line) = line_if_held(&path).map_err(refused(&path))? else { continue };
+        let Some((line, holder)) = read_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
-            Some((number, space)) => held.push((number, space, holder_in(&line))),
+            Some((number, space)) => held.push((number, space, holder)),
             // Its holder is writing it at this moment, and reads our locks next.
             None if line.len() < HOLDER_BYTES as usize => {}
-            None => return Err(LockError::UnknownHeld { path, holder: holder_in(&line) }),
+            None => return Err(LockError::UnknownHeld { path, holder }),
         }
     }
     Ok(held)
@@ -84,15 +88,13 @@ fn is_lock(path: &Path) -> bool {
     })
 }
 
-/// Returns the holder's line of a held lock; `None` if it is free.
-fn line_if_held(path: &Path) -> io::Result<Option<String>> {
+/// Returns the line of a held lock, and its holder; `None` if it is free.
+fn read_if_held(path: &Path) -> io::Result<Option<(String, String)>> {
     // No daemon holds a lock through a link, or on a pipe.
     if fs::symlink_metadata(path).is_ok_and(|found| !found.is_file()) {
         return Ok(None);
     }
-    // A link or a pipe that another user put there neither redirects nor blocks this process.
-    let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits() as i32;
-    let file: File = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+    let file = match open_file(path, OpenOptions::new().read(true)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened?,
     };
@@ -102,9 +104,7 @@ fn line_if_held(path: &Path) -> io::Result<Option<String>> {
         Err(TryLockError::WouldBlock) => {}
         Err(TryLockError::Error(error)) => return Err(error),
     }
-    let mut line = Vec::new();
-    file.take(HOLDER_BYTES).read_to_end(&mut line)?;
-    Ok(Some(String::from_utf8_lossy(&line).into_owned()))
+    Ok(Some((line(&file)?, holder(&file))))
 }
 
 /// Returns the number and the space that a holder's line names.

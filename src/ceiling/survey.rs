@@ -1,13 +1,13 @@
 //! The marks of worker IDs for a reader: nothing is made or written, and locks are held only while they are read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::lock::{lock_paths, read_mark};
+use super::lock::{lock_paths, read_mark, writers_of};
 use super::locked_file::LockedFile;
 use super::mark::Mark;
+use super::writers::{Untrusted, Writers, open_file};
 use snowbank_client::layout::Numbering;
 
 /// The contents of the lock file of a worker ID.
@@ -26,30 +26,35 @@ pub struct Seen {
 
 /// Reads the lock files of all worker IDs of a numbering.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
-    let seen = |(worker, path): (u64, PathBuf)| match look(&path) {
-        Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Seen { worker, holder: None, mark: Ok(None) }
-        }
-        Err(error) => {
-            Seen { worker, holder: None, mark: Err(format!("cannot read {}: {error}", path.display())) }
+    let writers = match writers_of(directory) {
+        Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(untrusted) => Err(format!("cannot trust {}: {untrusted}", directory.display())),
+        Ok(writers) => Ok(Some(writers)),
+    };
+    let seen = |(worker, path): (u64, PathBuf)| {
+        let found = writers.clone().and_then(|writers| match writers.map(|writers| look(&path, writers)) {
+            None => Ok((None, None)),
+            Some(Err(error)) if error.kind() == io::ErrorKind::NotFound => Ok((None, None)),
+            Some(found) => found.map_err(|error| format!("cannot read {}: {error}", path.display())),
+        });
+        match found {
+            Ok((holder, mark)) => Seen { worker, holder, mark: Ok(mark) },
+            Err(error) => Seen { worker, holder: None, mark: Err(error) },
         }
     };
     lock_paths(directory, numbering).map(seen).collect()
 }
 
-fn look(path: &Path) -> io::Result<(Option<String>, Option<Mark>)> {
-    let file = open(path)?;
+fn look(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {
+    let file = open_file(path, OpenOptions::new().read(true))?;
+    let holder = LockedFile::holder_of(&file);
+    if !writers.alone_wrote(&file.metadata()?) {
+        // A start does not believe its mark either.
+        return Ok((holder, None));
+    }
     // A mark that is being written at this moment can be read a moment later.
     let mark = read_mark(&file).or_else(|_| read_mark(&file))?;
-    Ok((LockedFile::holder_of(&file), mark))
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    // A link or a pipe that another user put into the shared directory neither redirects nor blocks the reader.
-    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+    Ok((holder, mark))
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
             let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
-            for warning in warnings.chain(warnings_of_environment()) {
+            for warning in warnings.chain(warnings_of_environment(&settings)) {
                 writeln!(out, "warning: {warning}")?;
             }
             Ok(())

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use crate::ceiling::lock_dir_is_a_containers;
 use crate::config::{
     self, Credentials, FileError, InheritedAddresses, Mistakes, NoStateDir, Overrides, Secrets, Settings,
     StateDirChoice, StatePlace,
@@ -70,9 +71,11 @@ impl Inputs {
     }
 }
 
-/// Returns a warning for each misspelt environment variable.
-pub(super) fn warnings_of_environment() -> Vec<String> {
-    config::unknown_variables(std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()))
+/// Returns a warning for each misspelt environment variable, and one for locks that only a container sees.
+pub(super) fn warnings_of_environment(settings: &Settings) -> Vec<String> {
+    let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let misspelt = config::unknown_variables(variables);
+    misspelt.into_iter().chain(lock_dir_is_a_containers(&settings.lock_dir)).collect()
 }
 
 /// Returns the place of the state, and writes it into the settings. A reload then compares places, whether a setting or the

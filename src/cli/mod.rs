@@ -12,6 +12,7 @@ mod reload;
 mod serve;
 mod state;
 mod status;
+mod stop;
 mod tls;
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
 //! `snowbank serve`: from the command line to a daemon that serves until it is stopped.
 
+use std::future::Future;
 use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::thread;
 
-use tokio::runtime;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind};
 
 use super::inputs::{Inputs, allow_open_files, settle_state_dir, warnings_of_environment};
 use super::reload::{self, Requests};
-use super::{Failure, Outcome, parent};
+use super::stop::{Stops, catch};
+use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
 use crate::server::{self, Inherited, Protocol, RunError, Server, StartError, State};
-use crate::service::{self, Logs, Notifier};
+use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
 
 const HELP: &str = "\
@@ -42,9 +43,30 @@ pub(super) struct Arguments {
 
 /// Starts a daemon and serves until a signal, the service manager or the end of standard input stops it.
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let notifier = Notifier::from_environment();
     // First, because it must run before there are threads.
     let inherited = Inherited::take();
+    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
+    let hangups = catch(SignalKind::hangup())?;
+    let notifier = Notifier::from_environment();
+    let retries = Retries::wait(&notifier);
+    let outcome = start_and_serve(arguments, inherited, hangups, &notifier, out);
+    if let Err(Failure::Start(error)) = &outcome {
+        let reason = error.to_string();
+        notifier.failed(&reason);
+        if error.may_pass() {
+            retries.note_failure(&reason);
+        }
+    }
+    outcome
+}
+
+fn start_and_serve(
+    arguments: &Arguments,
+    inherited: Result<Inherited, StartError>,
+    hangups: Signal,
+    notifier: &Notifier,
+    out: &mut impl Write,
+) -> Outcome {
     let inputs = inputs(arguments, inherited.as_ref().ok());
     let now = clock::os::read().wall;
     let loaded = inputs.read(now);
@@ -54,8 +76,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
-    // From here on a hang-up requests a reload, once the daemon serves. A daemon outlives the terminal that started it.
-    let hangups = catch(SignalKind::hangup())?;
     let place =
         settle_state_dir(&mut settings).map_err(|error| StartError::WrongSetting(error.to_string()))?;
     let too_few_files = allow_open_files(&mut settings);
@@ -70,20 +90,24 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;
+    serve(server, arguments, notifier, reload_at_hangups(hangups, &reloads), out)
+}
+
+/// Serves until the stop. Runs `beside` meanwhile.
+fn serve(
+    server: Server,
+    arguments: &Arguments,
+    notifier: &Notifier,
+    beside: impl Future<Output = ()>,
+    out: &mut impl Write,
+) -> Outcome {
     let (health, addresses) = (server.health(), where_it_listens(&server));
-    let (mut interrupt, mut terminate) = (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
+    let is_probed = server.admin_addresses().next().is_some();
+    let stops = Stops::catch()?;
     let stop = async {
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            () = service::attend(&notifier, &health) => {}
-            () = parent::standard_input_ended(), if arguments.stop_at_stdin_eof => {}
-            () = reload_at_hangups(hangups, &reloads) => {}
-        }
-        notifier.stopping(settings.limits.drain_timeout);
-        tracing::info!("stopping: answers the requests that have arrived");
+        stops.run(notifier, &health, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),
@@ -130,17 +154,6 @@ fn where_it_listens(server: &Server) -> Vec<String> {
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 
-/// Catches a signal from now on: it no longer ends the process.
-fn catch(kind: SignalKind) -> Result<Signal, StartError> {
-    // Needed only to register the signal: any reactor of the process delivers it.
-    let runtime = runtime::Builder::new_current_thread().enable_io().build();
-    let caught = runtime.and_then(|runtime| {
-        let _entered = runtime.enter();
-        signal(kind)
-    });
-    caught.map_err(|error| StartError::no_thread(&error))
-}
-
 fn announce(out: &mut impl Write, addresses: &[String]) -> io::Result<()> {
     for address in addresses {
         writeln!(out, "{address}")?;
@@ -152,7 +165,7 @@ fn log_choices(settings: &Settings, place: &StatePlace, now: UnixMicros) {
     for line in settings.summary() {
         tracing::info!("{line}");
     }
-    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment()) {
+    for warning in settings.warnings(now).into_iter().chain(warnings_of_environment(settings)) {
         tracing::warn!("{warning}");
     }
     match place {

@@ -82,6 +82,10 @@ pub enum Remembered {
     GrantedUntil(UnixMicros),
 }
 
+/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
+/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
+pub const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
+
 /// The rule that decides which forward steps of the wall clock are believed, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepRule {

@@ -11,13 +11,9 @@ use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
-use crate::clock::StepRule;
+use crate::clock::{STEP_BELIEVED_AT_ONCE, StepRule};
 use crate::shard::Order;
 use snowbank_client::address::Address;
-
-/// The largest forward step of the wall clock that is believed at once. A clock that a time server keeps is never off by
-/// more than a minute, and if the step was wrong, it costs only a minute of IDs.
-const STEP_BELIEVED_AT_ONCE: Duration = Duration::from_secs(60);
 
 /// The shortest default wait: long enough to outlast a burst, short enough to fail before callers give up.
 const DEFAULT_WAIT: Duration = Duration::from_secs(1);
@@ -89,7 +85,7 @@ settings! {
 
         /// The directory of the locks that keep two daemons of this machine from using one worker ID. All daemons of the
         /// machine must share it. The locks remember how far IDs were granted, so that an older copy of the state is
-        /// refused.
+        /// refused. Only root and one user or group may write there: a missing one is made for the daemon's user alone.
         ///
         /// /run/lock is local to the machine, writable from inside a hardened service, and empty after a boot.
         lock_dir: PathBuf = r#""/run/lock/snowbank""# in Top, Restart("the locks of worker IDs are held there"),
@@ -153,6 +149,13 @@ settings! {
         /// worst moment.
         idle_timeout: Option<Duration> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.duration(SECOND..=720 * HOUR));
+
+        /// The time between the signal to stop (SIGTERM) and the stop. Until it is over the daemon serves as before, but
+        /// /readyz says 503, so that load balancers send their connections elsewhere. Only with an admin listener:
+        /// without one, nobody can ask. "0": no such time. SIGINT, or a second SIGTERM, stops at once.
+        ///
+        /// Load balancers ask every second or two. Set as long as yours takes to notice.
+        drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
         /// container runtimes give before they kill.

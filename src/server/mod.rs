@@ -29,7 +29,7 @@ mod shared;
 pub use self::shard_thread::fuzzing;
 
 pub use self::ceilings::start_sources::State;
-pub use self::health::handle::Health;
+pub use self::health::handle::{Health, StopTimes};
 pub use self::lifecycle::reload::{ReloadError, Reloaded, Reloader};
 pub use self::lifecycle::start::Server;
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;

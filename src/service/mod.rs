@@ -1,6 +1,7 @@
 //! The daemon as a service of its machine: messages to the service manager, and events to the journal.
 //!
 //! - `notify`: the messages of sd_notify(3). `attend`: when each is sent. `outbox`: sends them without waiting.
+//! - `retry`: slower and slower starts, after causes that may pass by themselves.
 //! - `logs`: the destination and the format of events. `journal`: journald's own protocol.
 
 mod attend;
@@ -8,7 +9,9 @@ mod journal;
 mod logs;
 mod notify;
 mod outbox;
+mod retry;
 
 pub use attend::attend;
 pub use logs::{Logs, log_failure};
 pub use notify::{Extending, Notifier};
+pub use retry::Retries;

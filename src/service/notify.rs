@@ -15,6 +15,10 @@ const EXTENSION: Duration = Duration::from_secs(30);
 /// The time between two such messages: several fit in each extension, so a lost one does no harm.
 pub(super) const EXTEND_EVERY: Duration = Duration::from_secs(5);
 
+/// The time beyond its own bound that a stop asks for, because threads of a busy machine run late. Kept short: a process that
+/// the kernel does not let end, while its disk hangs, is given up after it.
+const STOP_MARGIN: Duration = Duration::from_secs(2);
+
 /// A handle to the service manager. Its clones share one outbox.
 #[derive(Clone, Debug)]
 pub struct Notifier {
@@ -66,12 +70,17 @@ impl Notifier {
         }
     }
 
-    /// Reports that the daemon stops, which takes at most `within` and the time of the last write to storage.
+    /// Reports why the daemon ends.
+    pub fn failed(&self, reason: &str) {
+        self.send(Kind::Status, &[NotifyState::Status(&format!("cannot start: {reason}"))]);
+    }
+
+    /// Reports that the daemon stops, which takes at most `within`.
     pub fn stopping(&self, within: Duration) {
         let status = NotifyState::Status("stopping: answers the requests that have arrived");
         self.send(
             Kind::Stopping,
-            &[NotifyState::Stopping, status, extension(within.saturating_add(EXTENSION))],
+            &[NotifyState::Stopping, status, extension(within.saturating_add(STOP_MARGIN))],
         );
     }
 

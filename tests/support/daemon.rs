@@ -122,10 +122,10 @@ impl Setup {
         self.option("--config", path)
     }
 
-    /// An admin listener on a free loopback port, whose address is the last one then.
+    /// An admin listener on a free loopback port, whose address is the last one then. Without a delay at the stop.
     pub(crate) fn admin(self) -> Setup {
         let listeners = self.listeners + 1;
-        self.option("--admin", "127.0.0.1:0").listeners(listeners)
+        self.env("SNOWBANK_LIMITS_DRAIN_DELAY", "0").option("--admin", "127.0.0.1:0").listeners(listeners)
     }
 
     /// Hands a listening socket over as a service manager does, under this name.

@@ -1,16 +1,19 @@
 //! The state directory: private, and locked by one process.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use rustix::process::geteuid;
+
 use super::copies::{self, CopyError};
 use super::file::{self, FILE_NAME};
 use super::record::Record;
 use crate::ceiling::locked_file::{FileLockError, LockedFile};
+use crate::ceiling::writers::{Untrusted, Writers, open_file};
 use crate::ceiling::{StateError, TakenOver};
 use crate::sync::{Mutex, lock};
 
@@ -19,7 +22,6 @@ const DIRECTORY_MODE: u32 = 0o700;
 const FILE_NAME_BEFORE: &str = "ceilings.redb";
 /// The file whose lock is the directory's. The state file cannot serve, because a new one may replace it.
 const LOCK_NAME: &str = "lock";
-const LOCK_MODE: u32 = 0o600;
 
 /// A state directory that this process alone uses until this is dropped.
 #[derive(Debug)]
@@ -39,7 +41,8 @@ impl StateDir {
     pub fn lock(path: &Path) -> Result<StateDir, StateError> {
         let directory = path.to_owned();
         make(path).map_err(|error| StateError::NotMade { directory: directory.clone(), error })?;
-        let locked = LockedFile::lock(&path.join(LOCK_NAME), LOCK_MODE, "state directory");
+        let writers = writers_of(path)?;
+        let locked = LockedFile::lock(&path.join(LOCK_NAME), writers, "state directory");
         let locked = locked.map_err(|error| match error {
             FileLockError::Held { holder } => StateError::InUse { directory, holder },
             // The directory is the daemon's own: nobody else made what has the name.
@@ -139,6 +142,16 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Returns the users who may write the files of a state directory. Root exports and imports what is another user's.
+fn writers_of(path: &Path) -> Result<Writers, StateError> {
+    let directory = path.to_owned();
+    Writers::of(path, |_| geteuid().is_root()).map_err(|untrusted| match untrusted {
+        Untrusted::NotSeen(error) => StateError::NotMade { directory, error },
+        Untrusted::Foreign(found) | Untrusted::NoDirectory(found) => StateError::NotOurs { directory, found },
+        Untrusted::Open(mode) => StateError::OpenToAll { directory, mode },
+    })
+}
+
 /// Returns the directory that has the name of this one; `None` for the root.
 fn parent(path: &Path) -> Option<&Path> {
     path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
@@ -159,5 +172,5 @@ fn sync_name(path: &Path) -> io::Result<()> {
 
 /// Returns the process that has the directory, if it is known; `None` if none has.
 pub fn holder(directory: &Path) -> Option<String> {
-    LockedFile::holder_of(&File::open(directory.join(LOCK_NAME)).ok()?)
+    LockedFile::holder_of(&open_file(&directory.join(LOCK_NAME), OpenOptions::new().read(true)).ok()?)
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use super::copies;
 use super::record::Record;
 use crate::ceiling::locked_file::{FileId, file_id, give_to_owner_of, same_file};
+use crate::ceiling::writers::open_file;
 use crate::ceiling::{StoreError, TakenOver};
 
 /// The state file within its directory.
@@ -150,7 +151,7 @@ impl SlotFile {
     fn open(directory: &Path) -> Option<SlotFile> {
         // A start that was killed may have left one.
         remove(&directory.join(UNFINISHED_NAME)).ok()?;
-        let file = OpenOptions::new().read(true).write(true).open(path(directory)).ok()?;
+        let file = open_file(&path(directory), OpenOptions::new().read(true).write(true)).ok()?;
         let metadata = file.metadata().ok()?;
         let bytes = read_slots(&file, metadata.len()).ok()?;
         let stored = copies::read(&bytes).ok()?;
@@ -263,7 +264,7 @@ pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
 
 /// Returns the bytes of the state file; `None` if there is none.
 pub(super) fn read(directory: &Path) -> io::Result<Option<Vec<u8>>> {
-    match File::open(path(directory)) {
+    match open_file(&path(directory), OpenOptions::new().read(true)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         opened => {
             let file = opened?;

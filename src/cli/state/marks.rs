@@ -5,8 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use crate::ceiling::store::{Record, position_from};
-use crate::ceiling::{Mark, Marked, Seen, compare, instant_of};
-use snowbank_client::layout::{Numbering, WorkerSet};
+use crate::ceiling::{Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
+use crate::config::SourceSettings;
+use snowbank_client::layout::{Numbering, UnixMicros, WorkerSet};
 
 /// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
@@ -22,7 +23,7 @@ pub(super) struct MarkShown {
     this_state: Option<bool>,
     /// The effect on a start with this state and these worker IDs.
     next_start: NextStart,
-    /// The process that holds the lock, as it wrote into the lock's file.
+    /// The process that holds the lock.
     holder: Option<String>,
     /// The reason why the mark cannot be read.
     error: Option<String>,
@@ -46,6 +47,7 @@ enum NextStart {
     AboveMark,
     RefusedOlderCopy,
     RefusedReleased,
+    RefusedTooFar,
     NotKnown,
 }
 
@@ -55,7 +57,10 @@ pub(super) fn of(
     numbering: &Numbering,
     seen: &[Seen],
     records: &[Record],
+    now: UnixMicros,
 ) -> Vec<MarkShown> {
+    // The state does not store what its source's configuration says.
+    let latest = latest_grant(numbering, now, SourceSettings::default().max_ahead);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
     let shown = |seen: &[Seen]| {
@@ -83,7 +88,12 @@ pub(super) fn of(
             next_start: match mark {
                 None if error.is_some() => NextStart::NotKnown,
                 None => NextStart::AtCeiling,
-                // The rule that a start follows.
+                // The rules that a start follows.
+                Some(mark)
+                    if beyond(std::slice::from_ref(mark), numbering, record.ceiling, latest).is_some() =>
+                {
+                    NextStart::RefusedTooFar
+                }
                 Some(mark) => match compare(std::slice::from_ref(mark), numbering, record.ceiling, records) {
                     Marked::Below => NextStart::AtCeiling,
                     Marked::ByAnother(_) => NextStart::AboveMark,
@@ -138,6 +148,10 @@ impl MarkShown {
             NextStart::RefusedOlderCopy => {
                 "beyond the ceiling: this state is an older copy, and a start is refused; put the newest back, or, if it is \
                  lost, start once with --adopt-state when the clock is past that time"
+            }
+            NextStart::RefusedTooFar => {
+                "beyond the ceiling and further ahead of the clock than a daemon grants by default: a start is refused; set \
+                 the clock right, or use other worker IDs"
             }
             NextStart::RefusedReleased => "moved away by `snowbank state export`: a start is refused",
             NextStart::AtCeiling | NextStart::NotKnown => return Ok(()),

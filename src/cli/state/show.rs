@@ -146,7 +146,7 @@ impl<'a> Shown<'a> {
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
             released: record.released,
-            marks: marks::of(record, numbering, seen, records),
+            marks: marks::of(record, numbering, seen, records, now),
         }
     }
 

@@ -17,6 +17,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("limits.max_wait", r#""7s""#),
     ("limits.stall_timeout", r#""7s""#),
     ("limits.idle_timeout", r#""1h""#),
+    ("limits.drain_delay", r#""7s""#),
     ("limits.drain_timeout", r#""7s""#),
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),

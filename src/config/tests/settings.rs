@@ -33,6 +33,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             max_wait: seconds(10),
             idle_timeout: None,
             stall_timeout: seconds(10),
+            drain_delay: seconds(3),
             drain_timeout: seconds(5),
         },
         clock: ClockSettings { step_hold: seconds(60) },
@@ -144,6 +145,7 @@ fn every_setting_reaches_its_field() {
         limits.max_wait = "2s"
         limits.idle_timeout = "4s"
         limits.stall_timeout = "5s"
+        limits.drain_delay = "6s"
         limits.drain_timeout = 0
         clock.step_hold = "7s"
         auth.token_file = "/run/tokens"
@@ -169,6 +171,7 @@ fn every_setting_reaches_its_field() {
             max_wait: seconds(2),
             idle_timeout: Some(seconds(4)),
             stall_timeout: seconds(5),
+            drain_delay: seconds(6),
             drain_timeout: Duration::ZERO,
         },
         clock: ClockSettings { step_hold: seconds(7) },

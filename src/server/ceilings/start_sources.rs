@@ -11,7 +11,7 @@ use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
 use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
-use snowbank_client::layout::{Numbering, Position, Tick};
+use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -177,8 +177,13 @@ impl Found {
         locks: &WorkerLocks,
         now: Now,
     ) -> Result<Option<String>, StartError> {
-        let Claimant { name, numbering, .. } = *claimant;
-        let end = match ceiling::compare(&locks.marks()?, numbering, *start, &self.records) {
+        let Claimant { name, numbering, max_ahead } = *claimant;
+        let marks = locks.marks()?;
+        let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
+        if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
+            return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
+        }
+        let end = match ceiling::compare(&marks, numbering, *start, &self.records) {
             Marked::Below => return Ok(None),
             Marked::Released => return Err(moved_away(claimant).into()),
             Marked::ByAnother(end) => {
@@ -218,6 +223,20 @@ fn moved_away(claimant: &Claimant<'_>) -> PlanError {
     let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
     let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
     PlanError::Released { name, layout, worker_ids }
+}
+
+/// Returns the refusal of a mark that no daemon with this clock can have written.
+fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: UnixMicros) -> String {
+    let Claimant { name, numbering, .. } = *claimant;
+    let shown = |instant| numbering.layout().rfc3339(instant);
+    format!(
+        "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
+         clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
+         find out who wrote the mark, and remove the file",
+        locks.furthest().display(),
+        shown(ceiling::instant_of(numbering, end)),
+        shown(latest),
+    )
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
@@ -277,6 +296,10 @@ pub(super) fn plan_joining(
         let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
         let marks = locks.marks().map_err(|error| error.to_string())?;
+        let latest = ceiling::latest_grant(&numbering, now.wall, settings.max_ahead);
+        if let Some(end) = ceiling::beyond(&marks, &numbering, start, latest) {
+            return Err(too_far(&claimant(&settings, &numbering), end, &locks, latest));
+        }
         let start = match ceiling::compare(&marks, &numbering, start, &[]) {
             Marked::Below => start,
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,

@@ -1,9 +1,24 @@
 //! A handle on the daemon's health, for the service manager's notifier and the admin listener.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::admin::Status;
 use crate::server::shared::common::Common;
+
+/// The time for which a stop waits for storage beyond `drain_timeout`. With the default `drain_timeout`, the stop ends before
+/// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
+pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The times of a stop.
+#[derive(Clone, Copy, Debug)]
+pub struct StopTimes {
+    /// The time for which the daemon goes on serving, so that load balancers notice the stop. `None`: not at all.
+    pub drain_delay: Option<Duration>,
+    /// The longest that the stop takes after that, whatever clients and storage do.
+    pub longest: Duration,
+}
 
 /// The daemon's health, read from outside its threads.
 #[derive(Clone)]
@@ -19,6 +34,16 @@ impl Health {
     /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
         self.common.status()
+    }
+
+    /// Has `/readyz` report the stop, and returns the time that the stop takes.
+    pub fn announce_stop(&self) -> StopTimes {
+        // A daemon that was not ready has no traffic that anybody could send elsewhere.
+        let was_ready = self.common.status().ready;
+        self.common.metrics.draining.store(true, Ordering::Relaxed);
+        let limits = &self.common.live_config.borrow().limits;
+        let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
+        StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
     /// Completes when every thread has shown that it makes progress. Never completes if one is blocked.

@@ -84,6 +84,8 @@ impl Common {
             name: source.name().to_owned(),
             layout: layout.to_string(),
             worker_ids: numbering.workers().to_string(),
+            id_space: layout.space().to_string(),
+            numbers_in_space: layout.numbers_in_space(numbering.workers()),
             ids_per_second,
             ids: sum(|counters| counters.ids.get()),
             requests: sum(|counters| counters.requests.get()),

@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -56,7 +55,7 @@ impl Server {
             let mut admin = serve_admin(admin, &common);
             let drained_by = accept_until(stop, listeners, inboxes, &common).await;
             // Until the shards have answered, the operator can see that they do.
-            shards.stop().await;
+            shards.stop(drained_by).await;
             admin.shutdown().await;
             drained_by
         });
@@ -108,7 +107,6 @@ async fn accept_until(
     };
     let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
     stop.await;
-    common.metrics.draining.store(true, Ordering::Relaxed);
     let _ = stop_acceptors.send(true);
     // The listeners close with the acceptors. From here on connections are refused, or wait for the next daemon where a
     // service manager holds the sockets.

@@ -5,23 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 
 use crate::ceiling::StoreError;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
+use crate::server::health::handle::TRIM_TIMEOUT;
 use crate::server::net::accept::{INBOX_SOCKETS, Inbox};
 use crate::server::shard_thread::run;
 use crate::server::shard_thread::thread_state::ThreadState;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::{RunError, StartError};
 use crate::shard::Shard;
-
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the default `drain_timeout`, the stop ends before
-/// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
-const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Makes the runtime of one thread.
 pub(super) fn make_runtime() -> Result<Runtime, StartError> {
@@ -32,7 +29,8 @@ pub(super) fn make_runtime() -> Result<Runtime, StartError> {
 /// The threads of the shards.
 pub(super) struct ShardThreads {
     threads: Vec<JoinHandle<()>>,
-    stop: watch::Sender<bool>,
+    /// The instant by which the shards must have answered, once the stop has begun.
+    stop: watch::Sender<Option<Instant>>,
     /// Closed when the last thread ends.
     ended: mpsc::Receiver<()>,
 }
@@ -44,7 +42,7 @@ impl ShardThreads {
         shards: Vec<(Shard, Runtime)>,
         adopted: std_mpsc::Sender<u64>,
     ) -> io::Result<(Arc<[Inbox]>, ShardThreads)> {
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = watch::channel(None);
         let (alive, ended) = mpsc::channel(1);
         let mut inboxes = Vec::new();
         let mut threads = Vec::new();
@@ -64,9 +62,9 @@ impl ShardThreads {
         Ok((inboxes.into(), ShardThreads { threads, stop, ended }))
     }
 
-    /// Stops the shards, and waits until they have answered the requests that had arrived.
-    pub(super) async fn stop(&mut self) {
-        let _ = self.stop.send(true);
+    /// Stops the shards, and waits until they have answered the requests that had arrived, or until `drained_by`.
+    pub(super) async fn stop(&mut self, drained_by: Instant) {
+        let _ = self.stop.send(Some(drained_by));
         let _ = self.ended.recv().await;
     }
 

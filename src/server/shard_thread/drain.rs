@@ -1,6 +1,6 @@
 //! A shard thread's stop: answers requests that have arrived, within the drain timeout.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::thread_state::ThreadState;
 
@@ -8,12 +8,12 @@ use super::thread_state::ThreadState;
 /// already have sent it. 250 ms is a long round trip.
 const NEWCOMER_GRACE: Duration = Duration::from_millis(250);
 
-/// Answers requests that have arrived, on this shard and on the others, within the drain timeout.
-pub(super) async fn drain(thread: &ThreadState) {
+/// Answers requests that have arrived, on this shard and on the others, until `drained_by`.
+pub(super) async fn drain(thread: &ThreadState, drained_by: Instant) {
     thread.draining.set(true);
     thread.turn.borrow().wakers.wake_all();
     let mut drained = std::pin::pin!(all_drained(thread));
-    let timeout = thread.live_config.borrow().limits.drain_timeout.max(Duration::from_millis(1));
+    let timeout = drained_by.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     // Requests that still wait for IDs are refused in time for the client to read the refusal.
     let answer_within = timeout - timeout / 4;
     if tokio::time::timeout(answer_within, &mut drained).await.is_ok() {
@@ -26,7 +26,7 @@ pub(super) async fn drain(thread: &ThreadState) {
         tracing::warn!(
             shard = thread.index,
             left,
-            "connections had not taken their last replies; closed anyway"
+            "connections had a request half sent, or replies not taken; closed anyway"
         );
     }
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
+use std::time::Instant;
 
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -13,14 +14,14 @@ use super::thread_state::ThreadState;
 use super::ticker;
 use crate::server::net::accept::Admitted;
 
-/// Runs a shard's thread until the stop is complete. `stop` turns true when the stop begins. `adopted` receives the version
-/// of each configuration that the shard has taken up.
+/// Runs a shard's thread until the stop is complete. `stop` has the instant by which it must have answered, once the stop begins.
+/// `adopted` receives the version of each configuration that the shard has taken up.
 pub(crate) fn run(
     runtime: &Runtime,
     thread: ThreadState,
     mut inbox: mpsc::Receiver<Admitted>,
     adopted: std_mpsc::Sender<u64>,
-    mut stop: watch::Receiver<bool>,
+    mut stop: watch::Receiver<Option<Instant>>,
 ) {
     let mut configs = thread.common.live_config.clone();
     let thread = Rc::new(thread);
@@ -43,7 +44,7 @@ pub(crate) fn run(
                     Some(admitted) => open(&thread, admitted),
                     None => break,
                 },
-                _ = stop.wait_for(|stop| *stop) => break,
+                _ = stop.wait_for(Option::is_some) => break,
             }
         }
         // Connections that were accepted before the stop are served as well.
@@ -51,6 +52,8 @@ pub(crate) fn run(
         while let Some(admitted) = inbox.recv().await {
             open(&thread, admitted);
         }
-        drain(&thread).await;
+        // The acceptors may have ended first. The sender is never gone before it has sent.
+        let drained_by = stop.wait_for(Option::is_some).await.ok().and_then(|by| *by);
+        drain(&thread, drained_by.unwrap_or_else(Instant::now)).await;
     });
 }

@@ -68,6 +68,11 @@ impl StartError {
         }
     }
 
+    /// Returns true if the cause may pass by itself, so that a later start can succeed.
+    pub fn may_pass(&self) -> bool {
+        self.exit_code() == EXIT_AGAIN
+    }
+
     /// Returns the error for what the system refused. `reason` is its line.
     pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
         match cause_of(attempt, error) {
@@ -103,6 +108,7 @@ impl From<StateError> for StartError {
         let reason = error.to_string();
         match error {
             StateError::InUse { .. } => StartError::StateInUse(reason),
+            StateError::NotOurs { .. } | StateError::OpenToAll { .. } => StartError::WrongSetting(reason),
             StateError::NotMade { error, .. }
             | StateError::NotLocked { error, .. }
             | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
@@ -121,6 +127,7 @@ impl From<LockError> for StartError {
             | LockError::CollidingHeld { .. }
             | LockError::UnknownHeld { .. }
             | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
+            LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
             LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
             LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
         }

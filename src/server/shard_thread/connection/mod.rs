@@ -198,8 +198,10 @@ impl<F: Front> Connection<F> {
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         if polled.is_pending() {
-            let is_newcomer = self.read_at == NEVER_READ;
-            if thread.draining.get() && !(is_newcomer && thread.awaits_newcomers.get()) {
+            let awaits_first = self.read_at == NEVER_READ && thread.awaits_newcomers.get();
+            // A request that has half arrived is answered once its rest has.
+            let awaits_rest = !self.unread.is_empty() && self.member.is_undrained();
+            if thread.draining.get() && !awaits_first && !awaits_rest {
                 self.member.note_drained();
             }
         }

@@ -1,0 +1,97 @@
+//! The users who may write a file or a directory. Content that another user could have written is not believed.
+//!
+//! Trusted are root, this process's user, and the group of a directory that its owner made writable for the group.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+const PERMISSIONS: u32 = 0o7777;
+const GROUP_WRITES: u32 = 0o020;
+const ALL_WRITE: u32 = 0o002;
+const ROOT: u32 = 0;
+
+/// The users who may write the files of a directory, apart from root and this process's user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writers {
+    /// This user, who owns the directory.
+    Owner(u32),
+    /// The members of this group.
+    Group(u32),
+}
+
+/// The reason why the content of a directory cannot be trusted.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Untrusted {
+    /// The system does not show it.
+    #[error("{0}")]
+    NotSeen(io::Error),
+    /// Another user has put something there.
+    #[error("{0}")]
+    Foreign(io::Error),
+    /// A link or a file is there.
+    #[error("{0}")]
+    NoDirectory(io::Error),
+    /// Every user can write it, with this mode.
+    #[error("every user can write it (mode {0:o})")]
+    Open(u32),
+}
+
+impl Writers {
+    /// Returns who may write the files of a directory. Its owner must be root, this process's user, or `other_owner`.
+    pub(super) fn of(directory: &Path, other_owner: impl Fn(u32) -> bool) -> Result<Writers, Untrusted> {
+        let found = fs::symlink_metadata(directory).map_err(Untrusted::NotSeen)?;
+        let (owner, this_user, mode) = (found.uid(), geteuid().as_raw(), found.mode() & PERMISSIONS);
+        if ![ROOT, this_user].contains(&owner) && !other_owner(owner) {
+            let text = format!("it belongs to user {owner}, and allowed are root and user {this_user}");
+            return Err(Untrusted::Foreign(io::Error::other(text)));
+        }
+        let no_directory = |text| Err(Untrusted::NoDirectory(io::Error::other(text)));
+        match mode {
+            _ if found.is_symlink() => no_directory("it is a link, and allowed is the directory itself"),
+            _ if !found.is_dir() => no_directory("it is not a directory"),
+            _ if mode & ALL_WRITE != 0 => Err(Untrusted::Open(mode)),
+            _ if mode & GROUP_WRITES != 0 => Ok(Writers::Group(found.gid())),
+            _ => Ok(Writers::Owner(owner)),
+        }
+    }
+
+    /// Returns the mode of files that they share. Nobody else may even read them: a reader can lock them.
+    pub(super) fn file_mode(self) -> u32 {
+        match self {
+            Writers::Owner(_) => 0o600,
+            Writers::Group(_) => 0o660,
+        }
+    }
+
+    /// Returns true if nobody else can have written this file.
+    pub(super) fn alone_wrote(self, file: &Metadata) -> bool {
+        let is_of_theirs = match self {
+            Writers::Owner(owner) => [ROOT, geteuid().as_raw(), owner].contains(&file.uid()),
+            Writers::Group(group) => file.gid() == group,
+        };
+        // Under another name it may be in a directory of others.
+        is_of_theirs && file.mode() & PERMISSIONS & !self.file_mode() == 0 && file.nlink() == 1
+    }
+}
+
+/// Opens a regular file. A link is not followed, and a pipe does not block.
+pub(super) fn open_file(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
+}
+
+/// Returns true if the name is there and leads to something that this process cannot open.
+pub(super) fn is_obstructed(path: &Path, error: &io::Error) -> bool {
+    let is_of_name = matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::IsADirectory)
+        || [Errno::LOOP, Errno::NXIO].iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
+        // Found by this program: it is not a regular file.
+        || error.raw_os_error().is_none();
+    is_of_name && fs::symlink_metadata(path).is_ok()
+}

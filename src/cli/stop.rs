@@ -1,0 +1,76 @@
+//! Decides when a running daemon stops: a signal or the end of standard input, and how long it still serves then.
+
+use std::future::Future;
+use std::pin::pin;
+
+use tokio::runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::parent;
+use crate::server::{Health, StartError};
+use crate::service::{self, Notifier};
+
+/// The signals that stop the daemon, caught.
+pub(super) struct Stops {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// The part of a stop before the listeners close.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// Load balancers get the time to notice.
+    Announced,
+    /// Somebody at a terminal, or a program that has ended, waits for nothing.
+    AtOnce,
+}
+
+impl Stops {
+    /// Catches the signals from now on.
+    pub(super) fn catch() -> Result<Stops, StartError> {
+        Ok(Stops { interrupt: catch(SignalKind::interrupt())?, terminate: catch(SignalKind::terminate())? })
+    }
+
+    /// Completes when the listeners are to close. Reports to the service manager, and runs `beside`, until the stop begins.
+    pub(super) async fn run(
+        mut self,
+        notifier: &Notifier,
+        health: &Health,
+        is_probed: bool,
+        ends_with_stdin: bool,
+        beside: impl Future<Output = ()>,
+    ) {
+        let mut attend = pin!(service::attend(notifier, health));
+        let stop = tokio::select! {
+            _ = self.interrupt.recv() => Stop::AtOnce,
+            _ = self.terminate.recv() => Stop::Announced,
+            () = &mut attend => Stop::AtOnce,
+            () = parent::standard_input_ended(), if ends_with_stdin => Stop::AtOnce,
+            () = beside => Stop::AtOnce,
+        };
+        let limits = health.announce_stop();
+        let delay = limits.drain_delay.filter(|_| is_probed && stop == Stop::Announced);
+        notifier.stopping(delay.unwrap_or_default() + limits.longest);
+        if let Some(delay) = delay {
+            tracing::info!(?delay, "stopping: /readyz reports it, and the listeners close after drain_delay");
+            tokio::select! {
+                () = tokio::time::sleep(delay) => {}
+                _ = self.interrupt.recv() => {}
+                _ = self.terminate.recv() => {}
+                () = attend => {}
+            }
+        }
+        tracing::info!("stopping: answers the requests that have arrived");
+    }
+}
+
+/// Catches a signal from now on: it no longer ends the process.
+pub(super) fn catch(kind: SignalKind) -> Result<Signal, StartError> {
+    // Needed only to register the signal: any reactor of the process delivers it.
+    let runtime = runtime::Builder::new_current_thread().enable_io().build();
+    let caught = runtime.and_then(|runtime| {
+        let _entered = runtime.enter();
+        signal(kind)
+    });
+    caught.map_err(|error| StartError::no_thread(&error))
+}
