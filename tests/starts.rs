@@ -9,7 +9,8 @@ use std::path::Path;
 
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::machine::Machine;
-use support::{Ask, Wire, poll};
+use support::wire::{CLOCK_BEHIND, NO_CEILING};
+use support::{Ask, Daemon, Reply, Wire, http, poll};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the directory is made");
@@ -47,4 +48,99 @@ fn an_older_copy_repeats_nothing_once_the_clock_is_past_the_last_id() {
     let mut wire = older.connect();
     (0..20).for_each(|_| draw(&mut wire, 20_000, &mut ids));
     older.stop();
+}
+
+/// A daemon without a state, under a clock that can be set.
+fn without_state(machine: &Machine, toml: &str) -> Daemon {
+    machine.setup(toml).option("--state-dir", "none").admin().start()
+}
+
+/// The answer to a request, once the daemon has looked at a clock that was set.
+fn next_after_a_step(wire: &mut Wire, wait_ms: u16) -> Reply {
+    let is_answered = |reply: &Reply| !matches!(reply, Reply::Error { code, .. } if *code == NO_CEILING);
+    poll("an answer", || Some(wire.next(Ask::of(1).wait_ms(wait_ms))).filter(is_answered))
+}
+
+#[track_caller]
+fn assert_refused(reply: Reply, at_most_ms: u32) -> String {
+    let (code, retry_after_ms, message) = reply.error();
+    assert_eq!(code, CLOCK_BEHIND, "{message}");
+    assert!((1..=at_most_ms).contains(&retry_after_ms), "{retry_after_ms} ms: {message}");
+    message
+}
+
+fn await_ready(daemon: &Daemon) {
+    poll("it is ready", || (http::get(daemon, "/readyz").code == 200).then_some(()));
+}
+
+#[track_caller]
+fn assert_not_ready(daemon: &Daemon) {
+    let answer = http::get(daemon, "/readyz");
+    assert_eq!(answer.code, 503);
+    assert!(answer.body.contains("clock_behind"), "{}", answer.body);
+}
+
+/// The middle of a minute, so that neither edge is near.
+fn set_to_half_past(machine: &Machine) {
+    machine.clock().set(30_000 - (unix_ms() % 60_000) as i64);
+}
+
+#[test]
+fn without_a_state_long_ticks_are_waited_for_and_readiness_says_so() {
+    const MINUTES: &str = "layout = \"time:32,worker:10,sequence:12;tick=60s\"";
+    let Some(machine) = Machine::with_clock() else { return };
+    set_to_half_past(&machine);
+    let daemon = without_state(&machine, MINUTES);
+    let mut wire = daemon.connect();
+    for wait_ms in [0, 1_000] {
+        let message = assert_refused(wire.next(Ask::of(1).wait_ms(wait_ms)), 30_000);
+        assert!(message.contains("no state is kept"), "{message}");
+    }
+    assert_not_ready(&daemon);
+    machine.clock().step(40_000);
+    assert_eq!(next_after_a_step(&mut wire, 10_000).id_count(), Some(1));
+    await_ready(&daemon);
+    daemon.stop();
+}
+
+#[test]
+fn without_a_state_a_request_that_can_wait_for_the_first_tick_does() {
+    const SECONDS: &str = "layout = \"time:32,worker:10,sequence:12;tick=1s\"";
+    let machine = Machine::new();
+    let daemon = without_state(&machine, SECONDS);
+    assert_eq!(daemon.connect().next(Ask::of(1).wait_ms(10_000)).id_count(), Some(1));
+    daemon.stop();
+}
+
+#[test]
+fn without_a_state_a_step_back_before_the_first_id_is_clock_behind() {
+    let Some(machine) = Machine::with_clock() else { return };
+    for back_ms in [60_000, 3_600_000] {
+        machine.clock().set(0);
+        let daemon = without_state(&machine, "");
+        machine.clock().step(-back_ms);
+        let mut wire = daemon.connect();
+        assert_refused(next_after_a_step(&mut wire, 100), back_ms as u32 + 1);
+        assert_not_ready(&daemon);
+        machine.clock().step(back_ms);
+        assert_eq!(next_after_a_step(&mut wire, 10_000).id_count(), Some(1));
+        await_ready(&daemon);
+        daemon.stop();
+    }
+}
+
+#[test]
+fn without_a_state_a_step_back_is_ridden_out_once_the_first_id_is_out() {
+    let Some(machine) = Machine::with_clock() else { return };
+    let daemon = without_state(&machine, "");
+    let mut wire = daemon.connect();
+    let mut ids = BTreeSet::new();
+    draw(&mut wire, 1, &mut ids);
+    machine.clock().step(-5_000);
+    for _ in 0..100 {
+        let id = next_after_a_step(&mut wire, 1_000).ids()[0];
+        assert!(ids.last().is_none_or(|&last| id > last), "{id} after {ids:?}");
+        ids.insert(id);
+    }
+    daemon.stop();
 }

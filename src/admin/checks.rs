@@ -83,8 +83,13 @@ impl Status {
     fn check_clock(&self, source: &SourceStatus) -> Check {
         let result = if source.stands_s > 0.0 {
             let wait = seconds(source.stands_s);
-            let found = "the wall clock is too far behind IDs already handed out";
-            fail(format!("{found}: refuses with clock_behind for another {wait}"))
+            let (found, remedy) = if source.yet_to_begin {
+                ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)")
+            } else {
+                let remedy = "set the clock right, or give the source a worker ID that was never used";
+                ("the wall clock is too far behind the next ID", remedy)
+            };
+            fail(format!("{found}: refuses with clock_behind for another {wait}; {remedy}"))
         } else if source.ahead_s > 0.0 {
             let (ahead, most) = (seconds(source.ahead_s), seconds(source.max_ahead_s));
             let found = format!("catching up: {ahead} ahead of the wall clock");
@@ -229,6 +234,7 @@ mod tests {
             ahead_s: 0.0,
             max_ahead_s: 10.0,
             stands_s: 0.0,
+            yet_to_begin: false,
             layout_ends: String::from("2080-07-10"),
             layout_years_left: 54.0,
         };

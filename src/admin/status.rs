@@ -153,6 +153,8 @@ pub(crate) struct SourceStatus {
     pub(crate) max_ahead_s: f64,
     /// The time until the clock allows IDs again.
     pub(crate) stands_s: f64,
+    /// True while the clock has not reached the first tick of a source of which no state is kept.
+    pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
 }

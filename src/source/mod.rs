@@ -123,9 +123,17 @@ impl Source {
         self
     }
 
-    /// Returns true while nothing has been claimed and the clock is before the start.
-    fn is_yet_to_begin(&self, cursor: Position, now: Now) -> bool {
-        self.begins_at == Some(cursor) && now.wall < self.numbering.start_of(self.numbering.tick_of(cursor))
+    /// Returns the time until the wall clock reaches the start of a source that
+    /// [begins with it](Source::begins_with_the_clock). `None` from then on, and once anything was claimed.
+    fn begins_in(&self, cursor: Position, now: Now) -> Option<Duration> {
+        let start = self.begins_at.filter(|&start| start == cursor)?;
+        let ahead_us = self.numbering.start_of(self.numbering.tick_of(start)).0.saturating_sub(now.wall.0);
+        (ahead_us > 0).then(|| Duration::from_micros(ahead_us.unsigned_abs()))
+    }
+
+    /// Returns true while a source that [begins with the clock](Source::begins_with_the_clock) has not begun.
+    pub fn is_yet_to_begin(&self, now: Now) -> bool {
+        self.cursor().is_some_and(|cursor| self.begins_in(cursor, now).is_some())
     }
 
     /// The name that clients send.

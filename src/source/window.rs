@@ -20,6 +20,8 @@ pub enum Bound {
     Ceiling,
     /// The wall clock is too far behind. IDs are available again after this long.
     Standing(Duration),
+    /// The start of a source without a stored state. The wall clock gets there after this long.
+    YetToBegin(Duration),
     /// The layout's life is over.
     Ended,
     /// The source was sealed.
@@ -139,8 +141,11 @@ impl Source {
             let window = self.window_at(now, id_time, self.limit_at(id_time));
             Window { limit: window.limit.min(cursor), bound: Bound::Clock, ..window }
         };
-        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) || self.is_yet_to_begin(cursor, now) {
-            // The thread is late and not the clock, and its next reading will show it. Or the start is yet to come.
+        if let Some(begins_in) = self.begins_in(cursor, now) {
+            return Window { bound: Bound::YetToBegin(begins_in), ..nothing_left() };
+        }
+        if now.boot.0 < self.newest_boot_us.load(Ordering::Relaxed) {
+            // The thread is late and not the clock, and its next reading will show it.
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
@@ -173,11 +178,12 @@ impl Source {
     /// Returns how long the clock keeps IDs from being available.
     ///
     /// The result is zero unless the clock is further behind the last position claimed than the rules let the ID clock be
-    /// ahead. Unlike a claim, this begins no catch-up.
+    /// ahead, or has not reached the start of a source without a stored state. Unlike a claim, this begins no catch-up.
     pub fn stands_for(&self, now: Now) -> Duration {
-        let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) else {
-            return Duration::ZERO;
-        };
+        let Some(cursor) = self.cursor() else { return Duration::ZERO };
+        if let Some(begins_in) = self.begins_in(cursor, now) {
+            return begins_in;
+        }
         let highest_used = self.begun(cursor);
         if clock::id_time(now, &self.catch_up, self.rules.max_ahead) >= highest_used {
             return Duration::ZERO;
@@ -202,7 +208,7 @@ impl Source {
         if self.rules.on_step_back == OnStepBack::Wait || now.boot.0 < newest_boot_us {
             return;
         }
-        if let Some(cursor) = self.cursor().filter(|&cursor| !self.is_yet_to_begin(cursor, now)) {
+        if let Some(cursor) = self.cursor().filter(|&cursor| self.begins_in(cursor, now).is_none()) {
             let highest_used = self.numbering.tick_of(Position(cursor.0.saturating_sub(1)));
             self.catch_up.raise_to(self.numbering.start_of(highest_used), now.boot);
         }

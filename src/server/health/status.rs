@@ -100,6 +100,7 @@ impl Common {
             ahead_s: ahead.as_secs_f64(),
             max_ahead_s: source.rules().max_ahead.as_secs_f64(),
             stands_s: source.stands_for(now).as_secs_f64(),
+            yet_to_begin: source.is_yet_to_begin(now),
             layout_ends: layout.end().date(),
             layout_years_left: layout.end().0.saturating_sub(now.wall.0).max(0) as f64
                 / 1e6

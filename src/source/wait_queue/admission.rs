@@ -26,11 +26,14 @@ impl Source {
     pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<Ticket, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
+            Bound::YetToBegin(begins_in) if request.due < window.now.boot.after(begins_in) => {
+                return Err(Refusal::YetToBegin(begins_in));
+            }
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
             Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
             Bound::Clock => self.begin_catch_up(window.now()),
-            Bound::Ceiling | Bound::Ended => {}
+            Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
         let mut queue = self.wait_queue.lock();
         let passes = !queue.large.is_empty() && self.wait_queue.passes(request.count);

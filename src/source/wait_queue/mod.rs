@@ -299,6 +299,7 @@ impl Source {
             Bound::Clock => Refusal::Exhausted(Some(self.next_tick_in(window))),
             Bound::Ceiling => self.refusal_without_grant(),
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
+            Bound::YetToBegin(begins_in) => Refusal::YetToBegin(begins_in),
             Bound::Ended => Refusal::Ended,
             Bound::Sealed => Refusal::Sealed,
         }

@@ -29,6 +29,8 @@ pub enum Refusal {
     Exhausted(Option<Duration>),
     /// The wall clock is too far behind. IDs are available again after this long.
     ClockBehind(Duration),
+    /// Nothing is stored of the source, and the wall clock has not reached its first tick. It does after this long.
+    YetToBegin(Duration),
     /// The ceiling was not raised in time.
     NoCeiling,
     /// Another process may have the worker IDs. Nothing is handed out any more.
