@@ -163,8 +163,8 @@ pub enum LockError {
     /// Every user can write the lock directory.
     #[error(
         "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by its owner \
-         and its group: stop the daemons that use it, `chmod o-w` it, or set lock_dir to a directory that all daemons of \
-         this machine share",
+         and its group: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory below it, which is \
+         made private",
         path.display()
     )]
     OpenToAll {

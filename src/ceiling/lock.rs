@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn an_open_lock_file_is_made_again_and_held_once() {
         let directory = tempfile::tempdir().unwrap();
-        for _ in 0..100 {
+        for _ in 0..20 {
             drop(lock_workers(directory.path(), &numbering()).unwrap());
             let open = fs::Permissions::from_mode(0o666);
             fs::set_permissions(only_lock(directory.path()), open).unwrap();
