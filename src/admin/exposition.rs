@@ -91,7 +91,7 @@ impl From<f64> for Value {
 type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Value);
 
 /// The metrics of a source.
-const SOURCE_METRICS: [SourceMetric; 11] = [
+const SOURCE_METRICS: [SourceMetric; 12] = [
     ("snowbank_ids_issued", "IDs handed out", None, true, |source| source.ids.into()),
     (
         "snowbank_requests",
@@ -99,6 +99,13 @@ const SOURCE_METRICS: [SourceMetric; 11] = [
         None,
         true,
         |source| source.requests.into(),
+    ),
+    (
+        "snowbank_refusals",
+        "Requests refused: the errors exhausted, clock_behind, no_ceiling and shutting_down",
+        None,
+        true,
+        |source| source.refused.into(),
     ),
     (
         "snowbank_exhausted",
@@ -163,6 +170,14 @@ impl Page<'_> {
         let failing = |level| status.checks.iter().filter(|check| check.level == level).count() as u64;
         self.gauge("snowbank_checks_failing", "Checks of /readyz that fail", None, failing(Level::Fail))?;
         self.gauge("snowbank_checks_warning", "Checks of /readyz that warn", None, failing(Level::Warn))?;
+        let reload = status.last_reload.as_ref();
+        let (name, help) = ("snowbank_config_last_reload_successful", "0 if the last reload was refused");
+        let is_live = reload.is_none_or(|reload| reload.refused.is_none());
+        self.gauge(name, help, None, u64::from(is_live))?;
+        let help = "When the configuration was last reloaded, or refused, or read at the start, in Unix time";
+        let at_unix_s = reload.map_or(status.started_unix_s, |reload| reload.at_unix_s);
+        let name = "snowbank_config_last_reload_timestamp";
+        self.gauge(name, help, Some(&Unit::Seconds), at_unix_s)?;
         self.gauge("snowbank_shards", "Threads that serve connections", None, status.shards as u64)?;
         let connections = &status.connections;
         self.gauge("snowbank_connections", "Connections open now", None, connections.open)?;
@@ -220,6 +235,8 @@ impl Page<'_> {
         let (name, help) =
             ("snowbank_ceiling_raise_failing", "1 while the last try to raise the ceilings failed");
         self.gauge(name, help, None, u64::from(ceilings.failing.is_some()))?;
+        let help = "How long the write of ceilings under way has taken so far, 0 without one";
+        self.gauge("snowbank_ceiling_write", help, seconds, ceilings.under_way_s)?;
         let (name, help) =
             ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
         self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))

@@ -163,7 +163,8 @@ fn make_directory(directory: &Path) -> Result<Writers, LockError> {
         found => found,
     }
     .map_err(|untrusted| match untrusted {
-        Untrusted::NotSeen(error) | Untrusted::NoDirectory(error) => refused(error),
+        Untrusted::NotSeen(error) => refused(error),
+        Untrusted::NoDirectory(error) => LockError::NoDirectory { path: path.clone(), error },
         Untrusted::Foreign(error) => LockError::Obstructed { path: path.clone(), error },
         Untrusted::Open(mode) => LockError::OpenToAll { path: path.clone(), mode },
     })

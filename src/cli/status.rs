@@ -89,11 +89,7 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     if status.ready {
         return Ok(());
     }
-    let failing = status.checks.iter().filter(|check| check.level == Level::Fail);
-    let failing = failing.map(|check| match &check.source {
-        Some(source) => format!("{} of {source}", check.name),
-        None => check.name.to_string(),
-    });
+    let failing = status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name);
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
@@ -145,11 +141,13 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
 /// Writes the status in words; with an earlier one, also rates since then.
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     let findings: Vec<&Check> = status.findings().collect();
-    let headline = match (status.ready, status.draining, findings.is_empty()) {
+    let worst = findings.first().map_or(Level::Ok, |check| check.level);
+    let headline = match (status.ready, status.draining, worst) {
         (false, true, _) => "Stopping",
         (false, false, _) => "NOT READY: requests are refused",
-        (true, _, false) => "Serving; somebody should look",
-        (true, _, true) => "Serving, all is as it should be",
+        (true, _, Level::Fail) => "SERVING, BUT CLIENTS ARE REFUSED",
+        (true, _, Level::Warn) => "Serving; somebody should look",
+        (true, _, Level::Ok) => "Serving, all is as it should be",
     };
     writeln!(out, "{headline}")?;
     for Check { name, source, level, message } in findings {
@@ -212,11 +210,11 @@ fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
     let last =
         ceilings.last_raise_ago_s.map_or_else(String::new, |ago_s| format!(", last {} ago", seconds(ago_s)));
     let failures = match (&ceilings.failing, ceilings.failures) {
-        (Some(reason), count) => format!("failed {count} times, and now: {reason}"),
+        (Some(reason), count) => format!("failed {}, and now: {reason}", times(count)),
         (None, 0) => String::from("never failed"),
-        (None, count) => format!("failed {count} times, not now"),
+        (None, count) => format!("failed {}, not now", times(count)),
     };
-    writeln!(out, "ceilings     raised {} times{last}; {failures}", Grouped(ceilings.raises))
+    writeln!(out, "ceilings     raised {}{last}; {failures}", times(ceilings.raises))
 }
 
 fn describe_source(
@@ -249,6 +247,14 @@ fn rate(count: u64, elapsed_s: Option<f64>) -> String {
             format!(" ({}/s)", Grouped((count as f64 / elapsed_s).round() as u64))
         }
         _ => String::new(),
+    }
+}
+
+/// Returns how often something happened.
+fn times(count: u64) -> String {
+    match count {
+        1 => String::from("once"),
+        count => format!("{} times", Grouped(count)),
     }
 }
 
