@@ -122,6 +122,7 @@ impl Client {
         let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
+            self.shared.check_collision()?;
             let moves_on = exhausted.0.len() + 1 < self.shared.names.len();
             let moves_on_by = moves_on.then_some(deadline.at);
             let error = match timeout_at(deadline.at, self.try_once(&call, moves_on_by)).await {

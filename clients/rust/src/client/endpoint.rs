@@ -27,7 +27,7 @@ pub(super) struct Writer {
 }
 
 impl Streams {
-    fn plain(
+    pub(super) fn plain(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
@@ -69,6 +69,10 @@ pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration
 }
 
 async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+    #[cfg(test)]
+    if let Some(dialed) = super::simulation::dial(endpoint) {
+        return dialed.await;
+    }
     match endpoint {
         Address::Tcp { host, port } => {
             let (reader, writer) = connect_tcp(host, *port, limit).await?.into_split();

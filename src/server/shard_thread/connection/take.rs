@@ -3,9 +3,9 @@
 use super::super::backlog::Backlog;
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
-use super::wait::Waiting;
+use super::wait::{Waiting, wait_of};
 use super::{Connection, Turn};
-use crate::front::{Ask, FrameIds, Front, Step};
+use crate::front::{Ask, FrameIds, Front, Refused, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
 use crate::source::wait_queue::Refusal;
@@ -148,8 +148,10 @@ impl<F: Front> Connection<F> {
         ask: Ask,
         refusal: Refusal,
     ) {
-        let name = live_config.source(ask.source).name();
-        let code = self.front.refuse(&mut state.output, ask.form, refusal, name);
+        let (source, limits) = (live_config.source(ask.source), &live_config.limits);
+        let longer_wait = Some(limits.max_wait).filter(|most| wait_of(&ask, limits, source) < *most);
+        let refused = Refused { refusal, source: source.name(), longer_wait };
+        let code = self.front.refuse(&mut state.output, ask.form, refused);
         let counters = &thread.counters.sources[ask.source];
         counters.requests.add(1);
         counters.refused.add(1);
