@@ -12,6 +12,7 @@ use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, Work
 use crate::clock::{Now, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
+use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
@@ -33,7 +34,7 @@ pub(crate) struct Found {
     records: Vec<Record>,
     owner: Owner,
     here: HostIdentity,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 /// The result of a start over what is stored.
@@ -42,7 +43,7 @@ pub(crate) struct Granted {
     /// The owner of what is stored; `None`: nothing outlasts the process.
     pub(crate) owner: Option<Owner>,
     /// Lines for the operator, once the daemon has started.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Sources whose first ceilings are durable and may be granted.
@@ -59,7 +60,7 @@ struct Starts {
     positions: Vec<FirstPosition>,
     /// The records beside those of the sources.
     retired: Vec<Record>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Found {
@@ -82,9 +83,9 @@ impl Found {
                      choose another --state-dir"
                 )));
             }
-            notes.push(format!(
+            notes.push(Note::Warning(format!(
                 "adopted the state of another machine in {path}: its daemon must never run again with these worker IDs"
-            ));
+            )));
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
@@ -157,7 +158,7 @@ impl Found {
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
-            notes.extend(fresh.map(|(_, source)| not_covered(source)));
+            notes.extend(fresh.map(|(_, source)| first_time(source)));
         }
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&numberings[claim], now))
@@ -185,7 +186,7 @@ impl Found {
         start: &mut Position,
         locks: &WorkerLocks,
         now: Now,
-    ) -> Result<Option<String>, StartError> {
+    ) -> Result<Option<Note>, StartError> {
         let Claimant { name, numbering, max_ahead } = *claimant;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
@@ -221,10 +222,10 @@ impl Found {
             )));
         }
         *start = end;
-        Ok(Some(format!(
+        Ok(Some(Note::Warning(format!(
             "adopted an older copy of the state: source {name:?} starts above all IDs granted until {shown}; the newer \
              one must never be used again"
-        )))
+        ))))
     }
 }
 
@@ -265,7 +266,7 @@ pub(crate) struct Joining {
 pub(crate) struct Joined {
     pub(crate) sources: Vec<Arc<Source>>,
     /// Lines for the operator about how they started.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Sources that may start once their first ceilings are durable.
@@ -300,7 +301,7 @@ pub(super) fn plan_joining(
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
     for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(plan.starts) {
         if start.is_none() && is_kept {
-            planned.joined.notes.push(not_covered(&settings));
+            planned.joined.notes.push(first_time(&settings));
         }
         let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
@@ -323,13 +324,13 @@ pub(super) fn plan_joining(
     Ok(planned)
 }
 
-/// Returns a note on the risks of a start without a stored ceiling.
-fn not_covered(source: &SourceSettings) -> String {
-    format!(
-        "source {:?}: no ceiling is stored yet, so it starts at the next tick; IDs can repeat if another machine \
-         used its worker IDs, or if the clock was ahead before; then move that state here first",
+/// Returns the note of a source of which nothing is stored.
+fn first_time(source: &SourceSettings) -> Note {
+    Note::Info(format!(
+        "source {:?} starts for the first time with this state, at the current time; if its worker IDs were in use before, \
+         on another machine or with another state directory, move that state here first",
         source.name
-    )
+    ))
 }
 
 /// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the
