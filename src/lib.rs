@@ -9,7 +9,7 @@
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
 //!          "when"   "how far"   "which positions"  │ shard: ring,  │   one per core
-//!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current block │
+//!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current run   │
 //!                                                 └───────────────┘
 //! ```
 //!
@@ -42,7 +42,7 @@
 //!
 //! 1. `server/shard_thread/connection/mod.rs` reads all bytes that have arrived: one turn.
 //! 2. `server/shard_thread/connection/take.rs` takes the requests in them one after the other; `front/native.rs` decodes each.
-//! 3. `shard/lane.rs` takes the IDs from the current block, from the ring, or by a claim on the cursor in `source/mod.rs`.
+//! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
 //!
 //! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/connection/wait.rs`.
