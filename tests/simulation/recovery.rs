@@ -16,8 +16,7 @@ impl World {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
         let now_us = self.machine.true_us;
         self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
-        self.machine.frozen = None;
-        self.machine.wall_offset_us = self.highest_wall_us - now_us;
+        self.set_clock_right();
         if self.daemon.is_none() {
             self.put_newest_back();
             self.start();
@@ -40,6 +39,12 @@ impl World {
             self.rest();
             self.burst();
         }
+    }
+
+    /// The wall clock runs, and shows the highest time that it ever showed.
+    pub(crate) fn set_clock_right(&mut self) {
+        self.machine.frozen = None;
+        self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
     }
 
     /// Returns true once the layout's life is over, or so nearly that nothing can be watched.
