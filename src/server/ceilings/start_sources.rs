@@ -1,9 +1,12 @@
 //! The start of sources: their first positions, above everything stored, and their first ceilings.
 
+mod first_position;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::first_position::FirstPosition;
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Remembered, Wall};
@@ -54,7 +57,7 @@ pub(crate) struct Durable {
 
 /// The first position of every source.
 struct Starts {
-    positions: Vec<Position>,
+    positions: Vec<FirstPosition>,
     /// The records beside those of the sources.
     retired: Vec<Record>,
     notes: Vec<Note>,
@@ -126,8 +129,9 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts =
-                    starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
+                let starts = starts.map(|((settings, numbering), start)| {
+                    (settings.name.as_str(), numbering, start.position)
+                });
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
@@ -159,9 +163,14 @@ impl Found {
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
-        let mut positions: Vec<Position> = starts.into_iter().enumerate().map(first).collect();
-        for ((claimant, start), locks) in claimants.iter().zip(&mut positions).zip(locks) {
-            notes.extend(self.start_above_marks(claimant, start, locks, now)?);
+        let mut positions = Vec::with_capacity(claimants.len());
+        for ((claimant, start), locks) in
+            claimants.iter().zip(starts.into_iter().enumerate().map(first)).zip(locks)
+        {
+            let mut start = start;
+            notes.extend(self.start_above_marks(claimant, &mut start, locks, now)?);
+            let source = (claimant.name, claimant.numbering);
+            positions.push(FirstPosition::of(start, source, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         Ok(Starts { positions, retired, notes })
@@ -306,6 +315,7 @@ pub(super) fn plan_joining(
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
             Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
+        let start = FirstPosition::of(start, (&settings.name, &numbering), retired, &marks);
         let managed = manage(&settings, numbering, start, is_kept, now);
         planned.joined.sources.push(Arc::clone(managed.source()));
         planned.sources.push(managed);
@@ -333,23 +343,24 @@ fn first_start(numbering: &Numbering, now: Now) -> Position {
 fn manage(
     settings: &SourceSettings,
     numbering: Numbering,
-    start: Position,
+    start: FirstPosition,
     is_kept: bool,
     now: Now,
 ) -> ManagedSource {
+    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let rules = Rules {
         burst_window: settings.burst_window,
-        max_ahead: settings.max_ahead,
+        max_ahead: start.max_ahead(settings.on_step_back, &rule),
         on_step_back: settings.on_step_back,
         sequence_start: settings.sequence_start,
     };
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
+    let position = start.position;
+    let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
     // Where nothing is kept, the next start in this tick would ride from the same place.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
-    ManagedSource::new(Arc::new(source), rule, start, now)
+    ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
 }
 
 #[cfg(test)]

@@ -15,6 +15,10 @@ use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 /// to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 
+/// Errors in a row, with nothing else between them, after which the connection is closed. A client with a defect has seen
+/// many of them by then, and an error costs more than a request.
+const ERRORS_IN_ROW_MAX: u16 = 1_000;
+
 impl<F: Front> Connection<F> {
     /// Takes all requests in `bytes`, and keeps the rest of the bytes.
     pub(super) fn take(
@@ -39,9 +43,14 @@ impl<F: Front> Connection<F> {
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     note_answer(thread, error);
+                    if self.has_only_errors(error) {
+                        at = bytes.len();
+                        break Turn::Close;
+                    }
                 }
                 Step::Ids { consumed, ask } => {
                     at += consumed;
+                    self.errors_in_row = 0;
                     if let Some(waiting) = self.serve_ids(thread, live_config, state, ask, &bytes[at..]) {
                         break Turn::Waits(waiting);
                     }
@@ -57,6 +66,17 @@ impl<F: Front> Connection<F> {
         };
         keep(&mut self.unread, &bytes[at..]);
         turn
+    }
+
+    /// Counts an answer. Returns true if the peer has only sent errors for so long that it must be closed.
+    #[cold]
+    fn has_only_errors(&mut self, error: Option<ErrorCode>) -> bool {
+        self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
+        let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
+        if is_one_too_many {
+            rejections::log(self.stream.peer(), "a thousand requests in a row that are errors");
+        }
+        is_one_too_many
     }
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
