@@ -1,4 +1,4 @@
-//! What the daemon's threads do: the keeper's looks, requests, and ticks.
+//! The work of the daemon's threads: the keeper's looks, requests, and ticks.
 
 use std::time::Duration;
 
