@@ -56,7 +56,6 @@ fn live(seed: u64) {
         world.step();
     }
     if seed.is_multiple_of(40) {
-        world.set_clock_right();
         world.idle(Duration::from_secs(3 * 3_600));
     }
     world.recover();

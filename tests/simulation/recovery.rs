@@ -28,10 +28,10 @@ impl World {
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
         if let Some(used_us) = used_us {
             // The clock goes to any time that can be bridged, wherever it was before.
-            let behind_us = self.rng.i64(0..=self.max_ahead_us() / 2);
+            let behind_us = self.rng.i64(0..=self.max_ahead_us());
             self.machine.wall_offset_us = (used_us - behind_us).min(self.highest_wall_us) - now_us;
         }
-        match used_us.is_some() && self.is_bridged() {
+        match used_us.is_some_and(|used_us| self.is_bridged(used_us)) {
             true => self.expect_ids(2 * self.tick_us().max(1_500 * MS)),
             false => self.expect_ids(8 * self.max_ahead_us()),
         }
@@ -60,13 +60,15 @@ impl World {
         Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
     }
 
-    /// Returns whether the wall clock is believed and a catch-up has room left.
-    fn is_bridged(&self) -> bool {
+    /// Returns whether the wall clock is believed, and at most `max_ahead` behind the highest tick used.
+    ///
+    /// It may be further behind: crashes while it stood still have each left a ceiling above the last, so that the highest
+    /// tick used is beyond all that the clock ever showed. A step that is held is not believed for a minute.
+    fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
         self.daemon.as_ref().is_some_and(|daemon| {
-            let now = daemon.wall.believe(reading);
-            let ahead_us = daemon.source.id_time(now).0 - now.wall.0;
-            now.wall == reading.wall && ahead_us < self.max_ahead_us()
+            let believed = daemon.wall.believe(reading).wall;
+            believed == reading.wall && used_us - believed.0 <= self.max_ahead_us()
         })
     }
 
@@ -114,10 +116,6 @@ impl World {
         };
         daemon.paused = None;
         let now = daemon.wall.believe(reading);
-        if daemon.source.id_time(now) > now.wall {
-            // After hours without a clock that runs, a catch-up takes as long.
-            return;
-        }
         let mut runs = Vec::new();
         daemon.shards[index].wake(now);
         let (lane, rng) = daemon.shards[index].lane(0);
