@@ -139,9 +139,16 @@ impl ManagedSource {
     }
 
     /// The ceiling that the rule wants at a moment.
+    ///
+    /// A source that has claimed nothing keeps no reserve above a start that is further ahead than `max_ahead`. Otherwise
+    /// each crash while the wall clock stands would move the next start up by that reserve, without a bound.
     fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
         let numbering = self.source.numbering();
-        let reach = self.rule.reach(now, self.source.id_time(now), uptime);
+        let mut id_time = self.source.id_time(now);
+        if self.source.cursor() == Some(self.untouched) {
+            id_time = id_time.min(now.after(self.rule.max_ahead).wall);
+        }
+        let reach = self.rule.reach(now, id_time, uptime);
         numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
     }
 }

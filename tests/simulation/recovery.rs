@@ -26,6 +26,12 @@ impl World {
         }
         let stays_wrong = self.rules.on_step_back == OnStepBack::Ride && self.rng.bool();
         let used_us = self.highest_used_us().filter(|_| stays_wrong);
+        if let Some(used_us) = self.highest_used_us() {
+            // Above `max_ahead` a ceiling keeps half the horizon in reserve. Crashes must not add these up.
+            let reserve_us = self.horizon().as_micros() as i64 / 2 + 2 * self.tick_us();
+            let beyond_us = used_us - self.highest_wall_us - self.max_ahead_us();
+            assert!(beyond_us <= reserve_us, "seed {}: a start {beyond_us} us above max_ahead", self.seed);
+        }
         if let Some(used_us) = used_us {
             // The clock goes to any time that can be bridged, wherever it was before.
             let behind_us = self.rng.i64(0..=self.max_ahead_us());
@@ -62,8 +68,8 @@ impl World {
 
     /// Returns whether the wall clock is believed, and at most `max_ahead` behind the highest tick used.
     ///
-    /// It may be further behind: crashes while it stood still have each left a ceiling above the last, so that the highest
-    /// tick used is beyond all that the clock ever showed. A step that is held is not believed for a minute.
+    /// It may be further behind: a crash while the clock stood still leaves a ceiling above `max_ahead`, where the next
+    /// process starts. A step that is held is not believed for a minute.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
         self.daemon.as_ref().is_some_and(|daemon| {
