@@ -41,15 +41,16 @@ fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
     let records = [Record::new("default", &known, end, &Owner::new(), &host_in("this boot"))];
     for (worker_ids, is_known) in [("2", true), ("1", false), ("3", false), ("2-3", false)] {
         let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
-        let next = numbering.first_of(Tick(tick.0 + 1));
+        let (settings, numberings) = ([settings], [numbering]);
+        let next = numberings[0].first_of(Tick(tick.0 + 1));
         let directory = tempfile::tempdir().unwrap();
-        let lock = || ceiling::lock_workers(directory.path(), &numbering).unwrap();
-        let sources = (&[settings.clone()], &[numbering.clone()]);
-        let starts = found(records.to_vec()).plan(sources.0, sources.1, &[lock()], NOW).unwrap();
+        let lock = || ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
+        let starts = found(records.to_vec()).plan(&settings, &numberings, &[lock()], NOW).unwrap();
         let first = starts.positions[0];
         assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
         assert_eq!(first.unclaimed >= next, !is_known, "{worker_ids}, the next start: {first:?}");
-        let joining = vec![Joining { settings, numbering: numbering.clone(), locks: lock() }];
+        let [settings] = settings;
+        let joining = vec![Joining { settings, numbering: numberings[0].clone(), locks: lock() }];
         let joined = plan_joining(&[], &records, joining, true, NOW).unwrap().joined;
         let start = joined.sources[0].cursor().unwrap();
         assert_eq!(start >= next, !is_known, "{worker_ids} of a reload: {start:?}");
