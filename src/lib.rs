@@ -62,6 +62,8 @@
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
+//! | When does a check turn yellow or red, and back? | `admin/recent.rs` by what clients met, `admin/checks.rs` |
+//! | Who logs that requests are refused? | `server/health/observer.rs` |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 
