@@ -174,7 +174,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     }
     let both = format!("shards = 2\n{}{}", source("old", 1), source("new", 2));
     assert_reloaded(&daemon, &both, &["reloaded: source \"new\" added"]);
-    assert!(daemon.log().contains("source \"new\": no ceiling is stored yet"));
+    assert!(daemon.log().contains("source \"new\" starts for the first time"));
     assert_eq!(sources_of(&daemon), ["old", "new"]);
     let mut highest = 0;
     for wire in open.iter_mut().chain(&mut connections(&daemon)) {
@@ -192,7 +192,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     let again = again.start();
     let first = again.connect().next(Ask::of(1).source(1)).ids()[0];
     assert!(first > highest, "{first} after {highest}");
-    assert!(!again.log().contains("no ceiling is stored yet"), "{}", again.log());
+    assert!(!again.log().contains("starts for the first time"), "{}", again.log());
     again.stop();
 }
 

@@ -72,7 +72,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Pri
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The configuration, in TOML' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The same, as an option, as `serve` has it' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r

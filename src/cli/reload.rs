@@ -6,7 +6,7 @@ use std::thread;
 
 use super::inputs::{self, Inputs, Unread};
 use crate::clock;
-use crate::server::{Reloaded, Reloader};
+use crate::server::{Note, Reloaded, Reloader};
 use crate::service::{self, Logs, Notifier};
 
 /// Starts the thread that reloads. It reads files and waits for storage, which no reactor may. A stop does not wait for it.
@@ -27,8 +27,9 @@ pub(super) fn start(
             service::reload_begins();
             let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
                 let before = std::mem::replace(&mut warned, warnings);
-                let new = warned.iter().filter(|warning| !before.contains(warning));
-                Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
+                let new =
+                    warned.iter().filter(|warning| !before.contains(warning)).cloned().map(Note::Warning);
+                Reloaded { notes: reloaded.notes.into_iter().chain(new).collect(), ..reloaded }
             });
             let result = outcome.as_ref().map(drop).map_err(String::as_str);
             reloader.note(result);
@@ -86,7 +87,7 @@ fn log(inputs: &Inputs, outcome: Result<Reloaded, String>) {
         }
         Ok(reloaded) => {
             tracing::info!("reloaded: {reloaded}");
-            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+            reloaded.notes.iter().for_each(Note::log);
         }
         Err(reasons) => {
             for reason in reasons.lines() {

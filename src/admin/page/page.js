@@ -368,6 +368,10 @@ function sentence(check) {
   return begin ? begin + check.message : check.message[0].toUpperCase() + check.message.slice(1);
 }
 
+function times(n) {
+  return n === 1 ? "once" : `${count(n)} times`;
+}
+
 function drawFacts(status) {
   const { clock, ceilings } = status;
   const wall = {
@@ -380,9 +384,9 @@ function drawFacts(status) {
   facts("clock", [
     ["Wall clock", wall],
     ["Steps noticed", `${count(clock.steps_back)} back, ${count(clock.steps_forward)} forward`],
-    ["Ceilings raised", `${count(ceilings.raises)} times${mean}`],
+    ["Ceilings raised", times(ceilings.raises) + mean],
     ["Last", last],
-    ["Failed", ceilings.failures === 0 ? "never" : `${count(ceilings.failures)} times${ceilings.failing ? ", and now: " + ceilings.failing : ""}`],
+    ["Failed", ceilings.failures === 0 ? "never" : times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
     ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "held by this daemon alone"],
   ]);
   const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);

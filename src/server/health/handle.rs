@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::admin::Status;
 use crate::server::shared::common::Common;
 
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the default `drain_timeout`, the stop ends before
-/// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
+/// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and without an admin listener, the
+/// stop ends before the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.

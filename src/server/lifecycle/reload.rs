@@ -22,6 +22,7 @@ use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
@@ -72,7 +73,7 @@ pub struct Reloaded {
     /// True if TLS listeners show another certificate, or accept other clients.
     pub certificates: bool,
     /// Notes for the operator, a line each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl fmt::Display for Reloaded {
