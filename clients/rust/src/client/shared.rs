@@ -90,7 +90,10 @@ impl Shared {
         match stage {
             Stage::Serving(index) => return Ok(Arc::clone(&self.names[index])),
             Stage::Idle => {}
-            Stage::Connecting(index) => pending(index, "it has not accepted the connection yet"),
+            Stage::Connecting(index) if self.options.endpoints[index].is_tls() => {
+                pending(index, "it has not finished the TLS handshake, or not accepted the connection");
+            }
+            Stage::Connecting(index) => pending(index, "it has not accepted the connection"),
             Stage::Greeting(index) => pending(index, "it accepted the connection and has sent no greeting"),
         }
         Err(Error::join(failures.into_iter().flatten().collect()))
