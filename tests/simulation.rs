@@ -88,7 +88,7 @@ struct UnderWay {
 impl UnderWay {
     fn outcome(&self, fails: bool) -> Outcome {
         let Write { writer, number, .. } = self.write;
-        let result = if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) };
+        let result = if fails { Err(StoreError::new(String::from("the disk failed"))) } else { Ok(()) };
         Outcome { writer, number, result }
     }
 }

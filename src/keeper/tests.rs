@@ -63,7 +63,7 @@ impl World {
 }
 
 fn failed() -> Result<(), StoreError> {
-    Err(StoreError(String::from("the disk failed")))
+    Err(StoreError::new(String::from("the disk failed")))
 }
 
 /// The only write of a look.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::ceiling::store::{Record, position_from};
+use crate::ceiling::store::{Record, above_records, position_from};
 use crate::ceiling::{Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use snowbank_client::layout::{Numbering, UnixMicros, WorkerSet};
@@ -61,6 +61,8 @@ pub(super) fn of(
 ) -> Vec<MarkShown> {
     // The state does not store what its source's configuration says.
     let latest = latest_grant(numbering, now, SourceSettings::default().max_ahead);
+    // Sources share worker IDs if these were changed. Then a start with this record's lies above another record too.
+    let start = above_records(records, numbering);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
     let shown = |seen: &[Seen]| {
@@ -89,12 +91,11 @@ pub(super) fn of(
                 None if error.is_some() => NextStart::NotKnown,
                 None => NextStart::AtCeiling,
                 // The rules that a start follows.
-                Some(mark)
-                    if beyond(std::slice::from_ref(mark), numbering, record.ceiling, latest).is_some() =>
-                {
+                Some(mark) if beyond(std::slice::from_ref(mark), numbering, start, latest).is_some() => {
                     NextStart::RefusedTooFar
                 }
-                Some(mark) => match compare(std::slice::from_ref(mark), numbering, record.ceiling, records) {
+                Some(mark) => match compare(std::slice::from_ref(mark), numbering, start, records) {
+                    Marked::Below if position > Some(record.ceiling) => NextStart::AboveMark,
                     Marked::Below => NextStart::AtCeiling,
                     Marked::ByAnother(_) => NextStart::AboveMark,
                     Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,

@@ -296,7 +296,7 @@ impl Ceilings {
         });
         let trims = Some(trims).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trims));
-        marked.map_err(|error| StoreError(format!("cannot mark the worker IDs' locks: {error}")))?;
+        marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed
     }
 }

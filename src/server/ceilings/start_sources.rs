@@ -137,7 +137,9 @@ impl Found {
                     starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
-                    StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
+                    let remedy = "make the state directory writable, or make room if it is full";
+                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    StartError::of_cause(error.cause(), reason)
                 })?;
                 store.await_names()?;
                 Some((store, retired))
