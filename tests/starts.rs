@@ -230,8 +230,8 @@ fn a_layout_with_a_long_text_serves_beside_others() {
     let daemon = machine.start(&toml);
     assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
     // The same layout is refused as held, and another one serves beside it.
-    let other = || machine.setup("").env("SNOWBANK_STATE_DIR", machine.path("other"));
-    other().config(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
-    other().args(["--worker-id", "2"]).start().stop();
+    let other = |toml: &str| machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    other(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
+    other("worker_ids = 2").start().stop();
     daemon.stop();
 }
