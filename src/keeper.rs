@@ -96,6 +96,8 @@ pub struct Looked {
     pub writes: Vec<Write>,
     /// Since when the oldest write is under way.
     pub under_way_since: Option<BootMicros>,
+    /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
+    pub slow_write: Duration,
     /// After how long it wants to look again, unless a claim meets its ceiling or a write ends before.
     pub next_in: Duration,
 }
@@ -235,6 +237,7 @@ impl Keeper {
             is_in_use: self.sources.iter().any(|managed| managed.is_in_use(now)),
             writes,
             under_way_since: under_way.map(|write| write.began).min(),
+            slow_write: self.sources.iter().map(ManagedSource::horizon).min().unwrap_or(Duration::MAX) / 2,
             next_in: due.map(|due| due.since(now.boot)).min().unwrap_or(PERIOD).min(PERIOD),
         }
     }

@@ -56,6 +56,7 @@
 //! | What happens when the wall clock goes back? | `source/window.rs`: `window_behind`, by the rule in `clock/mod.rs` |
 //! | What happens when the wall clock jumps forward? | `clock/mod.rs`: `Wall` |
 //! | What is written before an ID may be used? | a higher ceiling, in both copies of the state file: `ceiling/store/file.rs` |
+//! | Whose locks and marks are believed? | `ceiling/writers.rs`: those of root, this user, and a directory's group |
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |

@@ -43,7 +43,7 @@ pub struct ServerFiles<'a> {
 #[derive(Clone, Debug)]
 pub struct Identity {
     config: Arc<ServerConfig>,
-    handshake_timeout: Duration,
+    stall_timeout: Duration,
     validity: Validity,
     is_authority: bool,
     /// A hash of all contents. A reload compares it, to log whether anything changed.
@@ -55,11 +55,7 @@ impl Identity {
     ///
     /// # Errors
     /// Returns the first fault, in one line.
-    pub fn read(
-        files: ServerFiles<'_>,
-        handshake_timeout: Duration,
-        now: Timestamp,
-    ) -> Result<Self, FileFault> {
+    pub fn read(files: ServerFiles<'_>, stall_timeout: Duration, now: Timestamp) -> Result<Self, FileFault> {
         let chain = files::read_chain(files.certificate)?;
         let fault = |found: String| FileFault::new(PemFile::Certificate, files.certificate, found);
         let validity = chain
@@ -93,7 +89,7 @@ impl Identity {
             .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Identity { config: Arc::new(config), handshake_timeout, validity, is_authority, digest })
+        Ok(Identity { config: Arc::new(config), stall_timeout, validity, is_authority, digest })
     }
 
     /// Returns the last instant at which clients trust the certificate.
@@ -162,7 +158,7 @@ impl Acceptor {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shakes hands, within the handshake timeout.
+    /// Shakes hands within `stall_timeout`.
     ///
     /// # Errors
     /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if
@@ -171,12 +167,12 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Identity { config, handshake_timeout, .. } = self.identity();
+        let Identity { config, stall_timeout, .. } = self.identity();
         let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
-        match tokio::time::timeout(handshake_timeout, handshake).await {
+        match tokio::time::timeout(stall_timeout, handshake).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err((error, stream))) => Err((HandshakeFailure::of(&error), Some(stream))),
-            Err(_) => Err((HandshakeFailure::TooSlow(handshake_timeout), None)),
+            Err(_) => Err((HandshakeFailure::TooSlow(stall_timeout), None)),
         }
     }
 }

@@ -417,14 +417,87 @@ fn idle_connections_leave_room_for_a_scrape() {
 fn a_source_at_its_limit_warns_and_stays_ready() {
     let daemon = with_admin(TWO_SOURCES);
     let mut wires: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
-    poll("a line as long as the wait", || {
+    poll("a wait queue as long as the wait", || {
         for wire in &mut wires {
             wire.send(&Ask::of(16).source(1).wait_ms(9_000).bytes());
         }
         let (code, warnings) = checks_at(&daemon, "warn");
         assert_eq!(code, 200);
-        (warnings == ["saturation of slow"]).then_some(())
+        (warnings == ["refusals of slow"]).then_some(())
     });
+}
+
+/// Waits until the log has this text.
+fn await_log(daemon: &Daemon, text: &str) {
+    poll(text, || daemon.log().contains(text).then_some(()));
+}
+
+/// Requests of which most are refused at once: none waits, so only the counts of refusals show them.
+#[test]
+fn a_daemon_that_refuses_shows_it_within_seconds_and_stays_ready() {
+    let daemon = with_admin(TWO_SOURCES);
+    let mut wire = daemon.connect();
+    poll("a check that fails", || {
+        for _ in 0..10 {
+            wire.call(&Ask::of(16).source(1).wait_ms(0).bytes());
+        }
+        let (code, failing) = checks_at(&daemon, "fail");
+        assert_eq!(code, 200, "out of service it would hand out nothing");
+        (failing == ["refusals of slow"]).then_some(())
+    });
+    let samples = scrape(&daemon);
+    let refused = sample(&samples, "snowbank_refusals_total{source=\"slow\"}");
+    assert!(refused >= 5.0 && sample(&samples, "snowbank_errors_total{code=\"exhausted\"}") >= refused);
+    assert_eq!((sample(&samples, "snowbank_ready"), sample(&samples, "snowbank_checks_failing")), (1.0, 1.0));
+    let said = status(&["--admin", &admin_of(&daemon).to_string()]);
+    let text = String::from_utf8_lossy(&said.stdout);
+    assert!(text.starts_with("SERVING, BUT CLIENTS ARE REFUSED\n  FAIL slow, refusals: refused "), "{text}");
+    assert_eq!(said.status.code(), Some(0), "ready");
+    for line in
+        ["requests in the last", "check refusals of slow fails: refused ", "more worker IDs raise the rate"]
+    {
+        await_log(&daemon, line);
+    }
+    await_failing(&daemon, 200, &[]);
+    await_log(&daemon, "check refusals of slow is ok again: no request waits");
+    let said = daemon.log();
+    assert!(!said.contains("ready: /readyz"), "it was ready all the time: {said}");
+    assert_eq!(said.matches("requests in the last").count(), 1, "at most once a minute: {said}");
+}
+
+#[test]
+fn all_connections_in_use_show_and_leave_the_daemon_ready() {
+    let daemon = with_admin("limits.max_connections = 4");
+    let mut kept: Vec<Wire> = (0..4).map(|_| daemon.connect()).collect();
+    kept.iter_mut().for_each(Wire::assert_open);
+    await_failing(&daemon, 200, &["connections"]);
+    await_log(&daemon, "check connections fails: 4 of 4 connections in use");
+    drop(kept);
+    await_failing(&daemon, 200, &[]);
+    await_log(&daemon, "check connections is ok again");
+}
+
+/// A disk that hangs while nobody asks.
+#[test]
+fn storage_that_hangs_warns_while_ids_last_and_fails_afterwards_though_nobody_asks() {
+    let setup = Setup::new();
+    let disk = FailingDisk::new(&setup.path("state"), setup.path("disk"));
+    // A horizon that leaves the warning some seconds.
+    let layout = "time:31,worker:10,sequence:20;tick=4s;epoch=2025-01-01T00:00:00Z";
+    let setup = disk.under(setup).option("--layout", layout).config("max_ahead = \"2m\"");
+    let daemon = setup.admin().start();
+    daemon.connect().next(Ask::of(1));
+    disk.order("sync stall 100000");
+    poll("a warning before IDs run out", || {
+        let (code, warnings) = checks_at(&daemon, "warn");
+        (code == 200 && warnings == ["ceiling of default"]).then_some(())
+    });
+    assert!(sample(&scrape(&daemon), "snowbank_ceiling_write_seconds") > 1.0);
+    assert_eq!(sample(&scrape(&daemon), "snowbank_ceiling_raise_failing"), 0.0);
+    await_log(&daemon, "check ceiling of default warns: storage has taken ");
+    await_failing(&daemon, 503, &["ceiling of default"]);
+    await_log(&daemon, "not ready: /readyz answers 503, because of ceiling of default");
+    disk.works();
 }
 
 #[test]

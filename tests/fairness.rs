@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use support::ids::{assert_distinct, twitter_ids_between};
-use support::wire::{EXHAUSTED, EXPLICIT, Run};
+use support::wire::{EXHAUSTED, EXPLICIT, PARTIAL, Run};
 use support::{Ask, Daemon, Setup};
 
 /// The length of the overload: the reserve below is a twentieth of it, so that a daemon which is too slow by more than
@@ -20,12 +20,70 @@ const CONFIG: &str = "shards = 2\nburst_window = \"200ms\"\n";
 
 /// Streams batches until told to stop.
 fn stream(daemon: &Daemon, stop: &AtomicBool) -> Vec<Run> {
+    keep_asking(daemon, stop, Ask::of(2_000).wait_ms(10_000))
+}
+
+/// Asks for the same again and again, also after a refusal, until told to stop.
+fn keep_asking(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> Vec<Run> {
     let mut wire = daemon.connect();
     let mut drawn = Vec::new();
     while !stop.load(Ordering::Relaxed) {
-        drawn.extend(wire.next(Ask::of(2_000).wait_ms(10_000)).runs());
+        let reply = wire.next(ask);
+        if reply.id_count().is_some() {
+            drawn.extend(reply.runs());
+        }
     }
     drawn
+}
+
+/// Asks for this many a hundred times a second until told to stop. Each of the requests has its IDs. Returns them and the
+/// latencies.
+fn ask_modestly(daemon: &Daemon, stop: &AtomicBool, ask: Ask) -> (Vec<Run>, Vec<Duration>) {
+    let mut wire = daemon.connect();
+    let (mut drawn, mut latencies) = (Vec::new(), Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        let asked = Instant::now();
+        let reply = wire.next(ask);
+        latencies.push(asked.elapsed());
+        drawn.extend(reply.runs());
+        thread::sleep(Duration::from_millis(10).saturating_sub(asked.elapsed()));
+    }
+    (drawn, latencies)
+}
+
+/// Lets a modest client ask beside greedy ones.
+fn modest_beside(attack: &str, greedy: &[(usize, Ask)], modest: Ask) {
+    let daemon = Setup::configured(CONFIG).start();
+    let stop = AtomicBool::new(false);
+    let (mut drawn, (modest_ids, latencies)) = thread::scope(|scope| {
+        let (daemon, stop) = (&daemon, &stop);
+        let asks = greedy.iter().flat_map(|&(connections, ask)| vec![ask; connections]);
+        let greedy: Vec<_> = asks.map(|ask| scope.spawn(move || keep_asking(daemon, stop, ask))).collect();
+        thread::sleep(Duration::from_millis(200));
+        let modest = scope.spawn(move || ask_modestly(daemon, stop, modest));
+        thread::sleep(OVERLOAD);
+        stop.store(true, Ordering::Relaxed);
+        let drawn: Vec<Run> = greedy.into_iter().flat_map(|one| one.join().expect("it goes on")).collect();
+        (drawn, modest.join().expect("each of its requests has IDs"))
+    });
+    print_latencies(&format!("modest requests beside {attack}"), latencies);
+    drawn.extend(modest_ids);
+    assert_distinct(drawn);
+    daemon.stop();
+}
+
+#[test]
+fn beside_connections_that_ask_for_a_million_a_modest_one_has_its_ids() {
+    for connections in [1, 8, 16] {
+        let greedy = [(connections, Ask::of(1_000_000).wait_ms(10_000).flags(PARTIAL))];
+        modest_beside(&format!("{connections} that ask for a million"), &greedy, Ask::of(1_000));
+    }
+}
+
+#[test]
+fn beside_many_that_ask_for_256_single_ids_are_never_refused() {
+    let greedy = [(45, Ask::of(1_000_000)), (64, Ask::of(256))];
+    modest_beside("45 that ask for a million and 64 that ask for 256", &greedy, Ask::of(1));
 }
 
 /// Asks for single IDs until told to stop, and gives their latencies too.
@@ -61,16 +119,10 @@ fn delivered_share(drawn: &[Run]) -> f64 {
     total as f64 / twitter_ids_between(first, last) as f64
 }
 
-fn print_latencies(mut latencies: Vec<Duration>) {
+fn print_latencies(what: &str, mut latencies: Vec<Duration>) {
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize];
-    println!(
-        "{} single IDs under overload: median {:?}, 99 % {:?}, most {:?}",
-        latencies.len(),
-        at(0.5),
-        at(0.99),
-        at(1.0)
-    );
+    println!("{} {what}: median {:?}, 99 % {:?}, most {:?}", latencies.len(), at(0.5), at(0.99), at(1.0));
 }
 
 #[test]
@@ -96,7 +148,7 @@ fn overload_delivers_the_whole_ceiling_and_finishes_what_it_admitted() {
     assert!(millions[2..].iter().all(Option::is_some), "one that could wait was refused");
     let admitted = millions.iter().flatten().count();
     println!("{admitted} of 5 requests of a million were admitted");
-    print_latencies(latencies);
+    print_latencies("single IDs under overload", latencies);
 
     let mut drawn = streamed;
     drawn.extend(singles);

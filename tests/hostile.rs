@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -253,4 +255,69 @@ fn a_half_closed_client_gets_its_replies() {
     waits.assert_closed();
     assert_eq!(long.reply().id_count(), Some(1_000_000));
     long.assert_closed();
+}
+
+/// Each kind of stranger is one line in a minute, however many come.
+#[test]
+fn clients_of_other_protocols_are_answered_in_words_and_logged_once() {
+    let daemon = Setup::new().start();
+    let strangers: [(&[u8], &str, &str); 5] = [
+        (b"GET / HTTP/1.1\r\nHost: ids\r\n\r\n", "an HTTP client", "an HTTP client"),
+        (b"*1\r\n$4\r\nPING\r\n", "a Redis client", "a Redis client"),
+        (b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n", "a PROXY protocol header", "a PROXY protocol header"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "a TLS client", "a TLS client"),
+        (b"\xff\xfe\xfd\xfc\xfb", "found frame length", "bytes that are no request"),
+    ];
+    for (bytes, answer, line) in strangers {
+        for _ in 0..5 {
+            let mut wire = daemon.connect();
+            wire.send(bytes);
+            let (code, _, message) = wire.reply().error();
+            assert_eq!(code, wire::MALFORMED);
+            assert!(message.contains(answer), "{message}");
+            wire.assert_closed();
+        }
+        poll("a line on it", || daemon.log().contains(line).then_some(()));
+    }
+    let log = daemon.log();
+    for (_, _, line) in strangers {
+        assert_eq!(log.matches(line).count(), 1, "{line}: {log}");
+    }
+    daemon.connect().assert_open();
+}
+
+/// Runs `snowbank next` against a listener that answers each connection with `answer`, or never.
+fn next_against(answer: Option<&'static str>) -> (String, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            thread::spawn(move || {
+                let mut asked = [0; 1_024];
+                while stream.read(&mut asked).is_ok_and(|size| size > 0) {
+                    if let Some(answer) = answer {
+                        let _ = stream.write_all(answer.as_bytes());
+                    }
+                }
+            });
+        }
+    });
+    let arguments = ["next", "--address", &address, "--timeout", "2s"];
+    let program = env!("CARGO_BIN_EXE_snowbank");
+    let output = std::process::Command::new(program).args(arguments).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    (address, String::from_utf8(output.stderr).expect("text"))
+}
+
+#[test]
+fn next_names_what_it_met_at_a_wrong_port() {
+    for (answer, name) in [
+        (Some("-ERR unknown command\r\n"), "it answers as Redis does"),
+        (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), "it answers in HTTP"),
+        (None, "it accepted the connection and"),
+    ] {
+        let (address, message) = next_against(answer);
+        assert!(message.contains(&address) && message.contains(name), "{message}");
+    }
 }

@@ -91,6 +91,11 @@ fn a_mark_too_far_ahead_of_the_clock_is_refused_and_never_stored() {
         setup.end().assert_refusal_for_now(&parts);
     }
     assert!(!machine.path("other/ceilings").exists());
+    let mut show = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    show.args(["state", "show"]).env("SNOWBANK_STATE_DIR", machine.path("state"));
+    let shown = show.env("SNOWBANK_LOCK_DIR", machine.path("locks")).output().expect("it runs").stdout;
+    let shown = String::from_utf8(shown).expect("text");
+    assert!(shown.contains("further ahead of the clock than a daemon grants by default"), "{shown}");
     // Another worker ID serves meanwhile.
     with_other_state(&machine).args(["--worker-id", "1"]).start().stop();
     fs::remove_file(&lock).expect("removed");

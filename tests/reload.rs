@@ -308,7 +308,7 @@ fn while_the_disk_fails_no_source_joins_and_the_others_serve_on() {
     witness.await_time(Duration::from_secs(4));
     witness.await_ids();
     let said = daemon.log();
-    assert!(!said[before..].contains("cannot raise the ceilings"), "{said}");
+    assert!(!said[before..].contains("check ceiling"), "{said}");
     for order in ["sync", "write"] {
         disk.order(&format!("{order} fail {ENOSPC}"));
         assert_refused(&daemon, &both, &[&["durable", "No space"]]);

@@ -247,8 +247,13 @@ fn syncs_that_fail_stop_the_ids_at_the_ceiling_and_recover() {
         disk.works();
         draw_until_served(&mut wire, &mut ids);
         assert_ne!(inode(), before, "{what}: a file whose sync failed is not trusted again");
-        let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("raised again")));
-        for line in ["cannot raise the ceilings", "ceilings are raised again"] {
+        let said = poll("it says so", || Some(daemon.log()).filter(|said| said.contains("ready again")));
+        for line in [
+            "check ceiling of default fails: reached, and cannot be raised",
+            "not ready: ",
+            "check ceiling of default is ok again",
+            "ready again: ",
+        ] {
             assert_eq!(said.matches(line).count(), 1, "{what}: {line:?} is not said once:\n{said}");
         }
         let last = *ids.last().expect("IDs");

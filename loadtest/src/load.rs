@@ -12,15 +12,16 @@ mod connection;
 mod lanes;
 mod meter;
 mod outage;
-mod processor;
 mod receive;
 mod stall;
 mod wire;
 mod worker;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::machine::stalls::Stalls;
 use crate::measure::{Counts, Fault, Second};
 use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
     pub(crate) lanes: Lanes,
+    /// The machine's stalls so far.
+    pub(crate) stalls: Arc<Stalls>,
     /// Set when the run is over.
     pub(crate) stop: AtomicBool,
     /// With strict order: the largest ID received so far.

@@ -15,6 +15,7 @@
 //! - [`target`], [`daemon`]: connections to a target, and a daemon that the load test starts itself.
 //! - [`promise`]: the guarantees in a target's INFO, and the position of an ID in its source.
 //! - [`check`]: every ID is checked against the promise; duplicates are found in bounded memory.
+//! - [`machine`]: stalls of this machine, which are not the target's fault.
 //! - [`measure`]: histograms, seconds, counters and faults.
 //! - [`verdict`]: objectives; pass, fail or no verdict.
 //! - [`report`]: the table, JSON, the HTML page and HdrHistogram's files, all from the same figures.
@@ -34,6 +35,7 @@ mod cli;
 mod compare;
 mod daemon;
 mod load;
+mod machine;
 mod measure;
 mod origin;
 mod plan;

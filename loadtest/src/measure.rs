@@ -3,54 +3,15 @@
 //! Values are nanoseconds with three significant digits from 1 ns to an hour, so anything under 1 ms is known
 //! to the microsecond; that is also the unit in which HdrHistogram's viewers expect them.
 
+pub(crate) mod disturbed;
+mod histogram;
+
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use hdrhistogram::Histogram;
-
 use crate::check::Violation;
-
-const MAX_VALUE_NS: u64 = 3_600_000_000_000;
-const SIGNIFICANT_DIGITS: u8 = 3;
-
-/// A histogram of times in nanoseconds.
-#[derive(Debug)]
-pub(crate) struct TimeHistogram(Histogram<u64>);
-
-impl TimeHistogram {
-    /// Returns the time at a quantile from 0 to 1.
-    pub(crate) fn at(&self, quantile: f64) -> Duration {
-        Duration::from_nanos(self.0.value_at_quantile(quantile))
-    }
-
-    fn merge(&mut self, other: &Self) {
-        // Fails only for a histogram of a larger range, and all have the same.
-        let added = self.0.add(&other.0);
-        debug_assert!(added.is_ok());
-    }
-}
-
-impl Default for TimeHistogram {
-    fn default() -> Self {
-        let histogram = Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS);
-        Self(histogram.unwrap_or_else(|_| unreachable!("the bounds are constants that a test accepts")))
-    }
-}
-
-impl Deref for TimeHistogram {
-    type Target = Histogram<u64>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
-
-impl DerefMut for TimeHistogram {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
-    }
-}
+use disturbed::Disturbed;
+pub(crate) use histogram::TimeHistogram;
 
 /// Requests that were refused with one error code.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -195,6 +156,8 @@ pub(crate) struct Counts {
     pub(crate) target: TimeHistogram,
     /// From the intended instant to the sending.
     pub(crate) slip: TimeHistogram,
+    /// The slow ones among them, and those that a stall of the machine touched.
+    pub(crate) disturbed: Disturbed,
     /// The delay of the schedule when a fault ended the thread. It shows whether a target that fell behind
     /// had its load.
     pub(crate) late_at_fault: Duration,
@@ -243,6 +206,7 @@ impl Counts {
         self.service.merge(&other.service);
         self.target.merge(&other.target);
         self.slip.merge(&other.slip);
+        self.disturbed.merge(other.disturbed);
         self.late_at_fault = self.late_at_fault.max(other.late_at_fault);
         self.longest_pause = self.longest_pause.max(other.longest_pause);
         self.cpu += other.cpu;
@@ -265,13 +229,6 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_bounds_are_accepted_and_microseconds_kept_apart() {
-        let mut histogram = TimeHistogram::default();
-        assert!(histogram.record(MAX_VALUE_NS).is_ok());
-        assert!(!histogram.equivalent(999_000, 1_000_000));
-    }
 
     #[test]
     fn threads_add_up() {

@@ -18,8 +18,7 @@ pub(crate) struct Scenario {
     pub(crate) token: Option<Token>,
     /// `None` is the default source.
     pub(crate) source: Option<String>,
-    /// True if the target is a Redis.
-    pub(crate) resp: bool,
+    pub(crate) protocol: Protocol,
     /// When requests leave.
     pub(crate) drive: Drive,
     /// IDs per request.
@@ -39,6 +38,17 @@ pub(crate) struct Scenario {
     pub(crate) keeps_interval_log: bool,
     /// The seed of random draws.
     pub(crate) seed: u64,
+}
+
+/// The protocol of a target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// Snowbank's own.
+    Snowbank,
+    /// RESP, as Redis speaks it.
+    Redis,
+    /// None: each byte comes back.
+    Echo,
 }
 
 /// An outage that is brought about on purpose.
@@ -74,6 +84,17 @@ pub(crate) enum Length {
     For(Duration),
     /// Until so many IDs were asked for.
     Ids(u64),
+}
+
+impl Protocol {
+    /// Returns its name in every output.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Snowbank => "snowbank",
+            Self::Redis => "redis",
+            Self::Echo => "echo",
+        }
+    }
 }
 
 impl Scenario {

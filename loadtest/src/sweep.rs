@@ -27,7 +27,7 @@ use crate::daemon::Daemon;
 use crate::origin::Origin;
 use crate::promise::Promise;
 use crate::run::{self, CannotRun, Progress};
-use crate::scenario::{Drive, Scenario};
+use crate::scenario::{Drive, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::{self, Access};
 use crate::value::{MAX_RATE_PER_S, Rate, Share, Time};
@@ -177,7 +177,7 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
             std::thread::sleep(SETTLE);
         }
         // Each run counts with a key of its own there.
-        if sweep.settings.scenario.resp {
+        if sweep.settings.scenario.protocol == Protocol::Redis {
             seen = Distinct::default();
         }
         match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
@@ -194,7 +194,7 @@ pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> 
 
 fn greet(scenario: &Scenario, endpoint: Endpoint) -> Result<Target, CannotRun> {
     let address = endpoint.to_string();
-    if scenario.resp {
+    if scenario.protocol == Protocol::Redis {
         return Ok(Target { address, ..Target::default() });
     }
     let (info, _) = target::greet(&Access { endpoint, token: scenario.token.clone() })?;

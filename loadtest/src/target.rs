@@ -12,6 +12,7 @@ use snowbank_client::Endpoint;
 use snowbank_client::protocol::collect::{InfoCollector, Progress};
 use snowbank_client::protocol::{ErrorCode, Info, request};
 
+use crate::machine::owner::Owner;
 use crate::units::printable;
 use access::Conversation;
 pub(crate) use access::{Access, Token};
@@ -108,13 +109,22 @@ impl Stream {
         }
     }
 
-    /// Returns true if both ends are on one machine, and so have one clock.
-    pub(crate) fn is_local(&self) -> bool {
+    /// Finds the process at the other end, if that is on this machine.
+    pub(crate) fn owner(&self) -> Owner {
         match self {
-            Self::Unix(_) => true,
+            Self::Unix(stream) => {
+                let peer = rustix::net::sockopt::socket_peercred(stream);
+                Owner::of_listener(
+                    peer.ok().and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok()),
+                )
+            }
             Self::Tcp(stream) => match (stream.local_addr(), stream.peer_addr()) {
-                (Ok(local), Ok(peer)) => local.ip() == peer.ip() || peer.ip().to_canonical().is_loopback(),
-                _ => false,
+                (Ok(ours), Ok(theirs))
+                    if ours.ip() == theirs.ip() || theirs.ip().to_canonical().is_loopback() =>
+                {
+                    Owner::of_tcp(ours, theirs)
+                }
+                _ => Owner::Remote,
             },
         }
     }
@@ -165,11 +175,11 @@ impl AsFd for Stream {
     }
 }
 
-/// Asks a target for its INFO on a connection of its own. Returns true with it if the connection is local.
+/// Asks a target for its INFO on a connection of its own. Returns it with the process that answered.
 ///
 /// # Errors
 /// [`NoTarget`] if there is none that speaks the protocol.
-pub(crate) fn greet(access: &Access) -> Result<(Info, bool), NoTarget> {
+pub(crate) fn greet(access: &Access) -> Result<(Info, Owner), NoTarget> {
     let mut conversation = Conversation::begin(access, GREETING_TIMEOUT)?;
     conversation.send(|out| request::encode_info(out, 0))?;
     let mut collector = InfoCollector::default();
@@ -180,14 +190,15 @@ pub(crate) fn greet(access: &Access) -> Result<(Info, bool), NoTarget> {
     {}
     let mut info = collector.finish().map_err(|bad| other(bad.to_string()))?;
     info.version = info.version.map(|version| printable(&version));
-    Ok((info, conversation.stream.is_local()))
+    Ok((info, conversation.stream.owner()))
 }
 
-/// Sends a Redis one command in its inline form, and checks the begin of its answer's first line.
+/// Sends a Redis one command in its inline form, and checks the begin of its answer's first line. Returns the
+/// process that answered.
 ///
 /// # Errors
 /// [`NoTarget`] if there is none that answers with `expected`.
-pub(crate) fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Result<(), NoTarget> {
+pub(crate) fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Result<Owner, NoTarget> {
     let address = endpoint.to_string();
     let mut stream = Stream::connect(endpoint, GREETING_TIMEOUT)
         .map_err(|reason| NoTarget::Unreachable { address: address.clone(), reason })?;
@@ -200,7 +211,7 @@ pub(crate) fn ask_resp(endpoint: &Endpoint, command: &str, expected: &str) -> Re
     let line = String::from_utf8_lossy(&answer[..size]);
     let line = printable(line.lines().next().unwrap_or_default());
     match line.strip_prefix('-') {
-        _ if line.starts_with(expected) => Ok(()),
+        _ if line.starts_with(expected) => Ok(stream.owner()),
         Some(refusal) => {
             Err(NoTarget::Refused { address, name: command.to_owned(), message: refusal.to_owned() })
         }

@@ -5,17 +5,25 @@
 //! 3. A target that refused, or certainly was too slow, fails.
 //! 4. A target that was too slow, unless the generator was, has no verdict. All else passes.
 //!
+//! The time that requests lost in stalls of the machine does not count for the target: see [`crate::machine`].
+//!
 //! Response time counts from the intended instant, so the generator's own delays only make it longer: they
 //! cannot hide a miss. A missed objective certainly is the target's fault if the target's part alone misses
 //! it ([`Counts::target`]). If not, the generator's part may have been the cause.
 
+mod words;
+
 use std::time::Duration;
 
+use crate::machine::stalls::StallSum;
+use crate::machine::threads::OwnWaits;
+use crate::measure::disturbed::Undisturbed;
 use crate::measure::{Counts, Fault, TimeHistogram};
 use crate::promise::Promise;
-use crate::target::code_name;
-use crate::units::{count, counted, ms, rate};
-use crate::value::{Rate, Time};
+use crate::units::{counted, ms, rate};
+use crate::value::Rate;
+pub(crate) use words::last_line;
+use words::{describe, doubted_latency, missed_latency, refusals, taken_cores};
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
 
@@ -37,6 +45,13 @@ pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
+
+/// With a larger share of the time in stalls of the machine, nothing can be said about the target: a quarter more
+/// is lost in the queues after them.
+pub(crate) const MAX_STALLED_SHARE: f64 = 0.5;
+
+/// So many times the requests that an objective allows to be late may be late without a cause in sight.
+const MAX_DOUBTED: f64 = 10.0;
 
 /// A response time that most of all requests may not exceed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,6 +86,15 @@ pub(crate) enum Verdict {
 pub(crate) struct Evidence<'a> {
     pub(crate) counts: &'a Counts,
     pub(crate) faults: &'a [Fault],
+    /// The times without the stalls of the machine.
+    pub(crate) undisturbed: &'a Undisturbed,
+    pub(crate) stalls: StallSum,
+    /// The generator's waits for a core that were not the machine's fault.
+    pub(crate) own_waits: OwnWaits,
+    /// False if the target may use this machine's cores unseen.
+    pub(crate) is_owner_known: bool,
+    /// The length of the measurement.
+    pub(crate) elapsed: Duration,
     pub(crate) promise: &'a Promise,
     /// True if requests left on a schedule.
     pub(crate) open_loop: bool,
@@ -127,6 +151,26 @@ impl Verdict {
     }
 }
 
+/// The result for one objective of response time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Assessment {
+    /// It is met, by all requests.
+    Met,
+    /// It is met without the time that requests lost in stalls of the machine.
+    MetWithoutStalls,
+    /// Few requests were late, the target answered in time, and the generator had cores enough: other
+    /// programs made them late, or stalls too short to be seen.
+    MetByTarget,
+    /// The target's part alone misses it.
+    Missed,
+    /// The target's part does not miss it, but the target kept the generator from the cores.
+    CoresTaken,
+    /// The generator may have been the cause.
+    Doubtful,
+    /// The machine stalled for too much of the time.
+    MachineStopped,
+}
+
 /// Judges a run.
 pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict {
     let describe = |fault: &Fault| describe(fault, evidence.promise);
@@ -143,22 +187,71 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     let too_few = objectives.rate.and_then(|rate| missed_rate(evidence, rate)).filter(|_| missed.is_empty());
     let starved = too_few.as_ref().and_then(|_| starved(evidence.counts));
     missed.extend(too_few);
-    let late = objectives.latencies.iter().filter(|latency| is_late(&evidence.counts.response, latency));
-    let (certain, doubtful): (Vec<_>, Vec<_>) =
-        late.partition(|latency| is_late(&evidence.counts.target, latency));
     let mut not_offered = not_offered(evidence);
     not_offered.extend(starved.filter(|_| not_offered.is_empty()));
     if !not_offered.is_empty() {
         return Verdict::Unknown(not_offered);
     }
-    missed.extend(certain.into_iter().map(|latency| missed_latency(evidence.counts, latency)));
-    if !missed.is_empty() {
-        return Verdict::Fail(missed);
+    let mut doubtful = Vec::new();
+    for latency in &objectives.latencies {
+        match Assessment::of(latency, evidence) {
+            Assessment::Met | Assessment::MetWithoutStalls | Assessment::MetByTarget => {}
+            Assessment::Missed => missed.push(missed_latency(evidence, latency)),
+            Assessment::CoresTaken => missed.push(taken_cores(evidence, latency)),
+            Assessment::Doubtful => doubtful.push(doubted_latency(evidence, latency)),
+            Assessment::MachineStopped => doubtful.push(format!(
+                "{BOTTLENECK}: the machine stalled for {:.0} % of the time (at most {:.0} %)",
+                stalled_share(evidence) * 100.0,
+                MAX_STALLED_SHARE * 100.0
+            )),
+        }
     }
-    if doubtful.is_empty() {
-        return Verdict::Pass;
+    match (missed.is_empty(), doubtful.is_empty()) {
+        (false, _) => Verdict::Fail(missed),
+        (true, false) => Verdict::Unknown(doubtful),
+        (true, true) => Verdict::Pass,
     }
-    Verdict::Unknown(doubtful.into_iter().map(|latency| doubted_latency(evidence.counts, latency)).collect())
+}
+
+impl Assessment {
+    /// Assesses one objective of response time.
+    pub(crate) fn of(latency: &Latency, evidence: &Evidence<'_>) -> Self {
+        let times = evidence.undisturbed;
+        if !is_late(&evidence.counts.response, latency) {
+            return Self::Met;
+        }
+        if stalled_share(evidence) > MAX_STALLED_SHARE {
+            return Self::MachineStopped;
+        }
+        if !is_late(&times.response, latency) {
+            return Self::MetWithoutStalls;
+        }
+        if is_late(&times.target, latency) {
+            return Self::Missed;
+        }
+        // So much time without a core makes the allowed number of requests late.
+        let allowed = evidence.elapsed.mul_f64(1.0 - latency.quantile);
+        let waits = evidence.own_waits;
+        if waits.by_target.total > allowed && waits.by_target.total > waits.by_generator.total {
+            return Self::CoresTaken;
+        }
+        let most = Latency { quantile: 1.0 - (1.0 - latency.quantile) * MAX_DOUBTED, ..*latency };
+        let has_reserve = waits.by_generator.total <= allowed
+            && evidence.counts.busiest_thread <= MAX_THREAD_SHARE
+            && evidence.counts.throttled_share <= MAX_THROTTLED_SHARE;
+        if evidence.is_owner_known
+            && has_reserve
+            && latency.quantile < 1.0
+            && !is_late(&times.response, &most)
+        {
+            return Self::MetByTarget;
+        }
+        Self::Doubtful
+    }
+}
+
+fn stalled_share(evidence: &Evidence<'_>) -> f64 {
+    evidence.stalls.total.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-9)
 }
 
 /// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
@@ -196,7 +289,7 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
 fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 4] {
     let (counts, closed_loop) = (evidence.counts, !evidence.open_loop);
     let pause = counts.longest_pause.max(Duration::from_nanos(counts.slip.max()));
-    let p99_slip = counts.slip.at(0.99);
+    let p99_slip = evidence.undisturbed.slip.at(0.99);
     let stalled =
         (pause > MAX_PAUSE).then(|| format!("it stood still for {} (at most {MAX_PAUSE:?})", ms(pause)));
     let late = (p99_slip > MAX_P99_SLIP).then(|| {
@@ -227,15 +320,6 @@ fn starved(counts: &Counts) -> Option<String> {
     })
 }
 
-fn refusals(counts: &Counts) -> Option<String> {
-    let (refused, all) = (counts.refused_count(), counted(counts.requests, "request"));
-    let codes = counts.refused.iter().map(|(&code, refusals)| {
-        format!("{} x {} ({})", code_name(code), count(refusals.count), refusals.first_message)
-    });
-    let codes = codes.collect::<Vec<_>>().join(", ");
-    (refused > 0).then(|| format!("{} of {all} were refused: {codes}", count(refused)))
-}
-
 /// Returns a line if a closed loop missed the rate. An open loop offers the rate itself.
 fn missed_rate(evidence: &Evidence<'_>, wanted: Rate) -> Option<String> {
     let missed = !evidence.open_loop && evidence.ids_per_s < wanted.per_s();
@@ -244,67 +328,6 @@ fn missed_rate(evidence: &Evidence<'_>, wanted: Rate) -> Option<String> {
 
 fn is_late(times: &TimeHistogram, latency: &Latency) -> bool {
     times.at(latency.quantile) > latency.limit
-}
-
-/// Describes a miss by a target that may have been in time, and a generator that was not.
-fn doubted_latency(counts: &Counts, latency: &Latency) -> String {
-    let at = |times: &TimeHistogram| ms(times.at(latency.quantile));
-    let (slip, least) = (at(&counts.slip), at(&counts.target));
-    let missed = missed_latency(counts, latency);
-    format!(
-        "{BOTTLENECK}: {missed}, but requests left late by {slip}, and without the generator's own delays it was {least}"
-    )
-}
-
-fn missed_latency(counts: &Counts, latency: &Latency) -> String {
-    let found = ms(counts.response.at(latency.quantile));
-    format!("response time {} was {found} (objective {})", latency.name(), ms(latency.limit))
-}
-
-/// Returns one line about a fault.
-pub(crate) fn describe(fault: &Fault, promise: &Promise) -> String {
-    match fault {
-        Fault::Violation(violation) => violation.describe(promise),
-        Fault::Closed { unanswered, reason } => {
-            let reason = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-            let unanswered = counted(*unanswered as u64, "request");
-            format!("the target closed a connection{reason}, with {unanswered} on it unanswered")
-        }
-        Fault::Unreadable(reason) => format!("the target broke the protocol: {reason}"),
-        Fault::Silent { waited, unanswered } => {
-            let unanswered = counted(*unanswered as u64, "request");
-            format!("the target stalled: no answer within {waited:?}, {unanswered} waiting on one connection")
-        }
-        Fault::TooManyInFlight { bound } => {
-            let bound = counted(*bound as u64, "request");
-            format!("the target fell behind: {bound} in flight on one connection, which is the limit")
-        }
-        Fault::NotRecovered { waited } => {
-            format!("the target did not recover within {waited:?} of the announced outage")
-        }
-        Fault::FullSocket => "the target fell behind: a socket took no more requests".to_owned(),
-    }
-}
-
-/// Returns the last line of a report: pass or fail, with the figures.
-pub(crate) fn last_line(verdict: &Verdict, evidence: &Evidence<'_>, objectives: &Objectives) -> String {
-    let counts = evidence.counts;
-    let reasons = verdict.reasons().join("; ");
-    let because = if reasons.is_empty() { "every ID as promised" } else { &reasons };
-    if counts.requests == 0 {
-        return format!("{}: nothing was measured: {because}", verdict.word());
-    }
-    let mut figures = vec![format!("{} IDs/s", rate(evidence.ids_per_s))];
-    for latency in &objectives.latencies {
-        let (found, limit) = (ms(counts.response.at(latency.quantile)), Time(latency.limit));
-        figures.push(format!("{} {found} (at most {limit})", latency.name()));
-    }
-    if objectives.latencies.is_empty() {
-        figures.push(format!("p99.9 {}", ms(counts.response.at(0.999))));
-    }
-    figures.push(format!("{} of {} answered", count(counts.answered), counted(counts.requests, "request")));
-    let kind = if evidence.open_loop { "response time" } else { "closed loop, response time" };
-    format!("{}: {kind}: {}: {because}", verdict.word(), figures.join(", "))
 }
 
 #[cfg(test)]

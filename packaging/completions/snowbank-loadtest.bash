@@ -47,7 +47,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --json --html --hgrm --hlog --help --version sweep plan compare help"
+            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --hgrm --hlog --help --version sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -138,6 +138,10 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tries)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

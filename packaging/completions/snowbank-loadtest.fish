@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= tries= json= html= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -46,6 +46,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.9 -d '99.9 % of all response times are at most this (2ms in an open loop without any of these)' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.99 -d '99.99 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max -d 'All response times are at most this' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'Runs in a row that must miss an objective of response time before it counts as missed, on a machine so noisy that one may be chance' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F

@@ -1,39 +1,58 @@
 //! The checks of a status, in words for the operator. They decide whether the daemon is ready.
 //!
-//! - Fail: requests are refused, so a load balancer should send them elsewhere.
+//! - Fail: requests or connections are refused.
 //! - Warn: requests are served, and an operator should look.
 //!
-//! A daemon that is saturated warns and does not fail: it still hands out IDs at its full rate, and out of service it would
-//! hand out none.
+//! A daemon is ready unless a check fails that decides readiness. The checks of [`SATURATION`] do not: a daemon that is
+//! saturated still hands out IDs at its full rate. Out of service it would hand out none, and its load would saturate the
+//! next daemon.
 
+use super::finding::{about, about_daemon, fail, ok, seconds, warn};
+use super::saturation::{SATURATION, check_refusals};
 use super::status::{CertificateStatus, Check, ClockState, Level, SourceStatus, Status};
-use crate::config::Grouped;
 
-/// The time after which a raise fails the check if a request waits for it.
+/// The shortest time after which a raise fails the check where the ceiling is reached: requests wait for so long anyway.
 const SLOW_RAISE_S: f64 = 1.0;
-/// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
-/// will be.
-const SATURATED_SHARE: f64 = 0.75;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";
 
+impl Check {
+    /// Returns whether a load balancer should send requests elsewhere.
+    pub(crate) fn makes_unready(&self) -> bool {
+        self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
+    }
+
+    /// Returns its name, with that of its source if it has one.
+    pub(crate) fn full_name(&self) -> String {
+        match &self.source {
+            Some(source) => format!("{} of {source}", self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
+
 impl Status {
     /// Runs all checks, and decides whether the daemon is ready.
     pub(crate) fn check(&mut self) {
-        let mut checks = vec![self.check_stop(), self.check_worker_ids()];
-        checks.extend(self.check_wall_clock());
+        let mut checks = vec![
+            self.check_stop(),
+            self.check_worker_ids(),
+            self.check_connections(),
+            self.check_latency(),
+            self.check_wall_clock(),
+        ];
         for source in &self.sources {
             checks.push(self.check_clock(source));
             checks.push(self.check_ceiling(source));
-            checks.push(check_saturation(source));
+            checks.push(check_refusals(source, &self.last_minute));
             checks.push(check_layout(source));
         }
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
-        self.ready = checks.iter().all(|check| check.level != Level::Fail);
+        self.ready = !checks.iter().any(Check::makes_unready);
         self.checks = checks;
     }
 
@@ -55,7 +74,7 @@ impl Status {
     }
 
     fn check_worker_ids(&self) -> Check {
-        let advice = "no more IDs are handed out: stop this daemon, and find the other one";
+        let advice = "no IDs are handed out any more: stop this daemon, and find the other one";
         about_daemon(
             "worker_ids",
             match &self.ceilings.lost {
@@ -66,10 +85,10 @@ impl Status {
     }
 
     /// Checks the machine's clock. Its effect on a source is that source's check.
-    fn check_wall_clock(&self) -> Option<Check> {
+    fn check_wall_clock(&self) -> Check {
         let by = seconds(self.clock.by_s);
         let found = match self.clock.state {
-            ClockState::Steady => return None,
+            ClockState::Steady => return about_daemon(CLOCK, ok("the wall clock runs as expected")),
             ClockState::Behind => format!("the wall clock is {by} behind IDs already handed out"),
             ClockState::Held => {
                 format!(
@@ -77,7 +96,7 @@ impl Status {
                 )
             }
         };
-        Some(about_daemon(CLOCK, warn(format!("{found}: check time synchronisation"))))
+        about_daemon(CLOCK, warn(format!("{found}: check time synchronisation")))
     }
 
     fn check_clock(&self, source: &SourceStatus) -> Check {
@@ -107,6 +126,7 @@ impl Status {
         let ceilings = &self.ceilings;
         let left = seconds(source.headroom_s);
         let is_reached = source.headroom_s <= 0.0;
+        let (took_s, took) = (ceilings.under_way_s, seconds(ceilings.under_way_s));
         let advice = "check the state directory's disk";
         let result = match &ceilings.failing {
             _ if ceilings.lost.is_some() => fail("revoked, because the worker IDs are lost"),
@@ -117,35 +137,20 @@ impl Status {
             Some(reason) => {
                 warn(format!("cannot be raised: {reason}; IDs last for another {left}: {advice}"))
             }
-            None if is_reached && source.ceiling_wanted && ceilings.under_way_s > SLOW_RAISE_S => {
-                let took = seconds(ceilings.under_way_s);
-                fail(format!("reached; storage has taken {took} so far to raise it: requests wait"))
+            // Whether or not a request waits now: the next one would be refused.
+            None if is_reached && took_s > SLOW_RAISE_S.max(ceilings.slow_write_s) => {
+                let effect = "refuses with no_ceiling until storage answers";
+                fail(format!("reached; storage has taken {took} so far to raise it; {effect}: {advice}"))
             }
+            None if took_s > ceilings.slow_write_s => warn(format!(
+                "storage has taken {took} so far to raise it; IDs last for another {left}: {advice}"
+            )),
             None if is_reached && source.ceiling_wanted => ok("reached, and being raised"),
             None if is_reached => ok("unused, and raised with the next request"),
             None => ok(format!("durable for {left} ahead")),
         };
         about(source, "ceiling", result)
     }
-}
-
-fn check_saturation(source: &SourceStatus) -> Check {
-    let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
-    let line = seconds(source.line_s);
-    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
-    let is_saturated = source.line_s > 0.0 && source.line_s >= SATURATED_SHARE * source.default_wait_s;
-    let result = if is_saturated && !is_held_up {
-        let rate = Grouped(source.ids_per_second);
-        warn(format!(
-            "saturated: {requests} requests wait for {ids} IDs, which take {line} at the full rate of the layout \
-             ({rate} IDs/s); more requests are refused with exhausted. More worker IDs raise the rate"
-        ))
-    } else if source.waiting_ids > 0 {
-        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {line}"))
-    } else {
-        ok("no request waits")
-    };
-    about(source, "saturation", result)
 }
 
 fn check_layout(source: &SourceStatus) -> Check {
@@ -171,105 +176,10 @@ fn check_certificate(certificate: &CertificateStatus) -> Check {
     about_daemon("certificate", result)
 }
 
-/// The severity of a check's result, and the result in words.
-type CheckResult = (Level, String);
-
-fn fail(message: impl Into<String>) -> CheckResult {
-    (Level::Fail, message.into())
-}
-
-fn warn(message: impl Into<String>) -> CheckResult {
-    (Level::Warn, message.into())
-}
-
-fn ok(message: impl Into<String>) -> CheckResult {
-    (Level::Ok, message.into())
-}
-
-fn about_daemon(name: &'static str, (level, message): CheckResult) -> Check {
-    Check { name: name.into(), source: None, level, message }
-}
-
-fn about(source: &SourceStatus, name: &'static str, result: CheckResult) -> Check {
-    Check { source: Some(source.name.clone()), ..about_daemon(name, result) }
-}
-
-/// Formats a length of time for people: `2.9 s`, `340 ms`, `4 min`, `3 h`, `2 days`.
-pub(crate) fn seconds(seconds: f64) -> String {
-    match seconds {
-        ..0.001 if seconds > 0.0 => format!("{:.0} µs", seconds * 1e6),
-        0.001..1.0 => format!("{:.0} ms", seconds * 1e3),
-        ..10.0 => format!("{seconds:.1} s"),
-        ..120.0 => format!("{seconds:.0} s"),
-        ..7_200.0 => format!("{:.0} min", seconds / 60.0),
-        ..172_800.0 => format!("{:.0} h", seconds / 3_600.0),
-        _ => format!("{:.0} days", seconds / 86_400.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::status::{CeilingsStatus, ClockStatus, Connections, Latency};
+    use super::super::status::{SourceMinute, tests::healthy};
     use super::*;
-
-    /// A healthy daemon's status.
-    pub(crate) fn healthy() -> Status {
-        let source = SourceStatus {
-            name: String::from("orders"),
-            layout: String::from("twitter"),
-            worker_ids: String::from("0"),
-            id_space: String::new(),
-            numbers_in_space: vec![0],
-            ids_per_second: 4_096_000,
-            ids: 10,
-            requests: 1,
-            exhausted: 0,
-            waits: 0,
-            waiting_requests: 0,
-            waiting_ids: 0,
-            line_s: 0.0,
-            default_wait_s: 1.0,
-            headroom_s: 2.5,
-            ceiling_wanted: false,
-            ahead_s: 0.0,
-            max_ahead_s: 10.0,
-            stands_s: 0.0,
-            yet_to_begin: false,
-            layout_ends: String::from("2080-07-10"),
-            layout_years_left: 54.0,
-        };
-        let mut status = Status {
-            version: String::from("0.1.0"),
-            instance: String::from("host-1"),
-            started_unix_s: 1_800_000_000.0,
-            uptime_s: 60.0,
-            ready: false,
-            checks: Vec::new(),
-            draining: false,
-            shards: 2,
-            order: String::from("relaxed"),
-            clock: ClockStatus { state: ClockState::Steady, by_s: 0.0, steps_back: 0, steps_forward: 0 },
-            ceilings: CeilingsStatus {
-                raises: 1,
-                failures: 0,
-                raising_s: 0.002,
-                last_raise_ago_s: Some(0.5),
-                under_way_s: 0.0,
-                failing: None,
-                lost: None,
-            },
-            sources: vec![source],
-            certificate: None,
-            connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
-            errors: std::collections::BTreeMap::new(),
-            other_requests: 0,
-            received_bytes: 0,
-            sent_bytes: 0,
-            latency: Latency::default(),
-        };
-        status.check();
-        status
-    }
 
     /// Changes a healthy daemon's status. Returns whether it is ready, and the first finding.
     fn checked(change: impl FnOnce(&mut Status)) -> (bool, Option<(String, Level, String)>) {
@@ -285,7 +195,7 @@ mod tests {
         let (ready, finding) = checked(change);
         let (found_name, found_level, message) = finding.expect("a finding");
         assert_eq!((found_name.as_str(), found_level), (name, level), "{message}");
-        assert_eq!(ready, level != Level::Fail);
+        assert_eq!(ready, level != Level::Fail || SATURATION.contains(&name));
         assert!(message.contains(part), "{message}");
     }
 
@@ -310,7 +220,6 @@ mod tests {
         finds("ceiling", Level::Fail, "storage has taken 5.0 s", |status| {
             status.ceilings.under_way_s = 5.0;
             status.sources[0].headroom_s = 0.0;
-            status.sources[0].ceiling_wanted = true;
         });
         finds("layout", Level::Fail, "ended", |status| status.sources[0].layout_years_left = 0.0);
     }
@@ -328,12 +237,35 @@ mod tests {
         finds("ceiling", Level::Warn, "last for another 2.5 s", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
         });
-        finds("saturation", Level::Warn, "exhausted", |status| {
-            status.sources[0].line_s = 0.9;
+        finds("ceiling", Level::Warn, "taken 1.6 s so far", |status| status.ceilings.under_way_s = 1.6);
+        finds("refusals", Level::Warn, "exhausted", |status| {
+            status.sources[0].wait_queue_s = 0.9;
             status.sources[0].waiting_ids = 3_000_000;
         });
         finds("layout", Level::Warn, "in 182 days", |status| {
             status.sources[0].layout_years_left = 0.5;
+        });
+    }
+
+    #[test]
+    fn saturation_fails_and_leaves_the_daemon_ready() {
+        finds(
+            "refusals",
+            Level::Fail,
+            "refused 66.7 % of the requests of the last 60 s (3,000 of 4,500)",
+            |status| {
+                status.last_minute.over_s = 60.0;
+                status.sources[0].last_minute =
+                    SourceMinute { requests: 4_500, refused: 3_000, exhausted: 3_000, level: Level::Fail };
+            },
+        );
+        finds("connections", Level::Fail, "7 refused with too_busy", |status| {
+            status.last_minute.connections_level = Level::Fail;
+            status.last_minute.connections_refused = 7;
+        });
+        finds("latency", Level::Warn, "99 % within 700 ms", |status| {
+            status.last_minute.latency_level = Level::Warn;
+            status.last_minute.p99_us = Some(700_000.0);
         });
     }
 
@@ -360,21 +292,5 @@ mod tests {
             status.draining = true;
         });
         assert_eq!(first.expect("two findings").0, "stop");
-    }
-
-    #[test]
-    fn lengths_of_time_are_short() {
-        for (length, text) in [
-            (0.0, "0.0 s"),
-            (0.000_05, "50 µs"),
-            (0.34, "340 ms"),
-            (2.94, "2.9 s"),
-            (61.0, "61 s"),
-            (240.0, "4 min"),
-            (10_800.0, "3 h"),
-            (200_000.0, "2 days"),
-        ] {
-            assert_eq!(seconds(length), text);
-        }
     }
 }

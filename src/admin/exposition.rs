@@ -91,7 +91,7 @@ impl From<f64> for Value {
 type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Value);
 
 /// The metrics of a source.
-const SOURCE_METRICS: [SourceMetric; 11] = [
+const SOURCE_METRICS: [SourceMetric; 12] = [
     ("snowbank_ids_issued", "IDs handed out", None, true, |source| source.ids.into()),
     (
         "snowbank_requests",
@@ -99,6 +99,13 @@ const SOURCE_METRICS: [SourceMetric; 11] = [
         None,
         true,
         |source| source.requests.into(),
+    ),
+    (
+        "snowbank_refusals",
+        "Requests refused: the errors exhausted, clock_behind, no_ceiling and shutting_down",
+        None,
+        true,
+        |source| source.refused.into(),
     ),
     (
         "snowbank_exhausted",
@@ -220,6 +227,8 @@ impl Page<'_> {
         let (name, help) =
             ("snowbank_ceiling_raise_failing", "1 while the last try to raise the ceilings failed");
         self.gauge(name, help, None, u64::from(ceilings.failing.is_some()))?;
+        let help = "How long the write of ceilings under way has taken so far, 0 without one";
+        self.gauge("snowbank_ceiling_write", help, seconds, ceilings.under_way_s)?;
         let (name, help) =
             ("snowbank_worker_ids_held", "1 while the worker IDs and the state are this daemon's alone");
         self.gauge(name, help, None, u64::from(ceilings.lost.is_none()))

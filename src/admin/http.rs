@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::exposition;
 use super::process::Process;
-use super::status::{Check, Level, Status};
+use super::status::{Check, Status};
 
 /// The time that a connection may stay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +191,7 @@ impl Site {
         }
         let status = (self.status)();
         let code = if status.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        let reasons = status.checks.iter().filter(|check| check.level == Level::Fail).collect();
+        let reasons = status.checks.iter().filter(|check| check.makes_unready()).collect();
         respond_json(code, &Readiness { ready: status.ready, reasons, checks: &status.checks })
     }
 }

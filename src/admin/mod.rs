@@ -1,6 +1,8 @@
 //! The operator's view: the daemon's status in one struct, and the ways to it.
 //!
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
+//! - `recent`: what clients met in the last minute. `saturation`: the checks of that.
+//! - `finding`: the parts of a check's result.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
 //! - `http`: `/metrics`, `/healthz`, `/readyz`, `/status` and the page, on the main thread, away from the shards.
 //! - `fetch`: asks another daemon for its status.
@@ -10,14 +12,21 @@
 mod checks;
 mod exposition;
 mod fetch;
+mod finding;
 mod http;
 mod process;
+mod recent;
+mod saturation;
 mod status;
 
-pub(crate) use checks::seconds;
 pub(crate) use fetch::Target;
+pub(crate) use finding::seconds;
 pub(crate) use http::{Beats, Site, Stay, Via};
+pub(crate) use recent::Recent;
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, Latency,
-    Level, SourceStatus, Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, LastMinute,
+    Latency, Level, SourceMinute, SourceStatus, Status,
 };
+
+#[cfg(test)]
+pub(crate) use status::tests::healthy;

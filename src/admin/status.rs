@@ -21,7 +21,7 @@ pub(crate) struct Status {
     pub(crate) instance: String,
     pub(crate) started_unix_s: f64,
     pub(crate) uptime_s: f64,
-    /// True if requests are served: no check fails.
+    /// True if requests are served: no check fails that decides readiness.
     pub(crate) ready: bool,
     /// The results of all checks, the worst first. Never empty.
     pub(crate) checks: Vec<Check>,
@@ -36,6 +36,7 @@ pub(crate) struct Status {
     pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) connections: Connections,
+    pub(crate) last_minute: LastMinute,
     /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Requests other than for IDs.
@@ -58,14 +59,15 @@ pub(crate) struct Check {
 }
 
 /// The severity of a check's result. The worst is the least value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Level {
-    /// Requests are refused: not ready.
+    /// Requests or connections are refused.
     Fail,
     /// Requests are served, and an operator should look.
     Warn,
     /// All is well.
+    #[default]
     Ok,
 }
 
@@ -102,8 +104,10 @@ pub(crate) struct CeilingsStatus {
     pub(crate) raising_s: f64,
     /// The time since the last raise became durable. `None`: none since the start.
     pub(crate) last_raise_ago_s: Option<f64>,
-    /// The time that the current raise has taken so far. 0 without one.
+    /// The time that the write under way has taken so far. 0 without one.
     pub(crate) under_way_s: f64,
+    /// The time after which a write is slow: half of the horizon.
+    pub(crate) slow_write_s: f64,
     /// The reason why the last raise failed. `None`: it did not fail.
     pub(crate) failing: Option<String>,
     /// The reason why another process may have the worker IDs or the state. `None`: this daemon holds them.
@@ -135,14 +139,17 @@ pub(crate) struct SourceStatus {
     pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
     pub(crate) requests: u64,
+    /// Requests refused, whatever the code, and those of them with `exhausted`.
+    pub(crate) refused: u64,
     pub(crate) exhausted: u64,
+    pub(crate) last_minute: SourceMinute,
     /// The number of requests that had to wait for their IDs.
     pub(crate) waits: u64,
     /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
     /// The time that the waiting IDs take at the full rate, and the default wait of a request.
-    pub(crate) line_s: f64,
+    pub(crate) wait_queue_s: f64,
     pub(crate) default_wait_s: f64,
     /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
     pub(crate) headroom_s: f64,
@@ -157,6 +164,29 @@ pub(crate) struct SourceStatus {
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
+}
+
+/// The last minute of a source, or its time since the start if that is shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SourceMinute {
+    pub(crate) requests: u64,
+    /// Requests refused, whatever the code, and those of them with `exhausted`.
+    pub(crate) refused: u64,
+    pub(crate) exhausted: u64,
+    /// The level of the check `refusals`.
+    pub(crate) level: Level,
+}
+
+/// The last minute of all sources, or the time since the start if that is shorter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastMinute {
+    /// The exact length: a minute and up to five seconds.
+    pub(crate) over_s: f64,
+    /// The time within which 99 % of requests were answered. `None`: there were no requests.
+    pub(crate) p99_us: Option<f64>,
+    pub(crate) connections_refused: u64,
+    pub(crate) latency_level: Level,
+    pub(crate) connections_level: Level,
 }
 
 /// The clients' connections.
@@ -176,6 +206,22 @@ pub(crate) struct Latency {
     /// The number of requests between one bound and the next. The last is the number above all bounds.
     pub(crate) counts: Vec<u64>,
     pub(crate) sum_us: u64,
+}
+
+impl Status {
+    /// Returns the time above which a request is slow: half of the longest default wait. A request that waits no longer than
+    /// that is then refused soon.
+    pub(crate) fn slow_s(&self) -> f64 {
+        self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
+    }
+}
+
+impl SourceStatus {
+    /// Returns the counts since the start of which [`SourceMinute`] has the last minute's.
+    pub(crate) fn counted(&self) -> SourceMinute {
+        let SourceStatus { requests, refused, exhausted, .. } = *self;
+        SourceMinute { requests, refused, exhausted, level: Level::Ok }
+    }
 }
 
 impl Default for Latency {
@@ -216,8 +262,71 @@ impl Latency {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Returns a healthy daemon's status.
+    pub(crate) fn healthy() -> Status {
+        let source = SourceStatus {
+            name: String::from("orders"),
+            layout: String::from("twitter"),
+            worker_ids: String::from("0"),
+            id_space: String::new(),
+            numbers_in_space: vec![0],
+            ids_per_second: 4_096_000,
+            ids: 10,
+            requests: 1,
+            refused: 0,
+            exhausted: 0,
+            last_minute: SourceMinute::default(),
+            waits: 0,
+            waiting_requests: 0,
+            waiting_ids: 0,
+            wait_queue_s: 0.0,
+            default_wait_s: 1.0,
+            headroom_s: 2.5,
+            ceiling_wanted: false,
+            ahead_s: 0.0,
+            max_ahead_s: 10.0,
+            stands_s: 0.0,
+            yet_to_begin: false,
+            layout_ends: String::from("2080-07-10"),
+            layout_years_left: 54.0,
+        };
+        let mut status = Status {
+            version: String::from("0.1.0"),
+            instance: String::from("host-1"),
+            started_unix_s: 1_800_000_000.0,
+            uptime_s: 60.0,
+            ready: false,
+            checks: Vec::new(),
+            draining: false,
+            shards: 2,
+            order: String::from("relaxed"),
+            clock: ClockStatus { state: ClockState::Steady, by_s: 0.0, steps_back: 0, steps_forward: 0 },
+            ceilings: CeilingsStatus {
+                raises: 1,
+                failures: 0,
+                raising_s: 0.002,
+                last_raise_ago_s: Some(0.5),
+                under_way_s: 0.0,
+                slow_write_s: 1.5,
+                failing: None,
+                lost: None,
+            },
+            sources: vec![source],
+            certificate: None,
+            connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
+            last_minute: LastMinute::default(),
+            errors: std::collections::BTreeMap::new(),
+            other_requests: 0,
+            received_bytes: 0,
+            sent_bytes: 0,
+            latency: Latency::default(),
+        };
+        status.check();
+        status
+    }
 
     #[test]
     fn quantiles_are_linear_between_bounds() {

@@ -160,11 +160,22 @@ pub enum LockError {
         /// The system's error.
         error: io::Error,
     },
+    /// A link or a file of this user's has the lock directory's name.
+    #[error(
+        "cannot lock worker IDs at {}: {error}; set lock_dir to a directory that all daemons of this machine share",
+        path.display()
+    )]
+    NoDirectory {
+        /// The lock directory.
+        path: PathBuf,
+        /// The finding, and what is allowed.
+        error: io::Error,
+    },
     /// Every user can write the lock directory.
     #[error(
         "every user can write the lock directory {} (mode {mode:o}), and so make IDs repeat; allowed is writing by its owner \
-         and its group: stop the daemons that use it, `chmod o-w` it, or set lock_dir to a directory that all daemons of \
-         this machine share",
+         and its group: stop the daemons that use it and `chmod o-w` it, or set lock_dir to a directory below it, which is \
+         made private",
         path.display()
     )]
     OpenToAll {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::locked_file::HOLDER_BYTES;
 
-/// Returns ` (process 123)` for a lock that is held; empty if its holder is not known.
+/// Returns ` (process 123)` for a lock that is held, or ` (process 123, as its file says)`; empty if its holder is not known.
 ///
 /// The kernel lists the holder of this moment, whatever the file contains. It leaves out processes of other containers, and
 /// cannot be matched with files of some file systems. Only then the file's line counts.
@@ -25,10 +25,10 @@ pub(super) fn line(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line[..length]).into_owned())
 }
 
-/// Returns ` (process 123)` if a holder's line begins so; else nothing.
+/// Returns ` (process 123, as its file says)` if a holder's line begins so; else nothing.
 fn holder_in(line: &str) -> String {
     match line.split_once(',') {
-        Some((process, _)) if process.starts_with("process ") => format!(" ({process})"),
+        Some((process, _)) if process.starts_with("process ") => format!(" ({process}, as its file says)"),
         _ => String::new(),
     }
 }
@@ -63,6 +63,13 @@ mod tests {
         assert_eq!(listed_in(locks, "00:16:7"), Some(44));
         assert_eq!(listed_in(locks, "00:16:8"), Some(22));
         assert_eq!(listed_in(locks, "00:17:8"), None);
+    }
+
+    #[test]
+    fn a_holder_that_the_kernel_does_not_list_is_named_by_its_line() {
+        assert_eq!(holder_in("process 7, worker ID 5, time"), " (process 7, as its file says)");
+        assert_eq!(holder_in("process 7"), "", "it is being written");
+        assert_eq!(holder_in("somebody, else"), "");
     }
 
     #[test]

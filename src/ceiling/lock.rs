@@ -163,7 +163,8 @@ fn make_directory(directory: &Path) -> Result<Writers, LockError> {
         found => found,
     }
     .map_err(|untrusted| match untrusted {
-        Untrusted::NotSeen(error) | Untrusted::NoDirectory(error) => refused(error),
+        Untrusted::NotSeen(error) => refused(error),
+        Untrusted::NoDirectory(error) => LockError::NoDirectory { path: path.clone(), error },
         Untrusted::Foreign(error) => LockError::Obstructed { path: path.clone(), error },
         Untrusted::Open(mode) => LockError::OpenToAll { path: path.clone(), mode },
     })
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn an_open_lock_file_is_made_again_and_held_once() {
         let directory = tempfile::tempdir().unwrap();
-        for _ in 0..100 {
+        for _ in 0..20 {
             drop(lock_workers(directory.path(), &numbering()).unwrap());
             let open = fs::Permissions::from_mode(0o666);
             fs::set_permissions(only_lock(directory.path()), open).unwrap();

@@ -92,6 +92,22 @@ mod tests {
     }
 
     #[test]
+    fn what_others_could_have_written_is_no_mark() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        let mut locks = lock_workers(directory.path(), &numbering()).unwrap();
+        locks.mark_for(&Owner::new());
+        locks.mark_granted(7).unwrap();
+        open(locks.furthest());
+        drop(locks);
+        let marks = || survey(directory.path(), &numbering()).into_iter().map(|seen| seen.mark);
+        assert_eq!(marks().filter(|mark| matches!(mark, Ok(Some(_)))).count(), 1, "a start believes one");
+        open(directory.path());
+        assert!(marks().all(|mark| mark.unwrap_err().contains("every user can write it (mode 777)")));
+    }
+
+    #[test]
     fn what_cannot_be_read_says_why() {
         let directory = tempfile::tempdir().unwrap();
         drop(lock_workers(directory.path(), &numbering()).unwrap());

@@ -89,11 +89,7 @@ async fn once(target: &Target, arguments: &Arguments, out: &mut impl Write) -> O
     if status.ready {
         return Ok(());
     }
-    let failing = status.checks.iter().filter(|check| check.level == Level::Fail);
-    let failing = failing.map(|check| match &check.source {
-        Some(source) => format!("{} of {source}", check.name),
-        None => check.name.to_string(),
-    });
+    let failing = status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name);
     Err(Failure::No(format!("not ready: {}", failing.collect::<Vec<_>>().join(", "))))
 }
 
@@ -145,11 +141,13 @@ fn write(status: &Status, last: Option<&Status>, json: bool, out: &mut impl Writ
 /// Writes the status in words; with an earlier one, also rates since then.
 fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
     let findings: Vec<&Check> = status.findings().collect();
-    let headline = match (status.ready, status.draining, findings.is_empty()) {
+    let worst = findings.first().map_or(Level::Ok, |check| check.level);
+    let headline = match (status.ready, status.draining, worst) {
         (false, true, _) => "Stopping",
         (false, false, _) => "NOT READY: requests are refused",
-        (true, _, false) => "Serving; somebody should look",
-        (true, _, true) => "Serving, all is as it should be",
+        (true, _, Level::Fail) => "SERVING, BUT CLIENTS ARE REFUSED",
+        (true, _, Level::Warn) => "Serving; somebody should look",
+        (true, _, Level::Ok) => "Serving, all is as it should be",
     };
     writeln!(out, "{headline}")?;
     for Check { name, source, level, message } in findings {

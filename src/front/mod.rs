@@ -6,6 +6,7 @@
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod native;
+mod stranger;
 
 pub use native::Native;
 

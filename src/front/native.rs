@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step};
+use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step, stranger};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -98,25 +98,13 @@ impl Native {
 /// The answer to a request for IDs while the daemon stops.
 const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
-/// The answer to a TLS client on a plain listener, and its log line.
-const TLS_ON_PLAIN: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
-                            a listener with it";
-
-/// Returns whether these bytes begin as TLS does: with a handshake record of any version.
-fn is_client_hello(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x16, 0x03, 0x00..=0x04, ..])
-}
-
 impl Front for Native {
     #[inline]
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = match is_client_hello(bytes) {
-                    true => String::from(TLS_ON_PLAIN),
-                    false => format!("found frame length {length}, allowed 4 to 1024; the stream is lost"),
-                };
+                let message = stranger::answer(bytes, length);
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
@@ -145,7 +133,7 @@ impl Front for Native {
 
     fn rejection(&self, bytes: &[u8]) -> Option<&'static str> {
         match request::parse(bytes) {
-            Parsed::BadLength(_) if is_client_hello(bytes) => Some(TLS_ON_PLAIN),
+            Parsed::BadLength(_) => Some(stranger::describe(bytes)),
             Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {
                 Some("a token that is not one of auth.token_file; give the client one of its lines")
             }

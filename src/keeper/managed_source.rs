@@ -52,6 +52,11 @@ impl ManagedSource {
         &self.source
     }
 
+    /// Returns how far ahead of the wall clock its ceiling is kept.
+    pub(super) fn horizon(&self) -> Duration {
+        self.rule.horizon
+    }
+
     /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
     pub fn first_ceiling(&self, now: Now) -> Position {
         self.wanted_ceiling(now, Duration::ZERO).max(self.first.ceiling)

@@ -3,7 +3,7 @@
 //! A [`Source`] is a named, independent supply of IDs. Its cursor is the first position not yet claimed. A claim moves the
 //! cursor up with a compare-and-swap, so no position is ever claimed twice. A claim lies in the [`Window`] that the ID
 //! clock and the ceiling allow at that moment. Requests for more than the window holds wait in the source's
-//! [wait queue](wait_queue), in order.
+//! [wait queue](wait_queue).
 //!
 //! Relaxed atomics are enough for uniqueness: each claim is one read-modify-write of one atomic, and those are totally
 //! ordered. A claim is a release nevertheless: a thread that finds the cursor ahead of its own clock must also see the

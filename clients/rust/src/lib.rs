@@ -31,9 +31,13 @@
 //! - the daemon refuses with `shutting_down`, `too_busy`, `clock_behind` or `no_ceiling`, which are states of
 //!   that daemon alone.
 //!
-//! With several endpoints the retry goes to the next one. The client does not retry other refusals, because
-//! every daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that
+//! With several endpoints the retry goes to the next one. A daemon that is `exhausted` for longer than the
+//! call may last is left for the next one, too. The client does not retry other refusals, because every
+//! daemon would repeat them. It does not retry a breach of the protocol, because that is a defect that
 //! somebody must see. [`Error::is_retried`] tells the two apart.
+//!
+//! A server of another protocol at an endpoint is passed over while another endpoint serves.
+//! [`Client::endpoint_errors`] names it. If no endpoint serves, the error names what each one met.
 //!
 //! A retry is safe: the IDs of a lost reply are skipped, and no client gets them. Dropping the future of a
 //! call cancels the call in the same way.

@@ -10,7 +10,7 @@ use clap::Args;
 use snowbank_client::Endpoint;
 
 use super::Failure;
-use crate::scenario::{Drive, Length, Scenario};
+use crate::scenario::{Drive, Length, Protocol, Scenario};
 use crate::schedule::Arrivals;
 use crate::target::Token;
 use crate::value::{Mix, Time};
@@ -104,7 +104,7 @@ impl Load {
             address: self.address.clone(),
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
-            resp: self.resp,
+            protocol: if self.resp { Protocol::Redis } else { Protocol::Snowbank },
             drive,
             batch: self.batch.clone(),
             connections: self.connections as usize,

@@ -3,16 +3,21 @@
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
+use crate::machine::processor::Use;
+use crate::machine::stalls::Stalls;
+use crate::measure::disturbed::Slow;
 use crate::measure::{Counts, Refusals, Second};
 use crate::units::printable;
 
 use super::behind::Behind;
 use super::connection::InFlight;
-use super::processor::Use;
 use super::{Message, Now};
 
 /// The shortest measurement whose share of waiting means something.
 const MIN_SHARED_S: f64 = 0.1;
+
+/// Stalls are known after this time; a longer one leaves the run without a verdict anyway.
+const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 
 /// Figures of requests that were meant to leave between the warm-up and the end.
 #[derive(Debug)]
@@ -154,7 +159,14 @@ impl Meter {
         self.counts.service.saturating_record(service_ns);
         let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
         self.counts.target.saturating_record(target_ns);
+        let (intended_ns, sent_ns) = (request.intended_ns, request.sent_ns);
+        self.counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns: now.ns, target_ns });
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
+    }
+
+    /// Decides which slow requests a stall of the machine touched, once it is known.
+    pub(super) fn settle(&mut self, now: Now, stalls: &Stalls) {
+        self.counts.disturbed.settle(now.ns.saturating_sub(SETTLED_AFTER_NS), stalls);
     }
 
     /// Returns the generator's part of an answer's delay: it may have been unread while the thread was busy

@@ -41,7 +41,18 @@ impl Worker<'_> {
         match self.shared.wire {
             Wire::Native => self.frames(index, bytes, now),
             Wire::Resp { .. } => self.lines(index, bytes, now),
+            Wire::Echo => self.echoes(index, bytes, now),
         }
+    }
+
+    fn echoes(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {
+        let whole = bytes.len() / wire::ECHO_SIZE;
+        for _ in 0..whole {
+            let request = self.connections[index].in_flight.pop_front();
+            let request = request.ok_or_else(|| Fault::Unreadable("an echo of nothing".to_owned()))?;
+            self.meter.answered(&request, now);
+        }
+        Ok(whole * wire::ECHO_SIZE)
     }
 
     fn lines(&mut self, index: usize, bytes: &[u8], now: Now) -> Result<usize, Fault> {

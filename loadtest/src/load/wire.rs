@@ -12,7 +12,12 @@ pub(crate) enum Wire {
     Native,
     /// RESP, as Redis does: `INCRBY key count`, whose reply is the last of `count` numbers.
     Resp { key: String },
+    /// The same bytes as Snowbank's; each comes back.
+    Echo,
 }
+
+/// The size of a request, and of its echo.
+pub(super) const ECHO_SIZE: usize = 16;
 
 /// A line of RESP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +34,7 @@ impl Wire {
     /// Appends a request.
     pub(super) fn encode(&self, out: &mut Vec<u8>, tag: u16, source: u16, count: u32) {
         match self {
-            Self::Native => {
+            Self::Native | Self::Echo => {
                 let next = Next { count, source, wait: Wait::DEFAULT, explicit: false, partial: false };
                 request::encode_next(out, tag, &next);
             }

@@ -12,9 +12,9 @@ use super::clocks::ClockOffset;
 use super::connection::{Connection, Flushed};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
-use super::processor::RunDelay;
 use super::stall::{STALLED, Stalling};
 use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared, Task};
+use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
 use crate::scenario::Drive;
@@ -298,6 +298,7 @@ impl<'a> Worker<'a> {
         }
         self.housekeeping_ns = now.ns + HOUSEKEEPING_NS;
         self.hand_over_spans(now);
+        self.meter.settle(now, &self.shared.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
         for (index, connection) in self.connections.iter().enumerate() {
             // One that is stalled on purpose has a time of its own.

@@ -1,16 +1,20 @@
 //! All figures of a run, for programs. Times are in microseconds unless a name says otherwise.
 
+mod effects;
+
 use std::time::Duration;
 
+pub(crate) use effects::{ClientStallFigures, MachineFigures, OutageFigures};
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
-use crate::measure::{Counts, SecondFigures, micros};
+use crate::machine::owner::Owner;
+use crate::measure::{SecondFigures, micros};
 use crate::origin::Origin;
 use crate::run::Outcome;
-use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
+use crate::scenario::{Drive, Length, Scenario};
 use crate::target::code_name;
-use crate::verdict::{last_line, quantile_name};
+use crate::verdict::quantile_name;
 
 /// The form of the file; it changes when a key changes its meaning or goes. loadtest/schema.json describes
 /// it.
@@ -42,6 +46,12 @@ pub(crate) struct Run {
     /// The last line of the table.
     pub(crate) summary: String,
     pub(crate) objectives: ObjectiveFigures,
+    /// Runs until this one, which is the last of them.
+    #[serde(default)]
+    pub(crate) tries: u32,
+    /// The generator's machine during the run.
+    #[serde(default)]
+    pub(crate) machine: Option<MachineFigures>,
     /// `open loop` or `closed loop`.
     pub(crate) loop_kind: String,
     /// The spacing of an open loop's requests: `even` or `poisson`.
@@ -96,6 +106,9 @@ pub(crate) struct Run {
     pub(crate) client_stall: Option<ClientStallFigures>,
     /// From the intended instant to the receipt.
     pub(crate) response_time: Times,
+    /// The response times without the time lost in stalls of the machine; `None` where there was none.
+    #[serde(default)]
+    pub(crate) undisturbed_time: Option<Times>,
     /// From the sending to the receipt.
     pub(crate) service_time: Times,
     /// The least that the target took: service time without the generator's own delays, as far as it knows
@@ -124,76 +137,8 @@ pub(crate) struct Run {
     pub(crate) seconds: Vec<SecondFigures>,
 }
 
-/// The effects of an announced outage.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OutageFigures {
-    /// The end of the daemon: `stop` or `kill`.
-    pub(crate) ending: String,
-    /// When it began, in seconds of the measurement.
-    pub(crate) at_s: f64,
-    /// Until every connection was back and one answered.
-    pub(crate) length_us: f64,
-    /// The longest time between two answers.
-    pub(crate) longest_gap_us: f64,
-    /// Requests that it took away.
-    pub(crate) lost: u64,
-}
-
-/// The effects of an announced stall of a client.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct ClientStallFigures {
-    /// When the connection was not read any more, in seconds of the measurement.
-    pub(crate) at_s: f64,
-    pub(crate) for_s: f64,
-    /// `recovered`, `closed by the target`, or `not over` at the end of the run.
-    pub(crate) ended: String,
-    /// When the target was seen to have closed the connection, from the begin of the stall.
-    pub(crate) closed_after_us: Option<f64>,
-    /// From the end of the stall until all that had been due on the connection was answered.
-    pub(crate) caught_up_after_us: Option<f64>,
-    /// The longest time between two answers on the other connections.
-    pub(crate) longest_gap_us: f64,
-    /// Requests on the connection that do not count against objectives.
-    pub(crate) excused: u64,
-    /// Those in flight when it was closed.
-    pub(crate) lost: u64,
-}
-
-impl OutageFigures {
-    fn of(outage: Outage, counts: &Counts) -> Self {
-        Self {
-            ending: format!("{:?}", outage.ending).to_lowercase(),
-            at_s: outage.at.as_secs_f64(),
-            length_us: us(counts.outage),
-            longest_gap_us: us(counts.longest_gap),
-            lost: counts.lost,
-        }
-    }
-}
-
 fn us(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
-}
-
-impl ClientStallFigures {
-    fn of(stall: ClientStall, counts: &Counts) -> Self {
-        let closed_after = counts.stall.and_then(|figures| figures.closed_after);
-        let ended = match counts.stall {
-            None => "not over",
-            Some(_) if closed_after.is_some() => "closed by the target",
-            Some(_) => "recovered",
-        };
-        Self {
-            at_s: stall.at.as_secs_f64(),
-            for_s: stall.length.as_secs_f64(),
-            ended: ended.to_owned(),
-            closed_after_us: closed_after.map(us),
-            caught_up_after_us: counts.stall.map(|figures| us(figures.caught_up_after)),
-            longest_gap_us: us(counts.longest_gap),
-            excused: counts.excused,
-            lost: counts.lost,
-        }
-    }
 }
 
 /// The objectives of a run.
@@ -283,7 +228,9 @@ impl Run {
             origin: origin.clone(),
             verdict: report.verdict.word().to_owned(),
             reasons: report.verdict.reasons().to_vec(),
-            summary: last_line(&report.verdict, &report.evidence(), report.objectives),
+            summary: report.summary(),
+            tries: report.tries,
+            machine: Some(MachineFigures::of(report)),
             objectives: ObjectiveFigures::of(report),
             elapsed_s: outcome.elapsed.as_secs_f64(),
             ids_per_s: report.ids_per_s(),
@@ -294,9 +241,9 @@ impl Run {
             refused: counts.refused.iter().map(|(&code, it)| (code_name(code), it.count)).collect(),
             outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
             client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
-            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
+            clock_offset_us: (outcome.owner == Owner::Remote).then_some(counts.clock_offset_us),
             seconds: outcome.collected.seconds.clone(),
-            ..Self::of_target(outcome).with_load(scenario).with_times(scenario, outcome)
+            ..Self::of_target(outcome).with_load(scenario).with_times(report)
         }
     }
 
@@ -328,7 +275,7 @@ impl Run {
         Self {
             loop_kind: scenario.loop_words().to_owned(),
             arrivals,
-            protocol: if scenario.resp { "redis" } else { "snowbank" }.to_owned(),
+            protocol: scenario.protocol.name().to_owned(),
             wanted_ids_per_s,
             batch: scenario.batch.to_string(),
             mean_batch: scenario.batch.mean(),
@@ -341,13 +288,16 @@ impl Run {
         }
     }
 
-    fn with_times(self, scenario: &Scenario, outcome: &Outcome) -> Self {
+    fn with_times(self, report: &Report<'_>) -> Self {
+        let (scenario, outcome) = (report.scenario, report.outcome);
         let collected = &outcome.collected;
         let counts = &collected.counts;
         let share = |time: Duration| time.as_secs_f64() / outcome.elapsed.as_secs_f64().max(1e-9);
         let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
         Self {
             response_time: Times::of(&counts.response),
+            undisturbed_time: (report.undisturbed.disturbed_share > 0.0)
+                .then(|| Times::of(&report.undisturbed.response)),
             service_time: Times::of(&counts.service),
             target_time: is_open_loop.then(|| Times::of(&counts.target)),
             schedule_slip: is_open_loop.then(|| Times::of(&counts.slip)),

@@ -15,9 +15,12 @@ pub(crate) mod testing;
 
 use std::io::{self, Write};
 
+use crate::measure::TimeHistogram;
+use crate::measure::disturbed::Undisturbed;
 use crate::run::Outcome;
 use crate::scenario::{Drive, Scenario};
-use crate::verdict::{Evidence, Objectives, Verdict, judge};
+use crate::units::ms;
+use crate::verdict::{Assessment, Evidence, MAX_THROTTLED_SHARE, Objectives, Verdict, judge, last_line};
 
 /// The quantiles that every report shows; 1 is the maximum.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
@@ -29,28 +32,90 @@ pub(crate) struct Report<'a> {
     pub(crate) objectives: &'a Objectives,
     pub(crate) outcome: &'a Outcome,
     pub(crate) verdict: Verdict,
+    /// The times without the stalls of the machine.
+    pub(crate) undisturbed: Undisturbed,
+    /// The response times of a bare echo under the same load, if it was run.
+    pub(crate) echo: Option<TimeHistogram>,
+    /// Runs until this one, which is the last.
+    pub(crate) tries: u32,
 }
 
 impl<'a> Report<'a> {
     /// Judges a run.
     pub(crate) fn new(scenario: &'a Scenario, objectives: &'a Objectives, outcome: &'a Outcome) -> Self {
-        let mut report = Self { scenario, objectives, outcome, verdict: Verdict::Pass };
+        let counts = &outcome.collected.counts;
+        // A quota stops this process alone, as a stall of the machine would.
+        let undisturbed = match counts.throttled_share > MAX_THROTTLED_SHARE {
+            true => Undisturbed::with_all(counts),
+            false => Undisturbed::of(counts),
+        };
+        let (verdict, echo) = (Verdict::Pass, None);
+        let mut report = Self { scenario, objectives, outcome, verdict, undisturbed, echo, tries: 1 };
         report.verdict = judge(&report.evidence(), objectives);
         report
     }
 
     /// Returns the figures that the verdict depends on.
-    pub(crate) fn evidence(&self) -> Evidence<'a> {
+    pub(crate) fn evidence(&self) -> Evidence<'_> {
         let collected = &self.outcome.collected;
         Evidence {
             counts: &collected.counts,
             faults: &collected.faults,
+            undisturbed: &self.undisturbed,
+            stalls: self.outcome.stalls,
+            own_waits: self.outcome.own_waits,
+            is_owner_known: self.outcome.owner.is_known(),
+            elapsed: self.outcome.elapsed,
             promise: &self.outcome.promise,
             open_loop: matches!(self.scenario.drive, Drive::Open { .. }),
             ids_per_s: self.ids_per_s(),
             interrupted: collected.interrupted,
             too_scattered: collected.too_scattered,
         }
+    }
+
+    /// Returns true if the verdict leaves open whether the machine or the target was too slow, or if the target
+    /// was in time and the machine was not.
+    pub(crate) fn asks_about_machine(&self) -> bool {
+        let missed = |latency| Assessment::of(latency, &self.evidence()) != Assessment::Met;
+        let is_open_loop = matches!(self.scenario.drive, Drive::Open { .. });
+        let is_cut_short = self.outcome.collected.is_cut_short();
+        is_open_loop && !is_cut_short && self.objectives.latencies.iter().any(missed)
+    }
+
+    /// Returns true if another try may have another verdict: times were missed, and nothing else was wrong.
+    pub(crate) fn may_be_noise(&self) -> bool {
+        let counts = &self.outcome.collected.counts;
+        self.verdict != Verdict::Pass
+            && !self.outcome.collected.is_cut_short()
+            && counts.requests > 0
+            && counts.refused.is_empty()
+            && counts.unanswered == 0
+    }
+
+    /// Returns true if the machine holds the objectives, with the target or without one; `None` if that was
+    /// not measured.
+    pub(crate) fn machine_holds(&self) -> Option<bool> {
+        let latencies = &self.objectives.latencies;
+        let within = |times: &TimeHistogram| {
+            latencies.iter().all(|latency| times.at(latency.quantile) <= latency.limit)
+        };
+        let (counts, has_any) = (&self.outcome.collected.counts, !latencies.is_empty());
+        let holds = has_any && counts.requests > 0 && within(&counts.response);
+        if holds { Some(true) } else { self.echo.as_ref().filter(|_| has_any).map(within) }
+    }
+
+    /// Returns the last line of every output.
+    pub(crate) fn summary(&self) -> String {
+        let target = last_line(&self.verdict, &self.evidence(), self.objectives);
+        let Some((echo, holds)) = self.echo.as_ref().zip(self.machine_holds()) else {
+            return target;
+        };
+        let found =
+            self.objectives.latencies.iter().map(|it| format!("{} {}", it.name(), ms(echo.at(it.quantile))));
+        let (found, holds) =
+            (found.collect::<Vec<_>>().join(", "), if holds { "holds" } else { "does not hold" });
+        format!("{target}; this machine alone {holds} it: a bare echo has {found}")
     }
 
     /// Returns the rate outside the announced outage; neither its IDs nor its time count.

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::QUANTILES;
-use super::json::{ClientStallFigures, OutageFigures, Run};
+use super::json::{ClientStallFigures, MachineFigures, OutageFigures, Run};
 use crate::units::{count, counted, rate};
 use crate::value::Time;
 use crate::verdict::quantile_name;
@@ -28,6 +28,7 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     run.client_stall.iter().try_for_each(|figures| stall(figures, out))?;
     if run.requests > 0 {
         generator(run, out)?;
+        run.machine.iter().try_for_each(|figures| machine(figures, out))?;
     }
     writeln!(out, "\n{}", run.summary)
 }
@@ -75,9 +76,11 @@ fn latencies(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     let rows = [
         ("response time", Some(&run.response_time)),
+        ("without stalls", run.undisturbed_time.as_ref()),
         ("service time", Some(&run.service_time)),
         ("target's at least", run.target_time.as_ref()),
         ("schedule slip", run.schedule_slip.as_ref()),
+        ("a bare echo", run.machine.as_ref().and_then(|machine| machine.echo_time.as_ref())),
     ];
     for (name, times) in rows.into_iter().filter_map(|(name, times)| Some((name, times?))) {
         write!(out, "{name:<18}")?;
@@ -143,6 +146,17 @@ fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         let offset_ms = offset_us as f64 / 1e3;
         writeln!(out, "clocks      {offset_ms:+.3} ms apart in the warm-up;")?;
         writeln!(out, "            the allowed time of an ID is widened by that")?;
+    }
+    Ok(())
+}
+
+fn machine(machine: &MachineFigures, out: &mut dyn Write) -> io::Result<()> {
+    if machine.stalls > 0 {
+        let (stalls, all) = (counted(machine.stalls, "stall"), ms(machine.stalled_us));
+        writeln!(out, "machine     {stalls}, {all} in all,")?;
+        let touched = machine.disturbed_share * 100.0;
+        let longest = ms(machine.longest_stall_us);
+        writeln!(out, "            longest {longest}; they touched {touched:.2} % of the requests")?;
     }
     Ok(())
 }

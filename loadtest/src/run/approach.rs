@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::CannotRun;
 use crate::load::Wire;
+use crate::machine::owner::Owner;
 use crate::promise::Promise;
-use crate::scenario::Scenario;
+use crate::scenario::{Protocol, Scenario};
 use crate::target::{self, Access, GREETING_TIMEOUT, NoTarget, Stream};
 
 /// The time limit of all connections together: tens of thousands on one machine take some seconds, and a
@@ -40,25 +41,31 @@ pub(super) struct Greeted {
     pub(super) wire: Wire,
     pub(super) promise: Promise,
     pub(super) version: Option<String>,
-    pub(super) same_clock: bool,
+    pub(super) owner: Owner,
 }
 
 fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
-    if scenario.resp {
-        target::ask_resp(&access.endpoint, "PING", "+PONG")?;
-        // No other client uses this key.
-        let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
-        let version = Some("RESP, INCRBY".to_owned());
-        return Ok(Greeted {
-            wire: Wire::Resp { key },
-            promise: Promise::of_counter(),
-            version,
-            same_clock: true,
-        });
+    let of_counter = |wire, version: &str, owner| Greeted {
+        wire,
+        promise: Promise::of_counter(),
+        version: Some(version.to_owned()),
+        owner,
+    };
+    match scenario.protocol {
+        Protocol::Snowbank => {
+            let (info, owner) = target::greet(access)?;
+            let promise = Promise::from_info(&info, scenario.source.as_deref())?;
+            Ok(Greeted { wire: Wire::Native, promise, version: info.version, owner })
+        }
+        Protocol::Redis => {
+            let owner = target::ask_resp(&access.endpoint, "PING", "+PONG")?;
+            // No other client uses this key.
+            let key = format!("snowbank-loadtest:{:016x}", fastrand::u64(..));
+            Ok(of_counter(Wire::Resp { key }, "RESP, INCRBY", owner))
+        }
+        // A thread of this process.
+        Protocol::Echo => Ok(of_counter(Wire::Echo, "a bare echo", Owner::Remote)),
     }
-    let (info, same_clock) = target::greet(access)?;
-    let promise = Promise::from_info(&info, scenario.source.as_deref())?;
-    Ok(Greeted { wire: Wire::Native, promise, version: info.version, same_clock })
 }
 
 /// Opens one list of connections for each thread.

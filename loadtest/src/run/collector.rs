@@ -8,11 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 
-use super::Progress;
+use super::{Progress, Target};
 use crate::check::Violation;
 use crate::check::distinct::{Distinct, NotAdded};
-use crate::daemon::Daemon;
 use crate::load::{Message, Shared};
+use crate::machine::owner::Owner;
+use crate::machine::processor;
 use crate::measure::{Counts, Fault, Second, SecondFigures};
 use crate::promise::Span;
 use crate::scenario::Scenario;
@@ -28,7 +29,7 @@ pub(crate) struct Collected {
     pub(crate) seconds: Vec<SecondFigures>,
     /// The seconds' histograms in HdrHistogram's interval log format, if the scenario keeps them.
     pub(crate) interval_log: Vec<u8>,
-    /// The processor time of the load test's own daemon during the measurement.
+    /// The target's processor time during the measurement, if its process is on this machine.
     pub(crate) target_cpu: Option<Duration>,
     /// True if the user ended the run early.
     pub(crate) interrupted: bool,
@@ -40,7 +41,7 @@ struct Collector<'a> {
     scenario: &'a Scenario,
     shared: &'a Shared,
     distinct: &'a mut Distinct,
-    daemon: Option<&'a mut Daemon>,
+    target: Target<'a>,
     /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
     /// For each thread, the first second that it has not sent yet.
@@ -59,11 +60,11 @@ pub(super) fn collect(
     shared: &Shared,
     seen: &mut Distinct,
     from: &Receiver<Message>,
-    daemon: Option<&mut Daemon>,
+    target: Target<'_>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Collected {
-    let mut collector = Collector::new(scenario, shared, seen, daemon);
+    let mut collector = Collector::new(scenario, shared, seen, target);
     let mut shown = Instant::now();
     while collector.running > 0 {
         match from.recv_timeout(until_next(scenario, shared.origin)) {
@@ -102,7 +103,7 @@ impl<'a> Collector<'a> {
         scenario: &'a Scenario,
         shared: &'a Shared,
         distinct: &'a mut Distinct,
-        daemon: Option<&'a mut Daemon>,
+        target: Target<'a>,
     ) -> Self {
         let until_origin = shared.origin.saturating_duration_since(Instant::now());
         let begin = SystemTime::now() + until_origin + scenario.measured_from();
@@ -110,7 +111,7 @@ impl<'a> Collector<'a> {
             scenario,
             shared,
             distinct,
-            daemon,
+            target,
             low_us: vec![None; scenario.threads],
             reached: vec![0; scenario.threads],
             running: scenario.threads,
@@ -148,11 +149,14 @@ impl<'a> Collector<'a> {
     /// Brings about the announced outage when it is due; without one, reads the daemon's processor time.
     fn watch_daemon(&mut self, elapsed: Duration) {
         match self.scenario.outage.zip(self.scenario.outage_at()) {
-            None => self.cpu.look(self.daemon.as_deref(), elapsed, self.scenario),
+            None => self.cpu.look(self.target.owner, elapsed, self.scenario),
             // The processor time of two processes would be of no use.
             Some((outage, at)) if elapsed >= at && !self.is_outage_begun => {
                 self.is_outage_begun = true;
-                if let Some(Err(error)) = self.daemon.as_mut().map(|daemon| daemon.restart(outage.ending)) {
+                let Some(daemon) = &mut self.target.daemon else { return };
+                let restarted = daemon.restart(outage.ending);
+                self.target.watch.follow(Owner::Process(daemon.process()));
+                if let Err(error) = restarted {
                     self.collected.faults.push(Fault::Unreadable(error.to_string()));
                     self.stop();
                 }
@@ -165,7 +169,7 @@ impl<'a> Collector<'a> {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
         self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
-        self.collected.target_cpu = self.cpu.used(self.daemon.as_deref());
+        self.collected.target_cpu = self.cpu.used(self.target.owner);
         self.collected
     }
 
@@ -210,7 +214,7 @@ impl<'a> Collector<'a> {
     }
 }
 
-/// The processor time of a daemon of our own, from the begin of the measurement to its end.
+/// The processor time of a target on this machine, from the begin of the measurement to its end.
 #[derive(Default)]
 struct TargetCpu {
     at_begin: Option<Duration>,
@@ -218,17 +222,17 @@ struct TargetCpu {
 }
 
 impl TargetCpu {
-    fn look(&mut self, daemon: Option<&Daemon>, elapsed: Duration, scenario: &Scenario) {
+    fn look(&mut self, owner: Owner, elapsed: Duration, scenario: &Scenario) {
         if self.at_begin.is_none() && elapsed >= scenario.measured_from() {
-            self.at_begin = daemon.and_then(Daemon::cpu);
+            self.at_begin = owner.process().and_then(processor::of_process);
         }
         if self.at_end.is_none() && scenario.ends_at().is_some_and(|end| elapsed >= end) {
-            self.at_end = daemon.and_then(Daemon::cpu);
+            self.at_end = owner.process().and_then(processor::of_process);
         }
     }
 
-    fn used(self, daemon: Option<&Daemon>) -> Option<Duration> {
-        let at_end = self.at_end.or_else(|| daemon.and_then(Daemon::cpu))?;
+    fn used(self, owner: Owner) -> Option<Duration> {
+        let at_end = self.at_end.or_else(|| owner.process().and_then(processor::of_process))?;
         Some(at_end.saturating_sub(self.at_begin?))
     }
 }
@@ -266,13 +270,17 @@ impl IntervalLog {
 }
 
 impl Collected {
+    /// Returns true if the run ended before its time.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.interrupted || self.too_scattered || !self.faults.is_empty()
+    }
+
     /// Returns the length of the measurement: the scenario's, or less if the run was cut short; until the
     /// last answer if that came later.
     pub(super) fn elapsed(&self, scenario: &Scenario, origin: Instant) -> Duration {
         let ran = Instant::now().saturating_duration_since(origin + scenario.measured_from());
-        let is_cut_short = self.interrupted || self.too_scattered || !self.faults.is_empty();
         let length = match scenario.measured_for() {
-            Some(length) if is_cut_short => ran.min(length),
+            Some(length) if self.is_cut_short() => ran.min(length),
             Some(length) => length,
             None => Duration::ZERO,
         };

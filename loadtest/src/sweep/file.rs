@@ -9,6 +9,7 @@ use super::step::Step;
 use super::table::summary;
 use super::{Sweep, Target};
 use crate::report::json::FORMAT;
+use crate::scenario::Protocol;
 use crate::schedule::Arrivals;
 
 /// The value of `kind`.
@@ -109,7 +110,7 @@ impl File {
             at_least: sweep.is_lower_bound(),
             missed: sweep.finding.missed.map(|(rate, _)| rate),
             limit: sweep.limit(),
-            resp: scenario.resp,
+            resp: scenario.protocol == Protocol::Redis,
             own_daemon: sweep.own_daemon,
             target: sweep.target.clone(),
             source: first.map(|run| run.source.clone()),

@@ -8,6 +8,7 @@ use super::machine::Versions;
 use super::search::{Limit, Phase};
 use super::step::Step;
 use super::{Ended, Sweep};
+use crate::scenario::Protocol;
 use crate::units::{counted, rate};
 use crate::value::{MAX_RATE_PER_S, Time};
 use crate::verdict::Latency;
@@ -22,7 +23,11 @@ const WIDTH: usize = 80;
 pub(crate) fn begin(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let Sweep { settings, target, own_daemon, bounds, .. } = sweep;
     let scenario = &settings.scenario;
-    let version = if scenario.resp { Some("a Redis, by INCRBY") } else { target.version.as_deref() };
+    let version = if scenario.protocol == Protocol::Redis {
+        Some("a Redis, by INCRBY")
+    } else {
+        target.version.as_deref()
+    };
     let version = version.unwrap_or("version unknown");
     let own = if *own_daemon { ", started for this sweep" } else { "" };
     let machine = &settings.origin.machine;

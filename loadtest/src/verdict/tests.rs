@@ -13,12 +13,36 @@ fn counts(response_us: u64, slip_us: u64) -> Counts {
     counts
 }
 
+/// Ten seconds of an open loop, with the default objective.
+fn evidence<'a>(
+    counts: &'a Counts,
+    faults: &'a [Fault],
+    promise: &'a Promise,
+    undisturbed: &'a Undisturbed,
+) -> Evidence<'a> {
+    Evidence {
+        counts,
+        faults,
+        undisturbed,
+        stalls: StallSum::default(),
+        own_waits: OwnWaits::default(),
+        is_owner_known: false,
+        elapsed: Duration::from_secs(10),
+        promise,
+        open_loop: true,
+        ids_per_s: 10_000.0,
+        interrupted: false,
+        too_scattered: false,
+    }
+}
+
+fn objectives() -> Objectives {
+    Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS] }
+}
+
 fn verdict(counts: &Counts, faults: &[Fault], open_loop: bool) -> Verdict {
-    let promise = Promise::of_counter();
-    let (promise, ids_per_s) = (&promise, 10_000.0);
-    let evidence =
-        Evidence { counts, faults, promise, open_loop, ids_per_s, interrupted: false, too_scattered: false };
-    judge(&evidence, &Objectives { rate: "10k/s".parse().ok(), latencies: vec![TWO_MS] })
+    let (promise, undisturbed) = (Promise::of_counter(), Undisturbed::with_all(counts));
+    judge(&Evidence { open_loop, ..evidence(counts, faults, &promise, &undisturbed) }, &objectives())
 }
 
 #[test]
@@ -125,17 +149,10 @@ fn a_rate_missed_for_want_of_a_core_is_not_the_targets() {
     let of = |hungriest_thread, ids_per_s| {
         let mut counts = counts(100, 0);
         counts.hungriest_thread = hungriest_thread;
-        let promise = Promise::of_counter();
-        let evidence = Evidence {
-            counts: &counts,
-            faults: &[],
-            promise: &promise,
-            open_loop: false,
-            ids_per_s,
-            interrupted: false,
-            too_scattered: false,
-        };
-        judge(&evidence, &Objectives { rate: "10k/s".parse().ok(), latencies: Vec::new() }).exit_code()
+        let (promise, undisturbed) = (Promise::of_counter(), Undisturbed::with_all(&counts));
+        let evidence = evidence(&counts, &[], &promise, &undisturbed);
+        let objectives = Objectives { latencies: Vec::new(), ..objectives() };
+        judge(&Evidence { open_loop: false, ids_per_s, ..evidence }, &objectives).exit_code()
     };
     assert_eq!([of(0.5, 9_000.0), of(0.99, 9_000.0), of(0.99, 10_000.0)], [1, 2, 0]);
 }
@@ -144,4 +161,56 @@ fn a_rate_missed_for_want_of_a_core_is_not_the_targets() {
 fn quantiles_have_their_usual_names() {
     let names = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0].map(quantile_name);
     assert_eq!(names, ["p50", "p90", "p99", "p99.9", "p99.99", "max"]);
+}
+
+/// Nearly all requests are quick; so many of the rest were late, on time for the target if the generator slipped.
+fn with_late(late: u64, late_us: u64, slip_us: u64) -> Counts {
+    let mut all = counts(300, 50);
+    for (times, us) in
+        [(&mut all.response, late_us), (&mut all.slip, slip_us), (&mut all.target, late_us - slip_us)]
+    {
+        times.saturating_record_n(us * 1_000, late);
+    }
+    all
+}
+
+fn of_machine(all: &Counts, undisturbed: &Undisturbed, own_waits: OwnWaits) -> (Verdict, String) {
+    let promise = Promise::of_counter();
+    let stalls = StallSum { count: 3, total: Duration::from_millis(41), longest: Duration::from_millis(20) };
+    let known = evidence(all, &[], &promise, undisturbed);
+    let evidence = Evidence { stalls, own_waits, is_owner_known: true, ..known };
+    let verdict = judge(&evidence, &objectives());
+    let line = last_line(&verdict, &evidence, &objectives());
+    (verdict, line)
+}
+
+#[test]
+fn a_target_is_judged_without_the_stalls_of_the_machine() {
+    let (all, quiet) = (with_late(10, 11_000, 0), with_late(0, 11_000, 0));
+    let without = Undisturbed { disturbed_share: 0.01, ..Undisturbed::with_all(&quiet) };
+    let (verdict, line) = of_machine(&all, &without, OwnWaits::default());
+    assert_eq!(verdict, Verdict::Pass);
+    assert!(line.contains("p99.9 0.300 ms without 3 stalls of the machine, 41.000 ms in all"), "{line}");
+    // One that is slow without them as well fails.
+    let (slow, _) = of_machine(&all, &Undisturbed::with_all(&all), OwnWaits::default());
+    assert_eq!(slow.exit_code(), 1, "{slow:?}");
+    // Where hardly anything is left, there is no verdict.
+    let promise = Promise::of_counter();
+    let stalls = StallSum { total: Duration::from_secs(6), ..StallSum::default() };
+    let stopped = Evidence { stalls, ..evidence(&all, &[], &promise, &without) };
+    assert_eq!(judge(&stopped, &objectives()).exit_code(), 2);
+}
+
+#[test]
+fn a_target_in_time_passes_if_other_programs_delayed_the_generator() {
+    let all = with_late(5, 9_000, 8_000);
+    let waits = |by_target: u64, by_generator: u64| {
+        let of = |ms| StallSum { total: Duration::from_millis(ms), ..StallSum::default() };
+        OwnWaits { by_target: of(by_target), by_generator: of(by_generator) }
+    };
+    let code = |all: &Counts, waits| of_machine(all, &Undisturbed::with_all(all), waits).0.exit_code();
+    assert_eq!(code(&all, waits(0, 0)), 0);
+    assert_eq!(code(&all, waits(40, 5)), 1, "the target had the cores");
+    assert_eq!(code(&all, waits(5, 40)), 2, "the generator had them itself");
+    assert_eq!(code(&with_late(50, 9_000, 8_000), waits(0, 0)), 2, "too many for a chance");
 }

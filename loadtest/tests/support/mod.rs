@@ -15,7 +15,6 @@ pub(crate) struct Running {
 }
 
 /// The results of a load test.
-#[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
     pub(crate) stdout: String,
@@ -112,6 +111,13 @@ impl Running {
             stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
             json: std::fs::read_to_string(self.directory.path().join("run.json")).ok(),
         }
+    }
+}
+
+/// Without the JSON, which is long.
+impl std::fmt::Debug for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit code {}\n{}{}", self.code, self.stdout, self.stderr)
     }
 }
 

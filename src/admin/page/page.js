@@ -232,9 +232,11 @@ function drawState(status) {
   const findings = status.checks.filter((check) => check.level !== "ok");
   const [look, headline] = !status.ready
     ? ["bad", status.draining ? "Stopping" : "Not ready: requests are refused"]
-    : findings.length > 0
-      ? ["warn", "Serving; somebody should look"]
-      : ["good", "Serving, all is as it should be"];
+    : findings.length === 0
+      ? ["good", "Serving, all is as it should be"]
+      : findings[0].level === "fail"
+        ? ["bad", "Serving, but clients are refused"]
+        : ["warn", "Serving; somebody should look"];
   showState(look, headline, together(findings).map((check) => make("li", {}, make("b", {}, about(check)), check.message)));
   document.title = (status.ready ? (findings.length > 0 ? "! " : "") : "✗ ") + "Snowbank " + status.instance;
 }
@@ -256,7 +258,7 @@ function list(names) {
 }
 
 function about(check) {
-  const what = { stop: "", worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", saturation: "", layout: "" }[check.name] ?? "";
+  const what = { worker_ids: "worker IDs: ", clock: "clock: ", ceiling: "ceiling: ", certificate: "certificate: " }[check.name] ?? "";
   return (check.source ? check.source + ", " : "") + what;
 }
 
@@ -291,13 +293,13 @@ function drawTiles(moment) {
 function drawSources(moment) {
   const { status } = moment;
   const rows = status.sources.map((source, i) => {
-    const checks = status.checks.filter((check) => check.source === source.name && !(check.name === "saturation" && check.level === "ok"));
-    const order = ["clock", "ceiling", "saturation", "layout"];
+    const checks = status.checks.filter((check) => check.source === source.name && !(check.name === "refusals" && check.level === "ok"));
+    const order = ["refusals", "clock", "ceiling", "layout"];
     checks.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
     const items = checks.map((check) => make("li", { class: check.level }, make("span", {}, sentence(check))));
     const ids = moment.ids[i];
     const each = `${ids === null ? "–" : rate(ids)} of ${rate(source.ids_per_second)} IDs/s`;
-    const what = `${source.layout} · worker ${source.worker_ids} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.exhausted)} exhausted`;
+    const what = `${source.layout} · worker ${source.worker_ids} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.refused)} refused`;
     return make(
       "div",
       { class: "source" },

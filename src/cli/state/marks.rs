@@ -61,53 +61,71 @@ pub(super) fn of(
 ) -> Vec<MarkShown> {
     // The state does not store what its source's configuration says.
     let latest = latest_grant(numbering, now, SourceSettings::default().max_ahead);
-    // Sources share worker IDs if these were changed. Then a start with this record's lies above another record too.
-    let start = above_records(records, numbering);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
-    let shown = |seen: &[Seen]| {
-        let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
-        // They are of a set, so that they make one.
-        let worker_ids = workers.map(|workers| workers.to_string()).unwrap_or_default();
-        let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
-            "" => String::from("another process"),
-            process => process.to_owned(),
-        });
-        let (mark, error) = match &seen[0].mark {
-            Ok(mark) => (mark.as_ref(), None),
-            Err(error) => (None, Some(error.clone())),
-        };
-        let position = mark.map(|mark| position_from(numbering, mark.id_bound));
-        MarkShown {
-            worker_ids,
-            status: status(mark, error.is_some()),
-            id: mark.map(|mark| mark.id_bound.to_string()),
-            time: position.map(|position| numbering.layout().rfc3339(instant_of(numbering, position))),
-            state: mark.map(|mark| mark.state.clone()),
-            this_state: mark
-                .filter(|_| !record.owner.state.is_empty())
-                .map(|mark| mark.state == record.owner.state),
-            next_start: match mark {
-                None if error.is_some() => NextStart::NotKnown,
-                None => NextStart::AtCeiling,
-                // The rules that a start follows.
-                Some(mark) if beyond(std::slice::from_ref(mark), numbering, start, latest).is_some() => {
-                    NextStart::RefusedTooFar
-                }
-                Some(mark) => match compare(std::slice::from_ref(mark), numbering, start, records) {
-                    Marked::Below if position > Some(record.ceiling) => NextStart::AboveMark,
-                    Marked::Below => NextStart::AtCeiling,
-                    Marked::ByAnother(_) => NextStart::AboveMark,
-                    Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
-                    Marked::Released => NextStart::RefusedReleased,
-                },
-            },
-            holder,
-            error,
-            count: seen.len(),
-        }
+    let next_start = |mark: &Mark| next_start(mark, numbering, record, records, latest);
+    seen.chunk_by(is_same).map(|seen| shown(record, numbering, seen, next_start)).collect()
+}
+
+/// Returns equal marks of a record as they are shown.
+fn shown(
+    record: &Record,
+    numbering: &Numbering,
+    seen: &[Seen],
+    next_start: impl Fn(&Mark) -> NextStart,
+) -> MarkShown {
+    let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
+    let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
+        "" => String::from("another process"),
+        process => process.to_owned(),
+    });
+    let (mark, error) = match &seen[0].mark {
+        Ok(mark) => (mark.as_ref(), None),
+        Err(error) => (None, Some(error.clone())),
     };
-    seen.chunk_by(is_same).map(shown).collect()
+    let position = mark.map(|mark| position_from(numbering, mark.id_bound));
+    let own = Some(&record.owner.state).filter(|own| !own.is_empty());
+    MarkShown {
+        // They are of a set, so that they make one.
+        worker_ids: workers.map(|workers| workers.to_string()).unwrap_or_default(),
+        status: status(mark, error.is_some()),
+        id: mark.map(|mark| mark.id_bound.to_string()),
+        time: position.map(|position| numbering.layout().rfc3339(instant_of(numbering, position))),
+        state: mark.map(|mark| mark.state.clone()),
+        this_state: mark.zip(own).map(|(mark, own)| mark.state == *own),
+        next_start: match mark {
+            None if error.is_some() => NextStart::NotKnown,
+            None => NextStart::AtCeiling,
+            Some(mark) => next_start(mark),
+        },
+        holder,
+        error,
+        count: seen.len(),
+    }
+}
+
+/// Returns the effect of a mark on a start, by the rules that a start follows.
+fn next_start(
+    mark: &Mark,
+    numbering: &Numbering,
+    record: &Record,
+    records: &[Record],
+    latest: UnixMicros,
+) -> NextStart {
+    // After worker IDs were changed, several records bound the same IDs. A start is above all of them.
+    let start = above_records(records, numbering);
+    let is_beyond = position_from(numbering, mark.id_bound) > record.ceiling;
+    let mark = std::slice::from_ref(mark);
+    if beyond(mark, numbering, start, latest).is_some() {
+        return NextStart::RefusedTooFar;
+    }
+    match compare(mark, numbering, start, records) {
+        Marked::Below if is_beyond => NextStart::AboveMark,
+        Marked::Below => NextStart::AtCeiling,
+        Marked::ByAnother(_) => NextStart::AboveMark,
+        Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,
+        Marked::Released => NextStart::RefusedReleased,
+    }
 }
 
 fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {

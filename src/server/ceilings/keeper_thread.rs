@@ -15,6 +15,7 @@ use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Write};
 use crate::server::health::metrics::Metrics;
+use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log;
 use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
@@ -146,6 +147,7 @@ impl Ceilings {
         join_requests: &mpsc::Receiver<JoinRequest>,
     ) -> Result<(), StoreError> {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
+        let mut observer = Observer::default();
         self.storage.iter().for_each(Storage::wake_this_thread);
         let mut logged = Logged::default();
         while !stopping.load(Ordering::Acquire) {
@@ -154,6 +156,7 @@ impl Ceilings {
             let looked = self.look(reading, metrics);
             heartbeat.keeper_looked(round);
             logged.log(&looked, self.worker_ids.unmarked());
+            observer.look(common, reading);
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
@@ -164,6 +167,7 @@ impl Ceilings {
             // From one look to the next: ceilings that are raised less often than each period have to reach further.
             thread::park_timeout(looked.next_in.saturating_sub(clock::os::boot().since(reading.boot)));
         }
+        observer.end(common);
         self.seal_and_trim()
     }
 
@@ -309,21 +313,17 @@ fn is_record_of(record: &Record, source: &Source) -> bool {
         && record.worker_ids == *numbering.workers()
 }
 
-/// The last logged state of clock and storage: logged again only when it changes.
+/// The keeper's events that are no check's, as far as they were logged.
 #[derive(Debug, Default)]
 struct Logged {
-    is_lost: bool,
-    clock_is_odd: rate_limited_log::LoggedState<bool>,
-    storage_fails: rate_limited_log::LoggedState<bool>,
     marks_fail: rate_limited_log::LoggedState<bool>,
 }
 
 impl Logged {
     fn log(&mut self, looked: &Looked, unmarked: Option<&str>) {
-        self.log_clock(looked.clock);
-        if let Some(reason) = looked.taken_over.as_ref().filter(|_| !self.is_lost) {
-            self.is_lost = true;
-            tracing::error!(%reason, "no IDs are handed out any more: stop this daemon, and see who else runs");
+        if let Observed::Believed(by) = looked.clock {
+            // A step lasts for step_hold before that, so this cannot repeat quickly unless it was set to.
+            tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
         }
         if looked.is_renewed {
             tracing::info!(
@@ -338,34 +338,6 @@ impl Logged {
                 ),
                 None => tracing::info!("lock_dir says again how far IDs were granted"),
             }
-        }
-        if self.storage_fails.should_log(looked.failure.is_some(), Instant::now()) {
-            match &looked.failure {
-                Some(error) => {
-                    tracing::error!(%error, "cannot raise the ceilings; IDs run out when they are reached");
-                }
-                None => tracing::info!("ceilings are raised again"),
-            }
-        }
-    }
-
-    fn log_clock(&mut self, observed: Observed) {
-        if let Observed::Believed(by) = observed {
-            // A step lasts for step_hold before that, so this cannot repeat quickly unless it was set to.
-            tracing::warn!(?by, "the step of the wall clock has lasted and is followed");
-            return;
-        }
-        let is_odd = !matches!(observed, Observed::Steady);
-        if !self.clock_is_odd.should_log(is_odd, Instant::now()) {
-            return;
-        }
-        match observed {
-            Observed::Believed(_) => {}
-            Observed::Behind(by) => tracing::warn!(?by, "the wall clock is behind IDs already handed out"),
-            Observed::Held(by) => {
-                tracing::warn!(?by, "the wall clock stepped forward; not followed until it has lasted");
-            }
-            Observed::Steady => tracing::info!("the wall clock runs as expected again"),
         }
     }
 }

@@ -30,8 +30,9 @@ pub(crate) struct LastSeen {
     pub(crate) failing: Option<String>,
     /// Why the worker IDs or the state may be another's.
     pub(crate) lost: Option<String>,
-    /// Since when a write is under way.
+    /// Since when a write is under way, and after how long it is slow.
     pub(crate) write_under_way_since: Option<BootMicros>,
+    pub(crate) slow_write: Duration,
     /// When a step was last looked for, and wall − boot then.
     compared_at: BootMicros,
     offset_us: i64,
@@ -52,6 +53,7 @@ impl LastSeen {
             failing: None,
             lost: None,
             write_under_way_since: None,
+            slow_write: Duration::MAX,
             compared_at: started.boot,
             offset_us: started.offset_us(),
             stepped: None,
@@ -66,6 +68,7 @@ impl LastSeen {
         // `None` also where nobody asks: a failure of long ago must not keep the next request from trying.
         self.failing = looked.failure.as_ref().map(ToString::to_string);
         self.write_under_way_since = looked.under_way_since;
+        self.slow_write = looked.slow_write;
     }
 
     fn count_steps(&mut self, reading: Reading) {
@@ -121,6 +124,7 @@ mod tests {
             is_in_use: true,
             writes: Vec::new(),
             under_way_since: None,
+            slow_write: Duration::from_secs(1),
             next_in: Duration::from_secs(1),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::{BOUNDS_US, Latency};
+use crate::admin::{BOUNDS_US, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
 use crate::server::ceilings::last_seen::LastSeen;
@@ -53,7 +53,8 @@ pub(crate) struct SourceCounters {
     pub(crate) requests: Counter,
     /// IDs in those answers.
     pub(crate) ids: Counter,
-    /// Answers that were `exhausted`.
+    /// Refusals among those answers, and the refusals with `exhausted`.
+    pub(crate) refused: Counter,
     pub(crate) exhausted: Counter,
     /// Requests that had to wait.
     pub(crate) waits: Counter,
@@ -211,6 +212,7 @@ pub(crate) struct Metrics {
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
     pub(crate) acceptors: AcceptorCounters,
     keeper: Mutex<LastSeen>,
+    recent: Mutex<Recent>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
@@ -224,6 +226,7 @@ impl Metrics {
             open: (0..shards).map(|_| Arc::default()).collect(),
             acceptors: AcceptorCounters::default(),
             keeper: Mutex::new(LastSeen::new(started)),
+            recent: Mutex::default(),
             draining: AtomicBool::new(false),
             instance,
             started,
@@ -233,6 +236,11 @@ impl Metrics {
     /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held for moments.
+    pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -2,11 +2,13 @@
 //!
 //! - `metrics`: counters, each written by one thread. `status`: all of them summed up for the operator.
 //! - `heartbeat`: checks that every thread makes progress.
+//! - `observer`: looks once a second, and logs changes of checks, and refusals.
 //! - `handle`: gives status and heartbeat to the service manager's notifier and the admin listener.
 //! - `rate_limited_log`: limits how often a repeated event is logged.
 
 pub(crate) mod handle;
 pub(crate) mod heartbeat;
 pub(crate) mod metrics;
+pub(crate) mod observer;
 pub(crate) mod rate_limited_log;
 mod status;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// The time between two log lines of one kind of event. A page of the journal then holds an hour of them.
-const PERIOD: Duration = Duration::from_secs(60);
+pub(super) const PERIOD: Duration = Duration::from_secs(60);
 /// The time between two log lines about one state. Of a state that flaps faster, the log shows samples.
 const SETTLED: Duration = Duration::from_secs(10);
 

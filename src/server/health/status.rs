@@ -9,7 +9,8 @@ use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, Latency, SourceStatus, Status,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, LastMinute, Latency,
+    SourceMinute, SourceStatus, Status,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
@@ -23,6 +24,26 @@ const YEAR: Duration = Duration::from_secs(31_557_600);
 impl Common {
     /// Returns the daemon's current status.
     pub(crate) fn status(&self) -> Status {
+        let mut status = self.measure();
+        self.metrics.recent().fill(&mut status);
+        status.check();
+        status
+    }
+
+    /// Takes the last minute's next sample, and returns the daemon's current status. The keeper's thread does this about once
+    /// a second.
+    pub(crate) fn observe(&self) -> Status {
+        let mut status = self.measure();
+        let mut recent = self.metrics.recent();
+        recent.observe(&status);
+        recent.fill(&mut status);
+        drop(recent);
+        status.check();
+        status
+    }
+
+    /// Reads counters, sources and clocks.
+    fn measure(&self) -> Status {
         let metrics = &self.metrics;
         // The lock is held for moments only, because a reload takes it to replace the configuration.
         let live_config = Arc::clone(&self.live_config.borrow());
@@ -36,7 +57,7 @@ impl Common {
         let sources = live_config.supplies.iter().enumerate();
         let sources = sources.map(|(index, supply)| self.status_of(index, &supply.source, limits, now));
         let started = metrics.started;
-        let mut status = Status {
+        Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: metrics.instance.clone(),
             started_unix_s: started.wall.0 as f64 / 1e6,
@@ -51,14 +72,13 @@ impl Common {
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
             connections: connections_status(metrics, limits),
+            last_minute: LastMinute::default(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
             other_requests: sum(|shard| shard.other_requests.get()),
             received_bytes: sum(|shard| shard.received_bytes.get()),
             sent_bytes: sum(|shard| shard.sent_bytes.get()),
             latency,
-        };
-        status.check();
-        status
+        }
     }
 
     fn errors_of(&self, code: ErrorCode) -> u64 {
@@ -79,7 +99,7 @@ impl Common {
         let ahead = Duration::from_micros(id_time.0.saturating_sub(now.wall.0).max(0).unsigned_abs());
         let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
         let waiting_ids = source.wait_queue().admitted_ids();
-        let line = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
+        let queue = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
         SourceStatus {
             name: source.name().to_owned(),
             layout: layout.to_string(),
@@ -89,11 +109,13 @@ impl Common {
             ids_per_second,
             ids: sum(|counters| counters.ids.get()),
             requests: sum(|counters| counters.requests.get()),
+            refused: sum(|counters| counters.refused.get()),
             exhausted: sum(|counters| counters.exhausted.get()),
+            last_minute: SourceMinute::default(),
             waits: sum(|counters| counters.waits.get()),
             waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids,
-            line_s: if ahead.is_zero() { line } else { 2.0 * line },
+            wait_queue_s: if ahead.is_zero() { queue } else { 2.0 * queue },
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
             headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
             ceiling_wanted: source.grant().is_wanted(),
@@ -140,6 +162,7 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         failures: seen.failures,
         raising_s: seen.raising.as_secs_f64(),
         last_raise_ago_s: seen.raised_at.map(|at| now.boot.since(at).as_secs_f64()),
+        slow_write_s: seen.slow_write.as_secs_f64(),
         under_way_s: seen.write_under_way_since.map_or(0.0, |since| now.boot.since(since).as_secs_f64()),
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),

@@ -7,7 +7,7 @@ use super::socket_stream::SocketStream;
 use super::tls_stream::TlsStream;
 use crate::tls::{Acceptor, HandshakeFailure};
 
-/// Shakes hands within the handshake timeout. If that fails, logs the reason, lets the peer read the alert,
+/// Shakes hands within the listener's `stall_timeout`. If that fails, logs the reason, lets the peer read the alert,
 /// and returns `None`.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let peer = socket.peer_addr();

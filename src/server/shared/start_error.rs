@@ -132,7 +132,7 @@ impl From<LockError> for StartError {
             | LockError::CollidingHeld { .. }
             | LockError::UnknownHeld { .. }
             | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
-            LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
+            LockError::NoDirectory { .. } | LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
             LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
             LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
         }

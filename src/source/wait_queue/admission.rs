@@ -1,21 +1,24 @@
-//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, after all requests
-//! admitted before it.
+//! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if those of all
+//! requests admitted before still are by theirs.
 
 use std::time::Duration;
 
-use super::{Entry, Refusal, Ticket, WaitRequest};
+use super::{Entry, PASSING_SHARE, Queue, Refusal, Ticket, WaitRequest, share};
+use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 
 /// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
 
-/// The positions that an admitted request will get.
-struct Promise {
-    /// The number of positions that it will have by its deadline.
-    count: u64,
-    /// The number of positions by which it could finish later and still be in time.
-    slack: u64,
+/// The positions that a request may count on.
+struct Supply {
+    /// The first position that is still free.
+    next: u64,
+    /// The position after all those that it may count on by its deadline.
+    limit: u64,
+    /// The positions of these that are not available yet.
+    to_come: u64,
 }
 
 impl Source {
@@ -37,161 +40,111 @@ impl Source {
             Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
         let mut queue = self.wait_queue.lock();
-        let passes = !queue.large.is_empty() && self.wait_queue.passes(request.count);
-        let small = passes || (request.count <= self.wait_queue.small_ids && queue.large.is_empty());
-        let before = if small { &self.wait_queue.admitted_small } else { &*self.wait_queue.admitted };
-        let before_ids = before.load(Ordering::Relaxed);
         // Counted before the cursor is read: from here on, a direct claim sees that a request waits.
-        self.wait_queue.count(request.count, small);
-        let promise = match self.promise(window, &request, before_ids) {
-            Ok(promise) => promise,
-            Err(refusal) => {
-                self.wait_queue.uncount(request.count, small);
-                if passes {
-                    self.wait_queue.uncount_passage(request.count);
-                }
-                return Err(refusal);
-            }
-        };
-        self.wait_queue.uncount(request.count - promise.count, small);
-        if passes {
-            self.wait_queue.uncount_passage(request.count - promise.count);
-        }
-        let ticket = Ticket(queue.next_ticket);
+        self.wait_queue.count(request.count);
+        let limit_by_due = self.promise(window, &request, &queue).inspect_err(|_| {
+            self.wait_queue.uncount(request.count);
+        })?;
+        let (ticket, turn) = (Ticket(queue.next_ticket), queue.next_turn);
         queue.next_ticket += 1;
-        let entry = Entry {
-            ticket,
-            request: WaitRequest { count: promise.count, ..request },
-            spans: Vec::new(),
-            generation: self.grant.generation(),
-            passes,
-            passing_limit: self.wait_queue.passed_ids.load(Ordering::Relaxed).saturating_add(promise.slack),
-        };
-        if small {
-            queue.small.push_back(entry);
-        } else {
-            self.wait_queue.passing_limit.fetch_min(entry.passing_limit, Ordering::Relaxed);
-            queue.large.push_back(entry);
-        }
+        queue.next_turn += 1;
+        let generation = self.grant.generation();
+        let at = queue.waiting.partition_point(|entry| entry.request.due <= request.due);
+        queue
+            .waiting
+            .insert(at, Entry { ticket, request, spans: Vec::new(), generation, limit_by_due, turn });
+        self.close_passage_to_its_promise(window, &mut queue);
         Ok(ticket)
     }
 
-    /// Returns the promise for a request behind `before` positions admitted already: all its positions, or for a partial
-    /// request those that will be available.
-    fn promise(&self, window: &Window, request: &WaitRequest, before: u64) -> Result<Promise, Refusal> {
+    /// Lets no more IDs pass than the promises allow, now that there is one more.
+    fn close_passage_to_its_promise(&self, window: &Window, queue: &mut Queue) {
+        self.weigh(window, queue);
+        let waiting = queue.waiting.len();
+        let left = match waiting {
+            1 => self.wait_queue.left_for_passing,
+            _ => self.wait_queue.passing_ids_left.load(Ordering::Relaxed),
+        };
+        let spare = share::laxity(&queue.shares, window.limit.0).min(self.left(window));
+        self.let_pass(waiting, left.min(spare));
+    }
+
+    /// Returns the position that the ID clock will have reached by the deadline of a request that can be promised its
+    /// positions; `None` while the clock is unknown.
+    fn promise(&self, window: &Window, request: &WaitRequest, queue: &Queue) -> Result<Option<u64>, Refusal> {
         if window.now.jumped {
             // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
-            return Ok(Promise { count: request.count, slack: 0 });
+            return Ok(None);
         }
-        let at_hand = self.limit_at(window.id_time).0;
-        let wait = request.due.since(window.now.boot);
-        let to_come =
-            self.limit_after(window.now, wait).0.saturating_sub(at_hand) / self.wait_queue.ticks_per_promise;
-        let limit = at_hand.saturating_add(to_come);
-        let reserved = if before == 0 { 0 } else { to_come / RESERVED_SHARE };
-        let cursor = self.cursor.load(Ordering::Relaxed).max(window.floor.0);
-        let turn = cursor.saturating_add(before);
-        let finish = turn.saturating_add(request.count);
-        if finish.saturating_add(reserved) <= limit {
-            return Ok(Promise { count: request.count, slack: limit - finish });
+        let supply = self.supply(window, request.due);
+        // A partial request is promised one ID.
+        let count = if request.partial { request.count.min(1) } else { request.count };
+        let short = self.short_of_supply(count, &supply, request.due, queue);
+        if short == 0 {
+            return Ok(Some(supply.limit));
         }
-        if request.partial && turn < limit {
-            // Only one ID is promised: the others may go to requests that pass.
-            return Ok(Promise { count: request.count.min(limit - turn), slack: limit - turn - 1 });
-        }
-        if request.count > limit.saturating_sub(window.floor.0) {
+        if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        let short = finish.saturating_add(reserved) - limit;
         let ticks =
             short.saturating_mul(self.wait_queue.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
         Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
+    }
+
+    /// Returns by how many positions the supply is too small for this many more.
+    ///
+    /// A request counts on an even share of the supply alone: those that wait are taken to get as much, or all that they
+    /// want. A request of more than a share of a tick leaves a sixteenth of the supply to smaller ones. So large requests
+    /// cannot be promised what others need.
+    fn short_of_supply(&self, count: u64, supply: &Supply, due: BootMicros, queue: &Queue) -> u64 {
+        let others = queue.waiting.len();
+        let is_large = count > self.wait_queue.share_of_tick(others + 1);
+        let held = supply.limit.saturating_sub(supply.next);
+        let not_promised = match (others, is_large) {
+            (0, _) => 0,
+            (_, false) => supply.to_come / RESERVED_SHARE,
+            (_, true) => supply.to_come / PASSING_SHARE,
+        };
+        let held = held.saturating_sub(not_promised);
+        let (mut promised, mut shared) = (count, count);
+        let mut short_of_later = 0;
+        for entry in &queue.waiting {
+            shared = shared.saturating_add(entry.request.count.min(count));
+            if entry.request.due <= due {
+                promised = promised.saturating_add(entry.promised());
+            }
+        }
+        let mut by_then = promised;
+        for entry in queue.waiting.iter().filter(|entry| entry.request.due > due) {
+            by_then = by_then.saturating_add(entry.promised());
+            let held_by_then = entry.limit_by_due.unwrap_or(u64::MAX).saturating_sub(supply.next);
+            short_of_later = short_of_later.max(by_then.saturating_sub(held_by_then));
+        }
+        promised.max(shared).saturating_sub(held).max(short_of_later)
+    }
+
+    /// Returns what a request with this deadline may count on.
+    fn supply(&self, window: &Window, due: BootMicros) -> Supply {
+        let at_hand = self.limit_at(window.id_time).0;
+        let wait = due.since(window.now.boot);
+        let to_come =
+            self.limit_after(window.now, wait).0.saturating_sub(at_hand) / self.wait_queue.ticks_per_promise;
+        Supply { next: self.next_free(window), limit: at_hand.saturating_add(to_come), to_come }
+    }
+
+    /// Returns the position that the ID clock will have reached by a deadline.
+    pub(super) fn limit_by(&self, window: &Window, due: BootMicros) -> u64 {
+        self.supply(window, due).limit
+    }
+
+    /// The first position that a claim could get now.
+    pub(super) fn next_free(&self, window: &Window) -> u64 {
+        self.cursor.load(Ordering::Relaxed).max(window.floor.0)
     }
 
     /// Returns how long the next `ticks` ticks last: twice as long during a catch-up.
     fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
         let slowness = if window.id_time > window.now.wall { 2 } else { 1 };
         self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(slowness)).unwrap_or(u32::MAX))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ceiling::Grant;
-    use crate::clock::Now;
-    use crate::source::tests::{BEFORE, Heard, RULES, START, TWITTER, drain, numbering, rng, source};
-    use snowbank_client::layout::{Position, Tick};
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        /// A request arrives; if it `leaves`, its connection closes right after.
-        Ask { count: u64, wait_ms: u64, partial: bool, leaves: bool },
-        /// Time passes.
-        Pass { ms: u64 },
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        let ask = (1_u64..300, 0_u64..4, any::<bool>(), any::<bool>());
-        prop_oneof![
-            9 => ask.prop_map(|(count, wait_ms, partial, leaves)| Step::Ask { count, wait_ms, partial, leaves }),
-            1 => (0_u64..6).prop_map(|ms| Step::Pass { ms }),
-        ]
-    }
-
-    fn request(count: u64, now: Now, wait_ms: u64, partial: bool) -> WaitRequest {
-        WaitRequest { count, due: now.boot.after(Duration::from_millis(wait_ms)), partial, shard: 0 }
-    }
-
-    proptest! {
-        /// While nothing can be claimed, a waiting small request takes exactly its promise from the slack of large ones. It
-        /// takes nothing after it was refused or is gone.
-        #[test]
-        fn refused_requests_leave_the_slack_as_it_was(steps in prop::collection::vec(any_step(), 1..200)) {
-            let numbering = numbering(TWITTER);
-            let ceiling = numbering.first_of(Tick(numbering.tick_at(START.wall).0 + 1));
-            let grant = Grant::new(ceiling);
-            let source = Source::new(String::from("test"), numbering, RULES, grant, Position(0), BEFORE);
-            drain(&source, START);
-            let mut now = START;
-            source.admit(&source.window(now), request(100_000, now, 60_000, false)).expect("there is time enough");
-            let taken = |source: &Source| source.wait_queue.passed_ids.load(Ordering::Relaxed);
-            for step in steps {
-                match step {
-                    Step::Ask { count, wait_ms, partial, leaves } => {
-                        let ticket = source.admit(&source.window(now), request(count, now, wait_ms, partial));
-                        if let (true, Ok(ticket)) = (leaves, ticket) {
-                            source.cancel(ticket);
-                        }
-                    }
-                    Step::Pass { ms } => {
-                        now = now.after(Duration::from_millis(ms));
-                        source.advance(now, &mut rng(), &Heard::default());
-                    }
-                }
-                prop_assert_eq!(taken(&source), source.wait_queue.admitted_small.load(Ordering::Relaxed));
-            }
-            source.advance(now.after(Duration::from_secs(1)), &mut rng(), &Heard::default());
-            prop_assert_eq!(taken(&source), 0);
-        }
-    }
-
-    /// Refused requests must not close the passage to requests that wait.
-    #[test]
-    fn requests_that_are_refused_keep_nobody_from_passing() {
-        let source = source(TWITTER, RULES);
-        drain(&source, START);
-        let window = source.window(START);
-        // The ten ticks to come, less a slack of eight.
-        source.admit(&window, request(4_096 * 10 - 8, START, 10, false)).expect("there is time enough");
-        for _ in 0..100 {
-            let refused = source.admit(&window, request(1, START, 0, false));
-            assert!(matches!(refused, Err(Refusal::Exhausted(_))), "{refused:?}");
-        }
-        source.admit(&window, request(1, START, 4, false)).expect("it passes");
     }
 }

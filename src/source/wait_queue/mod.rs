@@ -1,24 +1,24 @@
-//! The wait queue: requests for more positions than a source's window holds, in order of admission.
+//! The wait queue: requests for more positions than a source's window holds.
 //!
-//! A request is admitted if it can have its positions by its deadline, after all requests admitted before it. Otherwise it
-//! is refused at once. Any shard may advance the queue, and then claims for the heads of the queue. So the order holds
-//! across shards, and no shard waits for another's thread. The lock is taken only by requests that must wait and by the
-//! wake-up of a tick. A request that is served at once only reads an atomic here.
+//! A request is admitted if it can have its positions by its deadline, and every request before it can still have its own.
+//! Otherwise it is refused at once. While requests wait, each tick's positions are [shared out](share) evenly among them,
+//! except for those that a promise needs now. A connection has at most one request here, so each connection gets the same
+//! share, however much it wants.
 //!
-//! Small requests pass large ones. So a client that streams at the full rate does not delay other clients' single IDs by
-//! more than a tick or two. Two measures make sure that admitted requests still finish in time:
-//! - Large requests leave a sixteenth of a tick for small ones until the next tick. Nothing is lost, because the cursor may
-//!   lag by the burst window.
-//! - Each large request has a slack: the number of positions by which it could finish later and still be in time. Small
-//!   requests pass until the least slack of all large ones is used up, and queue behind them otherwise. A request admitted
-//!   behind others is promised a little less than the full rate, so that there is slack.
+//! Any shard may advance the queue, and then claims for every request in it, so no shard waits for another's thread. The
+//! lock is taken only by requests that must wait and by the wake-up of a tick. A request that is served at once only reads
+//! atomics here.
+//!
+//! Waiting requests leave a sixteenth of each tick to requests that come before the next one. Of these, one that wants no
+//! more than a share of a tick passes those that wait, as long as no promise needs the positions. So a client that asks for
+//! single IDs mostly does not wait. What no request takes is shared out with the next tick, so nothing is lost.
 
 mod admission;
 mod request;
+mod share;
 
 pub use request::{Finished, Refusal, Signals, Ticket, WaitRequest};
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
@@ -26,10 +26,10 @@ use crossbeam::utils::CachePadded;
 use super::{Bound, Source, Span, Window};
 use crate::clock::Now;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
+use share::Share;
 use snowbank_client::layout::Position;
 
-/// The divisor that makes a request small: at most this fraction of a tick's IDs, at least one. As much of each tick is
-/// kept for small requests.
+/// The fraction of a tick, as a divisor, that waiting requests leave to those that come before the next tick.
 const PASSING_SHARE: u64 = 16;
 
 /// The longest delay of a tick's wake-up: timers have a grain of 1 ms, and then the thread must get the processor. A tick's
@@ -43,26 +43,57 @@ struct Entry {
     spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
     generation: u64,
-    /// It passed large requests and was counted in `passed_ids`. IDs that it does not claim go back to their slack.
-    passes: bool,
-    /// Small requests may pass while `passed_ids` stays at or below this. Unused for a small request.
-    passing_limit: u64,
+    /// The position that the ID clock will have reached by the deadline. `None` while the clock is unknown.
+    limit_by_due: Option<u64>,
+    /// Its place in the rotation of odd positions.
+    turn: u64,
+}
+
+impl Entry {
+    /// Returns how many of the positions that it still wants were promised.
+    fn promised(&self) -> u64 {
+        match (self.request.partial, self.spans.is_empty()) {
+            (false, _) => self.request.count,
+            (true, true) => self.request.count.min(1),
+            (true, false) => 0,
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share {
+            wanted: self.request.count,
+            promised: self.promised(),
+            limit_by_due: self.limit_by_due.unwrap_or(u64::MAX),
+            turn: self.turn,
+            given: 0,
+        }
+    }
+
+    /// Adds positions that were claimed for it.
+    fn take(&mut self, span: Span) {
+        self.request.count -= span.count;
+        match self.spans.last_mut() {
+            Some(last) if last.end() == span.from => last.count += span.count,
+            _ => self.spans.push(span),
+        }
+    }
+
+    fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
+        let Entry { ticket, request, spans, generation, .. } = self;
+        (request.shard, Finished { ticket, spans, refusal, generation })
+    }
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Served first: each of them has passed all of `large`.
-    small: VecDeque<Entry>,
-    large: VecDeque<Entry>,
+    /// In order of deadlines.
+    waiting: Vec<Entry>,
+    /// The share of each of `waiting` at this wake-up. Kept for its memory.
+    shares: Vec<Share>,
     /// Finished and not yet collected, each with its shard.
     finished: Vec<(usize, Finished)>,
     next_ticket: u64,
-}
-
-impl Queue {
-    fn waiting(&self) -> impl Iterator<Item = &Entry> {
-        self.small.iter().chain(&self.large)
-    }
+    next_turn: u64,
 }
 
 /// The answer to the question whether a request may be served before those that wait.
@@ -70,7 +101,7 @@ impl Queue {
 pub(super) enum Passage {
     /// No request waits.
     Free,
-    /// It may pass large requests, and is counted against their slack.
+    /// It may pass those that wait, and is counted against what they leave.
     Counted,
     /// It must queue.
     Closed,
@@ -82,23 +113,19 @@ pub struct WaitQueue {
     queue: Mutex<Queue>,
     /// IDs admitted and not yet claimed.
     admitted: CachePadded<AtomicU64>,
-    /// The part of `admitted` that small requests wait for.
-    admitted_small: AtomicU64,
-    /// IDs that passed large requests since the start: claimed, or promised to small requests that still wait.
-    passed_ids: AtomicU64,
-    /// The least `passing_limit` of all large requests, `u64::MAX` if there are none.
-    passing_limit: AtomicU64,
-    /// The largest request that may pass.
-    small_ids: u64,
-    /// The IDs of a tick that large requests leave for small ones.
-    left_for_small: u64,
+    /// The largest request that may pass those that wait: a share of a tick.
+    passing_ids_max: AtomicU64,
+    /// The IDs that may still pass before the next tick.
+    passing_ids_left: AtomicU64,
+    ids_per_tick: u64,
+    /// The IDs of a tick that waiting requests leave to others.
+    left_for_passing: u64,
     /// The number of future ticks of which one can be promised.
     ticks_per_promise: u64,
 }
 
 impl WaitQueue {
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
-        let small_ids = (ids_per_tick / PASSING_SHARE).max(1);
         // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
         // If a late wake-up may miss whole ticks, about half of the ticks can be claimed, and only those are promised.
@@ -106,11 +133,10 @@ impl WaitQueue {
         WaitQueue {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
-            admitted_small: AtomicU64::new(0),
-            passed_ids: AtomicU64::new(0),
-            passing_limit: AtomicU64::new(u64::MAX),
-            small_ids,
-            left_for_small: if rolls_over { small_ids } else { 0 },
+            passing_ids_max: AtomicU64::new(0),
+            passing_ids_left: AtomicU64::new(0),
+            ids_per_tick,
+            left_for_passing: if rolls_over { (ids_per_tick / PASSING_SHARE).max(1) } else { 0 },
             ticks_per_promise: if is_reached { 1 } else { 2 },
         }
     }
@@ -123,7 +149,7 @@ impl WaitQueue {
 
     /// The number of requests that wait. Takes the lock: not for a request's path.
     pub fn waiting_requests(&self) -> u64 {
-        self.lock().waiting().count() as u64
+        self.lock().waiting.len() as u64
     }
 
     /// Returns whether a request of this size may be served before those that wait.
@@ -131,76 +157,57 @@ impl WaitQueue {
     pub(super) fn passage(&self, count: u64) -> Passage {
         if self.admitted_ids() == 0 {
             Passage::Free
-        } else if self.admitted_small.load(Ordering::Relaxed) == 0 && self.passes(count) {
+        } else if self.passes(count) {
             Passage::Counted
         } else {
             Passage::Closed
         }
     }
 
-    /// Counts a request that passes the large ones. Returns false if it is not small or their slack does not allow it.
+    /// Counts a request that passes those that wait. Returns false if it is too large, or if they leave too little.
     #[cold]
     fn passes(&self, count: u64) -> bool {
-        if count > self.small_ids {
-            return false;
-        }
-        let limit = self.passing_limit.load(Ordering::Relaxed);
-        let passed = self.passed_ids.fetch_add(count, Ordering::Relaxed) + count;
-        if passed > limit {
-            self.passed_ids.fetch_sub(count, Ordering::Relaxed);
-        }
-        passed <= limit
+        count <= self.passing_ids_max.load(Ordering::Relaxed)
+            && self
+                .passing_ids_left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count))
+                .is_ok()
     }
 
     /// Takes back a counted passage of `count` IDs that were not claimed.
     pub(super) fn uncount_passage(&self, count: u64) {
-        self.passed_ids.fetch_sub(count, Ordering::Relaxed);
+        self.passing_ids_left.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Returns an even share of a tick among this many requests.
+    fn share_of_tick(&self, requests: usize) -> u64 {
+        (self.ids_per_tick / (requests as u64).max(1)).max(1)
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         lock(&self.queue)
     }
 
-    fn count(&self, ids: u64, small: bool) {
+    fn count(&self, ids: u64) {
         self.admitted.fetch_add(ids, Ordering::Relaxed);
-        if small {
-            self.admitted_small.fetch_add(ids, Ordering::Relaxed);
-        }
     }
 
-    fn uncount(&self, ids: u64, small: bool) {
+    fn uncount(&self, ids: u64) {
         self.admitted.fetch_sub(ids, Ordering::Relaxed);
-        if small {
-            self.admitted_small.fetch_sub(ids, Ordering::Relaxed);
-        }
-    }
-
-    /// Takes back the IDs that a leaving entry has not claimed.
-    fn uncount_rest(&self, entry: &Entry, small: bool) {
-        self.uncount(entry.request.count, small);
-        if entry.passes {
-            self.uncount_passage(entry.request.count);
-        }
-    }
-
-    /// Recomputes the passing limit. Called with the lock held, after entries left.
-    fn update_passing_limit(&self, queue: &Queue) {
-        let limit = queue.large.iter().map(|entry| entry.passing_limit).min().unwrap_or(u64::MAX);
-        self.passing_limit.store(limit, Ordering::Relaxed);
     }
 }
 
 impl Source {
-    /// Claims for waiting requests, in their order, and ends waits that are over. Returns after how long it must be called
+    /// Claims for waiting requests, and ends waits that are over. Returns after how long it must be called
     /// again, or `None` if no request waits.
     pub fn advance(&self, now: Now, rng: &mut fastrand::Rng, signals: &dyn Signals) -> Option<Duration> {
         // The claims below carry the window's generation, however long it takes to get the lock.
         let (window, generation) = self.window_and_generation(now);
         let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
-        self.feed_small(&window, generation, &mut queue, rng);
-        self.feed_large(&window, generation, &mut queue, rng);
-        let some_wait = queue.waiting().next().is_some();
+        self.forget_lost_claims(generation, &mut queue);
+        self.feed(&window, &mut queue, rng);
+        let some_wait = !queue.waiting.is_empty();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
         if window.bound == Bound::Clock && some_wait {
             self.begin_catch_up(now);
@@ -208,9 +215,6 @@ impl Source {
         self.end_waits(&window, &mut queue);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
-        if !shards.is_empty() {
-            self.wait_queue.update_passing_limit(&queue);
-        }
         let next = self.next_event(&window, &queue);
         drop(queue);
 
@@ -225,72 +229,74 @@ impl Source {
         next
     }
 
-    fn feed_small(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        while let Some(head) = queue.small.front_mut() {
-            if !self.feed(window, generation, head, window.limit, true, rng) {
-                return;
-            }
-            queue.finished.extend(queue.small.pop_front().map(|entry| entry.finish(None)));
-        }
-    }
-
-    fn feed_large(&self, window: &Window, generation: u64, queue: &mut Queue, rng: &mut fastrand::Rng) {
-        let left = Position(window.limit.0.saturating_sub(self.wait_queue.left_for_small));
-        let next_tick = window.now.boot.after(self.next_tick_in(window));
-        while let Some(head) = queue.large.front_mut() {
-            let last_chance = head.request.due <= next_tick;
-            let limit = if last_chance { window.limit } else { left };
-            if !self.feed(window, generation, head, limit, false, rng) {
-                return;
-            }
-            queue.finished.extend(queue.large.pop_front().map(|entry| entry.finish(None)));
-        }
-    }
-
-    /// Claims for one request below `limit`. Returns true when it has all its positions. Positions claimed under a grant
-    /// that was lost are skipped and claimed again.
-    fn feed(
-        &self,
-        window: &Window,
-        generation: u64,
-        entry: &mut Entry,
-        limit: Position,
-        small: bool,
-        rng: &mut fastrand::Rng,
-    ) -> bool {
-        if entry.generation != generation {
+    /// Skips positions that were claimed under a grant that was lost. They are claimed again.
+    fn forget_lost_claims(&self, generation: u64, queue: &mut Queue) {
+        for entry in queue.waiting.iter_mut().filter(|entry| entry.generation != generation) {
             let lost = entry.spans.drain(..).map(|span| span.count).sum();
-            self.wait_queue.count(lost, small);
+            self.wait_queue.count(lost);
             entry.request.count += lost;
             entry.generation = generation;
         }
-        let Some(span) = self.claim_some(window, 1, entry.request.count, limit, rng) else {
-            return false;
-        };
-        self.wait_queue.uncount(span.count, small);
-        entry.request.count -= span.count;
-        match entry.spans.last_mut() {
-            Some(last) if last.end() == span.from => last.count += span.count,
-            _ => entry.spans.push(span),
+    }
+
+    /// Claims what the window holds, but for the part that is left to requests that pass, and shares it out.
+    fn feed(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
+        let left_for_passing = self.wait_queue.left_for_passing;
+        loop {
+            self.weigh(window, queue);
+            let due = share::due_now(&queue.shares, window.limit.0, PASSING_SHARE);
+            let limit = window.limit.0.saturating_sub(left_for_passing);
+            let limit = limit.max(self.next_free(window).saturating_add(due)).min(window.limit.0);
+            let wanted = queue.shares.iter().map(|share| share.wanted).sum();
+            let Some(span) = self.claim_some(window, 1, wanted, Position(limit), rng) else { break };
+            share::share_out(&mut queue.shares, span.count, due, &mut queue.next_turn);
+            self.hand_over(span, queue);
         }
-        entry.request.count == 0
+        let spare = share::laxity(&queue.shares, window.limit.0);
+        self.let_pass(queue.waiting.len(), spare.min(self.left(window)));
+    }
+
+    /// Notes what each request wants.
+    fn weigh(&self, window: &Window, queue: &mut Queue) {
+        queue.shares.clear();
+        for entry in &mut queue.waiting {
+            if entry.limit_by_due.is_none() && !window.now.jumped {
+                entry.limit_by_due = Some(self.limit_by(window, entry.request.due));
+            }
+            queue.shares.push(entry.share());
+        }
+    }
+
+    /// Cuts a claim into the shares, and finishes the requests that have all their positions.
+    fn hand_over(&self, span: Span, queue: &mut Queue) {
+        self.wait_queue.uncount(span.count);
+        let mut from = span.from.0;
+        for (entry, share) in queue.waiting.iter_mut().zip(&queue.shares) {
+            entry.turn = share.turn;
+            if share.given > 0 {
+                entry.take(Span { from: Position(from), count: share.given });
+                from += share.given;
+            }
+        }
+        let served = queue.waiting.extract_if(.., |entry| entry.request.count == 0);
+        queue.finished.extend(served.map(|entry| entry.finish(None)));
+    }
+
+    /// Lets requests pass until the next look: those of at most a share of a tick, and this many IDs of them.
+    fn let_pass(&self, waiting: usize, ids: u64) {
+        let largest = self.wait_queue.share_of_tick(waiting + 1);
+        self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
+        self.wait_queue.passing_ids_left.store(ids, Ordering::Relaxed);
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue) {
-        let is_over = |entry: &Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
-        if !queue.waiting().any(is_over) {
-            return;
-        }
-        let Queue { small, large, finished, .. } = queue;
-        for (waiting, small) in [(small, true), (large, false)] {
-            let (over, still): (VecDeque<Entry>, VecDeque<Entry>) = waiting.drain(..).partition(is_over);
-            *waiting = still;
-            for entry in over {
-                self.wait_queue.uncount_rest(&entry, small);
-                let satisfied = entry.request.partial && !entry.spans.is_empty();
-                let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
-                finished.push(entry.finish(refusal));
-            }
+        let is_over =
+            |entry: &mut Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
+        for entry in queue.waiting.extract_if(.., is_over) {
+            self.wait_queue.uncount(entry.request.count);
+            let satisfied = entry.request.partial && !entry.spans.is_empty();
+            let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
+            queue.finished.push(entry.finish(refusal));
         }
     }
 
@@ -311,7 +317,7 @@ impl Source {
     }
 
     fn next_event(&self, window: &Window, queue: &Queue) -> Option<Duration> {
-        let due = queue.waiting().map(|entry| entry.request.due).min()?;
+        let due = queue.waiting.first()?.request.due;
         Some(self.next_tick_in(window).min(due.since(window.now.boot)))
     }
 
@@ -346,22 +352,13 @@ impl Source {
     /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
     pub fn cancel(&self, ticket: Ticket) {
         let mut queue = self.wait_queue.lock();
-        let Queue { small, large, finished, .. } = &mut *queue;
-        for (waiting, small) in [(small, true), (large, false)] {
-            if let Some(index) = waiting.iter().position(|entry| entry.ticket == ticket)
-                && let Some(entry) = waiting.remove(index)
-            {
-                self.wait_queue.uncount_rest(&entry, small);
-            }
+        if let Some(index) = queue.waiting.iter().position(|entry| entry.ticket == ticket) {
+            let entry = queue.waiting.remove(index);
+            self.wait_queue.uncount(entry.request.count);
         }
-        finished.retain(|(_, finished)| finished.ticket != ticket);
-        self.wait_queue.update_passing_limit(&queue);
+        queue.finished.retain(|(_, finished)| finished.ticket != ticket);
     }
 }
 
-impl Entry {
-    fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { ticket, request, spans, generation, .. } = self;
-        (request.shard, Finished { ticket, spans, refusal, generation })
-    }
-}
+#[cfg(test)]
+mod tests;

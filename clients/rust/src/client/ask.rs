@@ -96,12 +96,12 @@ impl Client {
         next: Next,
         source: Option<Arc<str>>,
     ) -> Result<Batch, Error> {
-        let ids = |reply| Call::Ids { next, source: source.clone(), reply };
+        let ids = |reply| Call::ids(next, source.clone(), reply);
         match self.call(deadline, ids).await {
             // The daemon may have gained the source since the greeting. The connection learns names from
             // INFO, too.
             Err(Error::NoSuchSource { .. }) => {
-                self.call(deadline, |reply| Call::Info { reply }).await?;
+                self.call(deadline, Call::info).await?;
                 self.call(deadline, ids).await
             }
             outcome => outcome,

@@ -9,40 +9,48 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::Client;
 use super::batch::Batch;
 use super::error::Error;
-use crate::protocol::{Info, Next};
-
-/// The channel for an answer. A caller that gave up has closed it. Dropping it unused tells the caller that
-/// the runtime has shut down.
-pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
+use super::partial_reply::{PartialReply, Reply};
+use super::shared::Shared;
+use crate::protocol::collect::{IdCollector, InfoCollector};
+use crate::protocol::{ErrorCode, Info, Next};
 
 /// One try of a call on its way through queue and connection. The code that holds it must answer it.
 #[derive(Debug)]
-pub(super) enum Call {
-    /// A request for IDs. If `source` is a name, its index on the daemon replaces `next.source`.
-    Ids { next: Next, source: Option<Arc<str>>, reply: Reply<Batch> },
-    /// A request for the daemon's INFO.
-    Info { reply: Reply<Info> },
-    /// A request for the round-trip time of a PING.
-    Ping { reply: Reply<Duration> },
+pub(super) struct Call {
+    pub(super) request: Request,
+    pub(super) reply: PartialReply,
+    /// The caller's deadline, if another endpoint is left to ask. A daemon that is exhausted for longer loses
+    /// the connection.
+    pub(super) moves_on_by: Option<Instant>,
+}
+
+/// The request of a call.
+#[derive(Debug)]
+pub(super) enum Request {
+    /// IDs. If `source` is a name, its index on the daemon replaces `next.source`.
+    Ids { next: Next, source: Option<Arc<str>> },
+    /// The daemon's INFO.
+    Info,
+    /// The round-trip time of a PING.
+    Ping,
 }
 
 impl Call {
-    /// Returns whether the caller gave up.
-    pub(super) fn is_abandoned(&self) -> bool {
-        match self {
-            Self::Ids { reply, .. } => reply.is_closed(),
-            Self::Info { reply } => reply.is_closed(),
-            Self::Ping { reply } => reply.is_closed(),
-        }
+    fn new(request: Request, reply: PartialReply) -> Self {
+        Self { request, reply, moves_on_by: None }
     }
 
-    pub(super) fn fail(self, error: Error) {
-        // A caller that gave up needs no answer.
-        match self {
-            Self::Ids { reply, .. } => drop(reply.send(Err(error))),
-            Self::Info { reply } => drop(reply.send(Err(error))),
-            Self::Ping { reply } => drop(reply.send(Err(error))),
-        }
+    pub(super) fn ids(next: Next, source: Option<Arc<str>>, reply: Reply<Batch>) -> Self {
+        let reply = PartialReply::Ids(IdCollector::new(next), reply);
+        Self::new(Request::Ids { next, source }, reply)
+    }
+
+    pub(super) fn info(reply: Reply<Info>) -> Self {
+        Self::new(Request::Info, PartialReply::Info(InfoCollector::default(), reply))
+    }
+
+    pub(super) fn ping(reply: Reply<Duration>) -> Self {
+        Self::new(Request::Ping, PartialReply::Pong(reply))
     }
 }
 
@@ -66,9 +74,39 @@ impl Deadline {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn passed(&self, last: Option<Error>) -> Error {
-        Error::Deadline { allowed: self.allowed, last: last.map(Arc::new) }
+    /// Returns the error of a call that has reached its deadline. `last` is the error of its last try.
+    pub(super) fn passed(&self, shared: &Shared, last: Option<Error>) -> Error {
+        let (endpoint, last) = match shared.endpoint_or_failure() {
+            Ok(endpoint) => (Some(endpoint), last),
+            Err(failure) => (None, failure.or(last)),
+        };
+        Error::Deadline { allowed: self.allowed, endpoint, last: last.map(Arc::new) }
     }
+}
+
+/// The refusals as `exhausted` for longer than a call may last.
+#[derive(Debug, Default)]
+struct Exhausted(Vec<Error>);
+
+impl Exhausted {
+    fn is_first_of_its_endpoint(&self, error: &Error) -> bool {
+        let endpoint = |error: &Error| match error {
+            Error::Refused(refusal) => Some(Arc::clone(&refusal.endpoint)),
+            _ => None,
+        };
+        self.0.iter().all(|earlier| endpoint(earlier) != endpoint(error))
+    }
+
+    /// Returns the refusal with the shortest time to wait.
+    fn soonest(self) -> Option<Error> {
+        self.0.into_iter().min_by_key(Error::retry_after)
+    }
+}
+
+/// Returns whether a daemon refused because it has no IDs before `deadline`. Another daemon may have some.
+pub(super) fn is_exhausted_beyond(error: &Error, deadline: Instant) -> bool {
+    let wait = error.retry_after().filter(|_| error.code() == Some(ErrorCode::Exhausted));
+    wait.is_some_and(|wait| wait > deadline.saturating_duration_since(Instant::now()))
 }
 
 impl Client {
@@ -81,14 +119,28 @@ impl Client {
     ) -> Result<T, Error> {
         let mut last = None;
         let mut tries = 0;
+        let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
-            let error = match timeout_at(deadline.at, self.try_once(&call)).await {
+            let moves_on = exhausted.0.len() + 1 < self.shared.names.len();
+            let moves_on_by = moves_on.then_some(deadline.at);
+            let error = match timeout_at(deadline.at, self.try_once(&call, moves_on_by)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
-                Err(_) => return Err(deadline.passed(last.or_else(|| self.shared.last_failure()))),
+                Err(_) => {
+                    let error = exhausted.soonest();
+                    return Err(error.unwrap_or_else(|| deadline.passed(&self.shared, last)));
+                }
             };
             tries += 1;
+            if is_exhausted_beyond(&error, deadline.at) {
+                let asks_next = moves_on && exhausted.is_first_of_its_endpoint(&error);
+                exhausted.0.push(error.clone());
+                if asks_next {
+                    continue;
+                }
+                return Err(exhausted.soonest().unwrap_or(error));
+            }
             let Some(pause) = self.pause_before_retry(&error, tries) else {
                 return Err(error);
             };
@@ -101,9 +153,14 @@ impl Client {
         }
     }
 
-    async fn try_once<T>(&self, call: impl Fn(Reply<T>) -> Call) -> Result<T, Error> {
+    async fn try_once<T>(
+        &self,
+        call: impl Fn(Reply<T>) -> Call,
+        moves_on_by: Option<Instant>,
+    ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
-        self.queue.send(call(reply)).await.map_err(|_| Error::Closed)?;
+        let call = Call { moves_on_by, ..call(reply) };
+        self.queue.send(call).await.map_err(|_| Error::Closed)?;
         answer.await.map_err(|_| Error::Closed)?
     }
 

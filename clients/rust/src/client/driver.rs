@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::{Connection, End, is_final};
 use super::error::Error;
 use super::queue::{Abandoned, Queue};
-use super::shared::Shared;
+use super::shared::{Shared, Stage};
 
 /// The recent failures of an endpoint.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,11 @@ impl Driver {
         let (shared, not_before) = (Arc::clone(&self.shared), self.health[index].not_before);
         let attempt = async move {
             sleep_until(not_before).await;
-            Connection::open(shared, index).await
+            shared.enter(Stage::Connecting(index));
+            let mut connection = Connection::connect(Arc::clone(&shared), index).await?;
+            shared.enter(Stage::Greeting(index));
+            connection.greet().await?;
+            Ok::<_, Error>(connection)
         };
         let mut connection = match self.queue.meanwhile(attempt).await? {
             Ok(connection) => connection,
@@ -64,7 +68,7 @@ impl Driver {
                 return Ok(());
             }
         };
-        self.shared.set_last_failure(None);
+        self.shared.enter(Stage::Serving(index));
         self.failed_in_a_row = 0;
         self.current = index;
         let end = connection.serve(&mut self.queue).await;
@@ -73,17 +77,13 @@ impl Driver {
         if connection.has_answered() {
             self.health[index].failures = 0;
         }
-        match end {
+        let (error, retry_after) = match end {
             End::Abandoned => return Err(Abandoned),
-            End::Failed(error) => {
-                self.rest(index, None);
-                self.shared.set_last_failure(Some(error));
-            }
-            End::Resting { error, retry_after } => {
-                self.rest(index, retry_after);
-                self.shared.set_last_failure(Some(error));
-            }
-        }
+            End::Failed(error) => (error, None),
+            End::Resting { error, retry_after } => (error, retry_after),
+        };
+        self.rest(index, retry_after);
+        self.shared.fail(index, error);
         Ok(())
     }
 
@@ -108,14 +108,26 @@ impl Driver {
         health.not_before = Instant::now() + asked + backoff;
     }
 
+    /// Notes a failed try, and fails the waiting calls if no further try can help them.
+    ///
+    /// An endpoint that speaks another protocol does not keep the client from the others.
     fn failed_to_connect(&mut self, index: usize, error: Error) {
         self.rest(index, error.retry_after());
+        self.shared.fail(index, error.clone());
         self.failed_in_a_row += 1;
+        let failures = self.shared.failures();
         let all_failed = self.failed_in_a_row >= self.health.len();
-        if is_final(&error) || self.shared.options.fail_fast && all_failed {
-            self.failed_in_a_row = 0;
-            self.queue.fail_all(&error);
+        let all_are_strangers = failures.len() == self.health.len()
+            && failures.iter().all(|failure| matches!(failure, Error::Protocol { .. }));
+        if is_final(&error) {
+            self.give_up(&error);
+        } else if all_are_strangers || self.shared.options.fail_fast && all_failed {
+            self.give_up(&Error::join(failures).unwrap_or(error));
         }
-        self.shared.set_last_failure(Some(error));
+    }
+
+    fn give_up(&mut self, error: &Error) {
+        self.failed_in_a_row = 0;
+        self.queue.fail_all(error);
     }
 }

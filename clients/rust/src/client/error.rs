@@ -14,13 +14,18 @@ pub enum Error {
     #[error(transparent)]
     Refused(Arc<Refusal>),
     /// The call's deadline passed.
-    #[error("no answer within {allowed:?}{}", because(last))]
+    #[error("no answer{} within {allowed:?}{}", from(endpoint), because(last))]
     Deadline {
         /// The time that the call had.
         allowed: Duration,
-        /// The error of the last try, if there was one.
+        /// The daemon that the client was connected to. `None` if there was no connection.
+        endpoint: Option<Arc<str>>,
+        /// The error of the last try, if there was one. Without a connection, what each endpoint met.
         last: Option<Arc<Error>>,
     },
+    /// Every endpoint failed. The errors are in the endpoints' order, at least two.
+    #[error("{}", joined(.0))]
+    EveryEndpoint(Arc<[Error]>),
     /// The client cannot resolve the endpoint, or cannot connect to it.
     #[error("cannot reach {endpoint}: {reason}")]
     Unreachable {
@@ -37,12 +42,12 @@ pub enum Error {
         /// The reason for its end.
         reason: Arc<str>,
     },
-    /// The other side breaks the protocol: it is not a Snowbank daemon, or has a defect.
-    #[error("{endpoint} does not keep to the protocol: {reason}")]
+    /// The other side does not speak this protocol: it is no Snowbank daemon, or has a defect.
+    #[error("{endpoint} does not speak Snowbank's protocol: {reason}")]
     Protocol {
         /// The endpoint.
         endpoint: Arc<str>,
-        /// The breach.
+        /// The other protocol, or the breach of this one.
         reason: Arc<str>,
     },
     /// The daemon has no source of that name.
@@ -55,14 +60,34 @@ pub enum Error {
         /// The names of the daemon's sources.
         known: Arc<str>,
     },
+    /// The IDs of an endpoint went back, and stayed below those that an [`Ids`](super::Ids) has handed out.
+    /// Its next call goes on from the lower IDs. No ID is handed out twice, but their order begins again.
+    #[error(
+        "the IDs of {endpoint} went back: {found} came after {highest}, from another daemon or layout at the same \
+         address; the next call goes on from there"
+    )]
+    WentBack {
+        /// The endpoint.
+        endpoint: Arc<str>,
+        /// The highest ID so far.
+        highest: u64,
+        /// The highest ID of the last reply.
+        found: u64,
+    },
     /// An option has a value that is not allowed.
     #[error("{0}")]
     BadOption(Arc<str>),
     /// The client was created before a fork, and this process is the child.
     #[error("this client belongs to the parent process: create a new client after fork")]
     Forked,
+    /// [`Client::new`](super::Client::new) was called outside a tokio runtime.
+    #[error(
+        "no tokio runtime is running here, and a client needs one: call Client::new in async code, or after \
+         Runtime::enter"
+    )]
+    NoRuntime,
     /// The client's tokio runtime has shut down.
-    #[error("the runtime that this client was made on has shut down")]
+    #[error("the runtime that this client was made on has shut down, or was built without time and I/O")]
     Closed,
 }
 
@@ -105,6 +130,7 @@ impl Error {
         match self {
             Self::Refused(refusal) => refusal.retry_after,
             Self::Deadline { last: Some(last), .. } => last.retry_after(),
+            Self::EveryEndpoint(errors) => errors.iter().filter_map(Self::retry_after).min(),
             _ => None,
         }
     }
@@ -113,14 +139,23 @@ impl Error {
     /// if it has one.
     ///
     /// It does if it cannot connect or loses the connection, and if the daemon is draining, too busy, or has
-    /// no usable clock or ceiling. Every daemon would repeat other refusals. All other errors are mistakes
-    /// that somebody must see.
+    /// no usable clock or ceiling. Every daemon would repeat other refusals, apart from `exhausted`: if the
+    /// time to wait exceeds the deadline, the client asks each other endpoint once. All other errors are
+    /// mistakes that somebody must see.
     #[must_use]
     pub fn is_retried(&self) -> bool {
         match self {
             Self::Lost { .. } | Self::Unreachable { .. } => true,
             Self::Refused(_) => self.code().is_some_and(moves_on),
             _ => false,
+        }
+    }
+
+    /// Joins the errors of several endpoints. Returns `None` without an error.
+    pub(super) fn join(mut errors: Vec<Error>) -> Option<Error> {
+        match errors.len() {
+            0 | 1 => errors.pop(),
+            _ => Some(Self::EveryEndpoint(errors.into())),
         }
     }
 }
@@ -136,6 +171,14 @@ pub(super) fn moves_on(code: ErrorCode) -> bool {
         | ErrorCode::Unauthorized
         | ErrorCode::Exhausted => false,
     }
+}
+
+fn from(endpoint: &Option<Arc<str>>) -> String {
+    endpoint.as_ref().map_or_else(String::new, |endpoint| format!(" from {endpoint}"))
+}
+
+fn joined(errors: &[Error]) -> String {
+    errors.iter().map(Error::to_string).collect::<Vec<_>>().join("; ")
 }
 
 fn because(last: &Option<Arc<Error>>) -> String {
@@ -183,9 +226,12 @@ mod tests {
 
     #[test]
     fn a_deadline_says_what_went_wrong() {
-        let error =
-            Error::Deadline { allowed: Duration::from_secs(5), last: Some(Arc::new(refusal(10, b"full"))) };
+        let allowed = Duration::from_secs(5);
+        let last = Some(Arc::new(refusal(10, b"full")));
+        let error = Error::Deadline { allowed, endpoint: None, last };
         assert_eq!(error.retry_after(), Some(Duration::from_millis(1200)));
         assert!(error.to_string().starts_with("no answer within 5s; last: ids-1:7660 refused: too_busy"));
+        let error = Error::Deadline { allowed, endpoint: Some("ids-1:7660".into()), last: None };
+        assert_eq!(error.to_string(), "no answer from ids-1:7660 within 5s");
     }
 }

@@ -15,6 +15,7 @@ mod endpoint;
 mod error;
 mod ids;
 mod options;
+mod partial_reply;
 mod queue;
 mod shared;
 
@@ -56,11 +57,11 @@ impl Client {
     /// connects.
     ///
     /// # Errors
-    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::Closed`] outside a tokio
-    /// runtime.
+    /// Returns [`Error::BadOption`] if an option is out of range, and [`Error::NoRuntime`] outside a
+    /// tokio runtime.
     pub fn new(options: ClientOptions) -> Result<Self, Error> {
         options.check()?;
-        let runtime = Handle::try_current().map_err(|_| Error::Closed)?;
+        let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let process = forkguard::Guard::try_new()
             .map_err(|error| Error::BadOption(format!("forks cannot be noticed: {error}").into()))?;
         let (queue, calls) = mpsc::channel(options.max_queued);
@@ -84,7 +85,8 @@ impl Client {
         BatchCall::new(self, count)
     }
 
-    /// Creates a buffer that hands out IDs one at a time.
+    /// Creates a buffer that hands out IDs one at a time. They increase while they come from one endpoint;
+    /// [`Ids`] says what happens if an endpoint's IDs go back.
     ///
     /// # Errors
     /// Returns [`Error::BadOption`] if an option is out of range.
@@ -98,7 +100,7 @@ impl Client {
     /// Returns an [`Error`], as every call does.
     pub async fn info(&self) -> Result<Info, Error> {
         let deadline = Deadline::after(self.shared.options.timeout);
-        self.call(&deadline, |reply| Call::Info { reply }).await
+        self.call(&deadline, Call::info).await
     }
 
     /// Measures the time that the daemon takes to answer a PING on an open connection.
@@ -107,7 +109,14 @@ impl Client {
     /// Returns an [`Error`], as every call does.
     pub async fn ping(&self) -> Result<Duration, Error> {
         let deadline = Deadline::after(self.shared.options.timeout);
-        self.call(&deadline, |reply| Call::Ping { reply }).await
+        self.call(&deadline, Call::ping).await
+    }
+
+    /// Returns the error of each endpoint that failed when it was last tried. An endpoint with a wrong port
+    /// shows here while another one serves.
+    #[must_use]
+    pub fn endpoint_errors(&self) -> Vec<Error> {
+        self.shared.failures()
     }
 
     /// Returns an error in a forked child.

@@ -135,6 +135,13 @@ impl ClientOptions {
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.has_any_port()) {
             return bad(format!("{endpoint} has port 0, on which no daemon listens"));
         }
+        #[cfg(not(feature = "tls"))]
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.is_tls()) {
+            return bad(format!(
+                "{endpoint} asks for TLS, and this client is built without it: enable the cargo feature `tls` of \
+                 snowbank-client"
+            ));
+        }
         #[cfg(feature = "tls")]
         if self.endpoints.iter().any(Endpoint::is_tls) {
             // Each connection reads the files again. Reading them here shows a mistake at once.
@@ -219,6 +226,15 @@ mod tests {
         let second = Duration::from_secs(1);
         assert!(refused(ClientOptions::default().backoff(second * 2, second)).contains("2s to 1s"));
         assert_eq!(ClientOptions::default().token([1; 512]).check(), Ok(()));
+    }
+
+    /// It must not be passed over for the next endpoint, which may be one without encryption.
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn tls_endpoints_are_refused_without_the_feature() {
+        let options = ClientOptions::new(["tls:ids-1:7660", "ids-1:7661"]).expect("sound addresses");
+        let error = options.check().expect_err("refused").to_string();
+        assert!(error.contains("tls:ids-1:7660 asks for TLS") && error.contains("feature `tls`"), "{error}");
     }
 
     #[test]

@@ -55,6 +55,7 @@ impl Queue {
         loop {
             let room = self.waiting.len() < self.receiver.max_capacity();
             tokio::select! {
+                biased;
                 done = &mut work => return Ok(done),
                 call = self.receiver.recv(), if room => self.waiting.push_back(call.ok_or(Abandoned)?),
             }
@@ -64,11 +65,11 @@ impl Queue {
     /// Fails every waiting call.
     pub(super) fn fail_all(&mut self, error: &Error) {
         while let Some(call) = self.try_next() {
-            call.fail(error.clone());
+            call.reply.fail(error.clone());
         }
     }
 
     fn forget_abandoned_calls(&mut self) {
-        self.waiting.retain(|call| !call.is_abandoned());
+        self.waiting.retain(|call| !call.reply.is_abandoned());
     }
 }

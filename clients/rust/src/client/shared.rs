@@ -1,6 +1,6 @@
 //! The state that the handles of one client share with its driver.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::error::Error;
@@ -11,22 +11,77 @@ pub(super) struct Shared {
     pub(super) options: ClientOptions,
     /// The endpoints as text, in the options' order.
     pub(super) names: Vec<Arc<str>>,
-    /// The reason why there is no connection, for callers whose deadline passes meanwhile.
-    last_failure: Mutex<Option<Error>>,
+    progress: Mutex<Progress>,
+}
+
+/// The driver's progress, for callers whose deadline passes meanwhile.
+#[derive(Debug)]
+struct Progress {
+    stage: Stage,
+    /// The error of each endpoint that has failed since it last greeted.
+    failures: Vec<Option<Error>>,
+}
+
+/// The driver's current work. The numbers are indices of endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// There is no connection, and none is being made.
+    Idle,
+    Connecting(usize),
+    /// Connected, and the greeting is sent.
+    Greeting(usize),
+    Serving(usize),
 }
 
 impl Shared {
     pub(super) fn new(options: ClientOptions) -> Self {
-        let names = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
-        Self { options, names, last_failure: Mutex::new(None) }
+        let names: Vec<_> = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
+        let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()] };
+        Self { options, names, progress: Mutex::new(progress) }
     }
 
-    pub(super) fn last_failure(&self) -> Option<Error> {
-        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_last_failure(&self, failure: Option<Error>) {
-        *self.last_failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+    /// Notes the driver's current work. An endpoint that serves has no failure any more.
+    pub(super) fn enter(&self, stage: Stage) {
+        let mut progress = self.progress();
+        progress.stage = stage;
+        if let Stage::Serving(index) = stage {
+            progress.failures[index] = None;
+        }
+    }
+
+    /// Notes that the endpoint of that index failed.
+    pub(super) fn fail(&self, index: usize, failure: Error) {
+        let mut progress = self.progress();
+        progress.stage = Stage::Idle;
+        progress.failures[index] = Some(failure);
+    }
+
+    /// Returns the error of each endpoint that has failed since it last greeted.
+    pub(super) fn failures(&self) -> Vec<Error> {
+        self.progress().failures.iter().flatten().cloned().collect()
+    }
+
+    /// Returns the endpoint that serves, or else the reasons why none does.
+    pub(super) fn endpoint_or_failure(&self) -> Result<Arc<str>, Option<Error>> {
+        let (stage, mut failures) = {
+            let progress = self.progress();
+            (progress.stage, progress.failures.clone())
+        };
+        let mut pending = |index: usize, reason: &str| {
+            let endpoint = Arc::clone(&self.names[index]);
+            failures[index].get_or_insert(Error::Unreachable { endpoint, reason: reason.into() });
+        };
+        match stage {
+            Stage::Serving(index) => return Ok(Arc::clone(&self.names[index])),
+            Stage::Idle => {}
+            Stage::Connecting(index) => pending(index, "it has not accepted the connection yet"),
+            Stage::Greeting(index) => pending(index, "it accepted the connection and has sent no greeting"),
+        }
+        Err(Error::join(failures.into_iter().flatten().collect()))
     }
 
     /// Returns a random pause after that many failures in a row. Its limit is `min_backoff`, doubled for each

@@ -118,6 +118,44 @@ async fn a_reconnect_to_the_same_daemon_keeps_the_order() {
     assert_eq!(seen, expected);
 }
 
+/// A daemon is replaced, on the same address, by one whose IDs lie lower.
+#[tokio::test]
+async fn the_buffer_goes_on_from_lower_ids_after_saying_so_once() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let lower = Arc::new(std::sync::Mutex::new(1_000));
+    let daemon = FakeDaemon::start(move |number, peer| {
+        peer.greet();
+        if number == 0 {
+            let (next, tag) = peer.read_next();
+            peer.send_run(tag, 1_000_000_000, next.count);
+            return;
+        }
+        while let Some((request, tag)) = peer.read() {
+            if let Asked::Next(next) = &request {
+                counter.fetch_add(next.count as usize, Ordering::SeqCst);
+            }
+            peer.answer(&request, tag, &mut lower.lock().expect("no panic"));
+        }
+    });
+    let options = IdsOptions::default().max_age(Duration::from_secs(3_600));
+    let mut ids = client(&[&daemon]).ids(options).expect("IDs");
+    for id in 1_000_000_000..1_000_000_016 {
+        assert_eq!(ids.next().await, Ok(id));
+    }
+    let error = ids.next().await.expect_err("lower IDs");
+    assert!(matches!(error, Error::WentBack { highest: 1_000_000_015, .. }), "{error:?}");
+    assert!(error.to_string().contains(&daemon.name()), "{error}");
+    let skipped = asked.load(Ordering::SeqCst);
+    assert!(skipped < 2_000, "{skipped} IDs are skipped");
+    let mut last = 0;
+    for _ in 0..100 {
+        let id = ids.next().await.expect("the lower IDs");
+        assert!((last + 1..1_000_000).contains(&id), "{id} after {last}");
+        last = id;
+    }
+}
+
 #[tokio::test]
 async fn an_error_comes_once_the_buffer_is_empty_and_passes() {
     let daemon = FakeDaemon::start(|_, peer| {

@@ -8,6 +8,7 @@ mod misbehaviour;
 mod outages;
 mod refusals;
 mod replies;
+mod strangers;
 
 use std::time::Duration;
 

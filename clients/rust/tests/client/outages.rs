@@ -203,5 +203,14 @@ fn a_client_outlives_its_runtime_without_hanging() {
     drop(first);
     let error = runtime().block_on(client.batch(1).into_future()).expect_err("its runtime is gone");
     assert_eq!(error, Error::Closed);
-    assert!(matches!(Client::new(ClientOptions::default()), Err(Error::Closed)));
+}
+
+#[test]
+fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
+    let error = Client::new(ClientOptions::default()).expect_err("no runtime");
+    assert_eq!(error, Error::NoRuntime);
+    assert!(error.to_string().contains("call Client::new in async code"), "{error}");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let _entered = runtime.enter();
+    assert!(Client::new(ClientOptions::default()).is_ok());
 }

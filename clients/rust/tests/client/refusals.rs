@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use snowbank_client::Client;
 use snowbank_client::protocol::{ErrorCode, reply};
+use snowbank_client::{Client, IdsOptions};
 
 use crate::fake_daemon::{Asked, FakeDaemon};
 use crate::{client, ms, options};
@@ -51,6 +51,37 @@ async fn refusals_for_the_daemons_state_go_to_the_next_endpoint() {
         client.batch(1).await.expect("IDs from the other");
         assert_eq!((refusing.connections(), other.connections()), (1, 1), "{code}");
     }
+}
+
+/// Starts a daemon that refuses every request for IDs as exhausted for that time.
+fn exhausted_for(time: Duration) -> FakeDaemon {
+    FakeDaemon::start(move |_, peer| {
+        peer.greet();
+        while let Some((_, tag)) = peer.read() {
+            peer.refuse(tag, ErrorCode::Exhausted, Some(time), "");
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_exhausted_beyond_the_deadline_is_left_for_the_next() {
+    let refusing = exhausted_for(Duration::from_secs(3_600));
+    let other = FakeDaemon::honest(77);
+    let both = client(&[&refusing, &other]);
+    let batch = both.batch(1).await.expect("IDs from the other");
+    assert_eq!(batch.endpoint(), other.name());
+    let mut ids = both.ids(IdsOptions::default()).expect("IDs");
+    ids.next().await.expect("IDs from the other");
+    assert_eq!((refusing.connections(), other.connections()), (1, 1));
+
+    // Where all are, each is asked once, and the error has the shortest time.
+    let sooner = exhausted_for(Duration::from_secs(600));
+    let longest = exhausted_for(Duration::from_secs(7_200));
+    let error = client(&[&refusing, &sooner, &longest]).batch(1).await.expect_err("no IDs");
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(600)), "{error}");
+    assert_eq!((sooner.connections(), longest.connections()), (1, 1));
+    let alone = client(&[&refusing]).batch(1).await.expect_err("no IDs");
+    assert_eq!(alone.code(), Some(ErrorCode::Exhausted));
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ pub(crate) const INFO: &str =
 pub(crate) enum Asked {
     Next(Next),
     Info,
-    Ping,
+    Ping(Vec<u8>),
     Auth(Vec<u8>),
 }
 
@@ -84,14 +84,24 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The next request; `None` once the client has closed.
+    /// The next request; `None` once the client has closed. The PING of a greeting is answered already.
     pub(crate) fn read(&mut self) -> Option<(Asked, u16)> {
+        match self.read_any() {
+            Some((Asked::Ping(body), tag)) if !body.is_empty() => {
+                self.send(|out| reply::encode_pong(out, tag, &body));
+                self.read_any()
+            }
+            other => other,
+        }
+    }
+
+    fn read_any(&mut self) -> Option<(Asked, u16)> {
         loop {
             if let Parsed::Frame { content, tag, consumed } = request::parse(&self.input) {
                 let asked = match content.expect("the client sends sound requests") {
                     Request::Next(next) => Asked::Next(next),
                     Request::Info => Asked::Info,
-                    Request::Ping(_) => Asked::Ping,
+                    Request::Ping(body) => Asked::Ping(body.to_vec()),
                     Request::Auth(token) => Asked::Auth(token.to_vec()),
                 };
                 self.input.drain(..consumed);
@@ -161,8 +171,8 @@ impl Peer {
             Asked::Info => {
                 self.send(|out| reply::encode_info(out, tag, INFO.as_bytes()));
             }
-            Asked::Ping => {
-                self.send(|out| reply::encode_pong(out, tag, &[]));
+            Asked::Ping(body) => {
+                self.send(|out| reply::encode_pong(out, tag, body));
             }
             Asked::Auth(_) => {
                 self.send(|out| reply::encode_ok(out, tag));

@@ -248,6 +248,9 @@ pub(super) fn generator(run: &Run) -> Markup {
                 ("Its busiest thread", Some(format!("{} of a core", percent(run.busiest_thread_share)))),
                 ("Waited for a core that something else had", Some(time(run.generator_waited_us))),
                 ("Held back by a processor quota", quota),
+                ("Stalls of the machine", run.machine.as_ref().map(|machine| {
+                    format!("{}, {} in all", count(machine.stalls), time(machine.stalled_us))
+                })),
                 ("The daemon’s processor time", daemon),
                 ("Clocks apart", run.clock_offset_us.map(|us| format!("{:+.3} ms", us as f64 / 1e3))),
             ]))

@@ -141,11 +141,11 @@ fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
         ..Record::new("default", &used, Position(1_000_000), &Owner::new(), &host_in(boot))
     };
     let ahead = Remembered::Offset(FIRST.offset_us() + 1_000);
-    assert_eq!(found(vec![record("this boot")]).remembered(&[used.clone()], FIRST), ahead);
+    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&used), FIRST), ahead);
     let first = Remembered::Offset(FIRST.offset_us());
-    assert_eq!(found(vec![record("this boot")]).remembered(&[unused.clone()], FIRST), first);
+    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&unused), FIRST), first);
     assert_eq!(
-        found(vec![record("an earlier boot")]).remembered(&[unused.clone()], FIRST),
+        found(vec![record("an earlier boot")]).remembered(std::slice::from_ref(&unused), FIRST),
         Remembered::Nothing
     );
     let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };

@@ -132,6 +132,7 @@ impl<F: Front> Connection<F> {
         let code = self.front.refuse(&mut state.output, ask.form, refusal, name);
         let counters = &thread.counters.sources[ask.source];
         counters.requests.add(1);
+        counters.refused.add(1);
         counters.exhausted.add(u64::from(code == ErrorCode::Exhausted));
         thread.counters.errors.add(code);
     }

@@ -1,33 +1,38 @@
-//! The start of a connection: connect, send the token if there is one, and ask for INFO.
+//! The start of a connection: connect, prove that a daemon is there, send the token if there is one, ask for
+//! INFO.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::{Connection, GREETING_TAG, READ_SIZE, bad_length, closed, describe, wrong_tag};
+use super::stranger::bad_length;
+use super::{Connection, GREETING_TAG, READ_SIZE, describe, wrong_tag};
 use crate::client::endpoint::connect;
 use crate::client::error::Error;
 use crate::client::shared::Shared;
 use crate::protocol::collect::{BadReply, InfoCollector, Progress};
 use crate::protocol::reply::{self, Reply as Frame};
-use crate::protocol::{Parsed, request};
+use crate::protocol::{Info, Parsed, request};
+
+/// The body of the PING that every connection begins with. Servers of text protocols wait for the end of a
+/// line before they answer. With this one they answer at once, and the client can name them.
+const PROBE: &[u8] = b"\r\n\r\n";
 
 impl Connection {
-    /// Connects to the endpoint of that index, and greets it.
-    pub(in crate::client) async fn open(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
+    /// Connects to the endpoint of that index.
+    pub(in crate::client) async fn connect(shared: Arc<Shared>, index: usize) -> Result<Self, Error> {
         let endpoint = shared.names[index].clone();
         let limit = shared.options.connect_timeout;
-        let unreachable =
-            |reason: String| Error::Unreachable { endpoint: endpoint.clone(), reason: reason.into() };
         let began = Instant::now();
-        let streams = connect(&shared.options.endpoints[index], &shared.options.tls, limit)
-            .await
-            .map_err(|error| unreachable(describe(&error)))?;
-        let mut connection = Self {
-            endpoint: endpoint.clone(),
+        let streams =
+            connect(&shared.options.endpoints[index], &shared.options.tls, limit).await.map_err(|error| {
+                Error::Unreachable { endpoint: endpoint.clone(), reason: describe(&error).into() }
+            })?;
+        Ok(Self {
+            endpoint,
             streams,
             input: BytesMut::new(),
             output: BytesMut::new(),
@@ -38,59 +43,100 @@ impl Connection {
             stall: Box::pin(sleep_until(began)),
             stall_armed: false,
             has_answered: false,
+            began,
             shared,
-        };
-        match timeout(limit.saturating_sub(began.elapsed()), connection.greet()).await {
-            Ok(greeted) => greeted.map(|()| connection),
-            Err(_) => Err(unreachable(format!("it accepted and said nothing within {limit:?}"))),
+        })
+    }
+
+    /// Greets the daemon and returns its INFO. `connect_timeout` covers the connecting and the greeting.
+    pub(in crate::client) async fn greet(&mut self) -> Result<Info, Error> {
+        let limit = self.shared.options.connect_timeout;
+        match timeout_at(self.began + limit, self.greet_patiently()).await {
+            Ok(greeted) => greeted,
+            Err(_) => {
+                let reason = format!("it accepted the connection and sent no greeting within {limit:?}");
+                Err(Error::Unreachable { endpoint: self.endpoint.clone(), reason: reason.into() })
+            }
         }
     }
 
-    /// Sends AUTH if a token is set, and INFO. The answer proves that a daemon of this protocol is there, and
-    /// has the names of its sources.
-    async fn greet(&mut self) -> Result<(), Error> {
-        let mut hello = Vec::new();
-        let mut awaits_ok = self.shared.options.token.is_some();
-        if let Some(token) = &self.shared.options.token {
-            request::encode_auth(&mut hello, GREETING_TAG, &token.0)
-                .map_err(|error| Error::BadOption(error.to_string().into()))?;
-        }
-        request::encode_info(&mut hello, GREETING_TAG);
+    async fn greet_patiently(&mut self) -> Result<Info, Error> {
+        let hello = self.hello()?;
         // A daemon that is too busy answers before it reads, and closes. Its answer counts more than the
         // failed write.
         let sent = self.streams.writer.send(&hello).await;
-        let mut info = InfoCollector::default();
+        let mut greeting = Greeting::new(self.shared.options.token.is_some());
+        while self.take_greeting(&mut greeting)? == Progress::More {
+            self.input.reserve(READ_SIZE);
+            match self.streams.reader.read_buf(&mut self.input).await {
+                Ok(0) => return Err(self.lost(&sent.err().map_or_else(left, |error| describe(&error)))),
+                Ok(_) => {}
+                Err(error) => return Err(self.lost(&describe(&error))),
+            }
+        }
+        let info = greeting.info.finish().map_err(|bad| self.broken(&bad))?;
+        self.learn(&info);
+        Ok(info)
+    }
+
+    /// Returns the client's first requests.
+    fn hello(&self) -> Result<Vec<u8>, Error> {
+        let bad_option = |error: request::TooLong| Error::BadOption(error.to_string().into());
+        let mut hello = Vec::new();
+        request::encode_ping(&mut hello, GREETING_TAG, PROBE).map_err(bad_option)?;
+        if let Some(token) = &self.shared.options.token {
+            request::encode_auth(&mut hello, GREETING_TAG, &token.0).map_err(bad_option)?;
+        }
+        request::encode_info(&mut hello, GREETING_TAG);
+        Ok(hello)
+    }
+
+    /// Takes the frames of the greeting that have arrived.
+    fn take_greeting(&mut self, greeting: &mut Greeting) -> Result<Progress, Error> {
         loop {
-            let (taken, progress) = match reply::parse(&self.input) {
-                Parsed::Incomplete => {
-                    self.input.reserve(READ_SIZE);
-                    match self.streams.reader.read_buf(&mut self.input).await {
-                        Ok(0) => return Err(self.lost(&sent.err().map_or_else(closed, |e| describe(&e)))),
-                        Ok(_) => continue,
-                        Err(error) => return Err(self.lost(&describe(&error))),
-                    }
-                }
+            let (taken, added) = match reply::parse(&self.input) {
+                Parsed::Incomplete => return Ok(Progress::More),
                 Parsed::BadLength(length) => return Err(self.broken(&bad_length(length, &self.input))),
                 Parsed::Frame { content: Err(fault), .. } => return Err(self.broken(&fault)),
                 Parsed::Frame { content: Ok(Frame::Error(error)), .. } => return Err(self.refused(&error)),
                 Parsed::Frame { tag, .. } if tag != GREETING_TAG => {
-                    return Err(self.broken(&wrong_tag(tag, 0)));
+                    return Err(self.broken(&wrong_tag(tag, GREETING_TAG)));
                 }
-                Parsed::Frame { content: Ok(Frame::Ok), consumed, .. } if awaits_ok => {
-                    awaits_ok = false;
-                    (consumed, Progress::More)
-                }
-                Parsed::Frame { content: Ok(_), .. } if awaits_ok => return Err(self.broken(&BadReply::Kind)),
-                Parsed::Frame { content: Ok(frame), consumed, .. } => {
-                    (consumed, info.add(&frame).map_err(|bad| self.broken(&bad))?)
-                }
+                Parsed::Frame { content: Ok(frame), consumed, .. } => (consumed, greeting.add(&frame)),
             };
+            let progress = added.map_err(|bad| self.broken(&bad))?;
             self.input.advance(taken);
             if progress == Progress::Done {
-                let info = info.finish().map_err(|bad| self.broken(&bad))?;
-                self.learn(&info);
-                return Ok(());
+                return Ok(Progress::Done);
             }
         }
     }
+}
+
+/// The replies to the client's first requests, in their order.
+struct Greeting {
+    awaits_pong: bool,
+    awaits_ok: bool,
+    info: InfoCollector,
+}
+
+impl Greeting {
+    fn new(has_token: bool) -> Self {
+        Self { awaits_pong: true, awaits_ok: has_token, info: InfoCollector::default() }
+    }
+
+    fn add(&mut self, frame: &Frame<'_>) -> Result<Progress, BadReply> {
+        match frame {
+            Frame::Pong(PROBE) if self.awaits_pong => self.awaits_pong = false,
+            _ if self.awaits_pong => return Err(BadReply::Kind),
+            Frame::Ok if self.awaits_ok => self.awaits_ok = false,
+            _ if self.awaits_ok => return Err(BadReply::Kind),
+            frame => return self.info.add(frame),
+        }
+        Ok(Progress::More)
+    }
+}
+
+fn left() -> String {
+    "it closed the connection before its greeting".to_owned()
 }

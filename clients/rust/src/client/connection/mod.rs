@@ -7,6 +7,7 @@
 
 mod greeting;
 mod in_flight;
+mod stranger;
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::Pin;
@@ -17,15 +18,17 @@ use bytes::{Buf, BytesMut};
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Sleep, timeout};
 
-use in_flight::{InFlight, PartialReply};
+use in_flight::InFlight;
+use stranger::bad_length;
 
 use super::batch::Batch;
-use super::call::Call;
+use super::call::{Call, Request, is_exhausted_beyond};
 use super::endpoint::Streams;
 use super::error::{Error, Refusal, moves_on};
+use super::partial_reply::PartialReply;
 use super::queue::Queue;
 use super::shared::Shared;
-use crate::protocol::collect::{BadReply, IdCollector, InfoCollector, Progress};
+use crate::protocol::collect::{BadReply, Progress};
 use crate::protocol::reply::{self, ErrorReply, Reply as Frame};
 use crate::protocol::{Info, Parsed, request};
 
@@ -72,6 +75,8 @@ pub(super) struct Connection {
     stall: Pin<Box<Sleep>>,
     stall_armed: bool,
     has_answered: bool,
+    /// The time at which connecting began.
+    began: Instant,
 }
 
 impl Connection {
@@ -93,44 +98,38 @@ impl Connection {
 
     async fn exchange(&mut self, queue: &mut Queue) -> End {
         // The greeting's last read may have brought more.
-        if let Err(end) = self.take_replies() {
-            return end;
+        let mut done = self.take_replies();
+        while done.is_ok() {
+            done = self.step(queue).await;
         }
-        loop {
-            self.input.reserve(READ_SIZE);
-            tokio::select! {
-                biased;
-                read = self.streams.reader.read_buf(&mut self.input) => {
-                    let taken = match read {
-                        Ok(0) => Err(End::Failed(self.lost(&closed()))),
-                        Ok(_) => self.take_replies(),
-                        Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
-                    };
-                    if let Err(end) = taken {
-                        return end;
-                    }
-                }
-                written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
+        done.err().unwrap_or(End::Abandoned)
+    }
+
+    /// Waits for bytes, room to write, a call or a stall, and handles it.
+    async fn step(&mut self, queue: &mut Queue) -> Result<(), End> {
+        self.input.reserve(READ_SIZE);
+        tokio::select! {
+            biased;
+            read = self.streams.reader.read_buf(&mut self.input) => match read {
+                Ok(0) => Err(End::Failed(self.lost(&closed()))),
+                Ok(_) => self.take_replies(),
+                Err(error) => Err(End::Failed(self.lost(&describe(&error)))),
+            },
+            written = self.streams.writer.push(&mut self.output), if self.streams.writer.has_work(&self.output) => {
+                match written {
+                    Ok(()) => Ok(()),
                     // The daemon's last words count more than the failed write: read on to the end.
-                    if written.is_err() {
-                        return self.read_to_the_end().await;
-                    }
-                }
-                call = queue.next(), if self.in_flight.len() < MAX_IN_FLIGHT => {
-                    let Some(call) = call else {
-                        return End::Abandoned;
-                    };
-                    self.send(call);
-                    while self.in_flight.len() < MAX_IN_FLIGHT && let Some(call) = queue.try_next() {
-                        self.send(call);
-                    }
-                }
-                () = self.stall.as_mut(), if self.stall_armed => {
-                    if let Some(end) = self.check_stall() {
-                        return end;
-                    }
+                    Err(_) => Err(self.read_to_the_end().await),
                 }
             }
+            call = queue.next(), if self.in_flight.len() < MAX_IN_FLIGHT => {
+                self.send(call.ok_or(End::Abandoned)?);
+                while self.in_flight.len() < MAX_IN_FLIGHT && let Some(call) = queue.try_next() {
+                    self.send(call);
+                }
+                Ok(())
+            }
+            () = self.stall.as_mut(), if self.stall_armed => self.check_stall(),
         }
     }
 
@@ -157,43 +156,50 @@ impl Connection {
 
     /// Encodes a call and puts it in flight, unless its caller gave up.
     fn send(&mut self, call: Call) {
-        if call.is_abandoned() {
+        let Call { request, reply, moves_on_by } = call;
+        if reply.is_abandoned() {
             return;
         }
         // Tags count from 1 to 65535 and start again. Far fewer calls are in flight.
-        self.last_tag = self.last_tag.checked_add(1).unwrap_or(1);
-        let tag = self.last_tag;
-        self.scratch.clear();
-        let (reply, wait) = match call {
-            Call::Ids { mut next, source, reply } => {
-                if let Some(name) = source {
-                    match self.sources.get(&*name) {
-                        Some(index) => next.source = *index,
-                        None => return drop(reply.send(Err(self.no_such_source(name)))),
-                    }
-                }
-                request::encode_next(&mut self.scratch, tag, &next);
-                let wait = next.wait.limit().unwrap_or(DEFAULT_WAIT);
-                (PartialReply::Ids(IdCollector::new(next), reply), wait)
-            }
-            Call::Info { reply } => {
-                request::encode_info(&mut self.scratch, tag);
-                (PartialReply::Info(InfoCollector::default(), reply), Duration::ZERO)
-            }
-            Call::Ping { reply } => {
-                // An empty body always fits.
-                let _ = request::encode_ping(&mut self.scratch, tag, &[]);
-                (PartialReply::Pong(reply), Duration::ZERO)
-            }
+        let tag = self.last_tag.checked_add(1).unwrap_or(1);
+        let wait = match self.encode(tag, request) {
+            Ok(wait) => wait,
+            Err(error) => return reply.fail(error),
         };
-        self.output.extend_from_slice(&self.scratch);
+        self.last_tag = tag;
         let now = Instant::now();
-        let entry = InFlight { tag, reply, sent_at: now, wait, progress_at: now, begun: false };
+        let entry = InFlight { tag, reply, moves_on_by, sent_at: now, wait, progress_at: now, begun: false };
         if !self.stall_armed {
             self.stall.as_mut().reset(entry.stalls_at(self.shared.options.answer_timeout));
             self.stall_armed = true;
         }
         self.in_flight.push_back(entry);
+    }
+
+    /// Encodes a request. Returns the time that the daemon may hold it.
+    fn encode(&mut self, tag: u16, request: Request) -> Result<Duration, Error> {
+        self.scratch.clear();
+        let wait = match request {
+            Request::Ids { mut next, source } => {
+                if let Some(name) = source {
+                    next.source =
+                        self.sources.get(&*name).copied().ok_or_else(|| self.no_such_source(name))?;
+                }
+                request::encode_next(&mut self.scratch, tag, &next);
+                next.wait.limit().unwrap_or(DEFAULT_WAIT)
+            }
+            Request::Info => {
+                request::encode_info(&mut self.scratch, tag);
+                Duration::ZERO
+            }
+            Request::Ping => {
+                // An empty body always fits.
+                let _ = request::encode_ping(&mut self.scratch, tag, &[]);
+                Duration::ZERO
+            }
+        };
+        self.output.extend_from_slice(&self.scratch);
+        Ok(wait)
     }
 
     /// Hands every complete frame to the call that it answers.
@@ -264,15 +270,24 @@ impl Connection {
     /// Answers the oldest call with the daemon's refusal, which may also end the connection.
     fn refuse_front(&mut self, refusal: Refusal) -> Result<(), End> {
         let error = Error::Refused(Arc::new(refusal));
-        if let Some(front) = self.in_flight.pop_front() {
-            front.reply.fail(error.clone());
-        }
+        let Some(front) = self.in_flight.pop_front() else {
+            return Ok(());
+        };
+        let asks_next = front.moves_on_by.is_some_and(|deadline| is_exhausted_beyond(&error, deadline));
+        front.reply.fail(error.clone());
         let ends = match error.code() {
             // Keep a single daemon whose clock or ceiling fails: there is no better one.
             Some(code) => code.closes() || moves_on(code) && self.shared.options.endpoints.len() > 1,
             None => false,
         };
-        if ends { Err(self.end_with(error)) } else { Ok(()) }
+        match ends {
+            true => Err(self.end_with(error)),
+            false if asks_next => {
+                let retry_after = error.retry_after();
+                Err(End::Resting { error, retry_after })
+            }
+            false => Ok(()),
+        }
     }
 
     /// Fails the oldest call with a breach of the protocol, which ends the connection.
@@ -296,20 +311,19 @@ impl Connection {
 
     /// Ends the connection if it has stalled. The timer can be early, because replies do not move it. Then it
     /// is set again.
-    fn check_stall(&mut self) -> Option<End> {
+    fn check_stall(&mut self) -> Result<(), End> {
         let limit = self.shared.options.answer_timeout;
         let Some(front) = self.in_flight.front() else {
             self.stall_armed = false;
-            return None;
+            return Ok(());
         };
         let stalls_at = front.stalls_at(limit);
         if stalls_at <= Instant::now() {
-            return Some(End::Failed(
-                self.lost(&format!("it did not answer within {:?}", front.wait + limit)),
-            ));
+            let waited = front.wait + limit;
+            return Err(End::Failed(self.lost(&format!("it did not answer within {waited:?}"))));
         }
         self.stall.as_mut().reset(stalls_at);
-        None
+        Ok(())
     }
 
     fn learn(&mut self, info: &Info) {
@@ -343,18 +357,6 @@ fn closed() -> String {
     "closed by the daemon".to_owned()
 }
 
-fn bad_length(length: u32, input: &[u8]) -> String {
-    // A TLS alert: the listener took the request for a broken handshake.
-    if let [0x15, 0x03, ..] = input {
-        return String::from("it speaks TLS: write tls:host:port");
-    }
-    format!(
-        "a frame with a length of {length}; {} to {} are allowed",
-        crate::protocol::MIN_LENGTH,
-        crate::protocol::MAX_REPLY_LENGTH
-    )
-}
-
 fn wrong_tag(found: u16, expected: u16) -> String {
     format!("a reply with tag {found} where {expected} is due")
 }
@@ -372,11 +374,11 @@ fn describe(error: &std::io::Error) -> String {
     }
 }
 
-/// Returns whether an error while connecting would repeat for every waiting call.
+/// Returns whether an error while connecting would repeat for every waiting call, on any endpoint.
 pub(super) fn is_final(error: &Error) -> bool {
     match error {
         Error::Refused(_) => !error.code().is_some_and(moves_on),
-        Error::Protocol { .. } | Error::BadOption(_) => true,
+        Error::BadOption(_) => true,
         _ => false,
     }
 }

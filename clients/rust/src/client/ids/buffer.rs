@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::buffered_batch::BufferedBatch;
 use super::fetch::{Delivery, Fetch, FetchRequest};
 use super::options::IdsOptions;
+use crate::client::call::Deadline;
 use crate::client::{Client, Error};
 
 /// The most IDs of the first fetch. The demand is not known yet, and IDs of a scarce layout are worth
@@ -43,6 +44,11 @@ impl Buffer {
     /// Returns the mark that the current batch is too old.
     pub(super) fn expiry(&self) -> Option<&Arc<AtomicBool>> {
         self.current.as_ref().map(|current| &current.expired)
+    }
+
+    /// Returns the error of a caller that has reached its deadline.
+    pub(super) fn passed(&self, deadline: &Deadline) -> Error {
+        deadline.passed(&self.client.shared, None)
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -116,6 +122,10 @@ impl Buffer {
             Ok(delivery) => self.keep(delivery),
             Err(error) => {
                 self.fetch = None;
+                // The caller learns of it, so the next fetch takes lower IDs.
+                if matches!(error, Error::WentBack { .. }) {
+                    self.highest = None;
+                }
                 return Err(error);
             }
         }

@@ -19,8 +19,19 @@ const GATHERING: Duration = Duration::from_millis(10);
 /// A year: longer than any useful age, and short enough to add to now.
 const MAX_AGE: Duration = Duration::from_secs(365 * 86_400);
 
-/// The pause before the next request after a batch without a usable ID.
+/// The pause after the first batch without a usable ID. It doubles with each further one, up to
+/// [`MAX_PAUSE`].
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest pause between two requests after batches without a usable ID.
+const MAX_PAUSE: Duration = Duration::from_millis(64);
+
+/// The time for which lower IDs are asked for again, or half of the fetch's timeout if that is shorter. It
+/// exceeds any common burst window: within one, a shard that is less far catches up.
+const LOWER_FOR: Duration = Duration::from_secs(1);
+
+/// The most IDs of a request after lower ones. All of them may be lower again, and be skipped.
+const RETRY_COUNT: u32 = 16;
 
 /// A fetch that is under way, or whose result nobody has taken yet.
 #[derive(Debug)]
@@ -112,11 +123,20 @@ impl FetchRequest {
             SourceChoice::Name(name) => (0, Some(Arc::clone(name))),
         };
         let wait = Wait::at_most(GATHERING);
-        let next = Next { count: self.count, source: index, wait, explicit: false, partial: true };
+        let mut next = Next { count: self.count, source: index, wait, explicit: false, partial: true };
+        let mut descent = None;
         loop {
             let pause = match self.client.next(&deadline, next, name.clone()).await {
-                Ok(batch) if self.is_of_use(&batch) => return Ok(batch),
-                Ok(_) => PAUSE,
+                Ok(batch) => {
+                    let Some(error) = self.went_back(&batch) else { return Ok(batch) };
+                    next.count = next.count.min(RETRY_COUNT);
+                    let descent: &mut Descent = descent.get_or_insert_with(Descent::begin);
+                    let pause = descent.next_pause();
+                    if descent.began.elapsed() + pause > LOWER_FOR.min(self.timeout / 2) {
+                        return Err(error);
+                    }
+                    pause
+                }
                 // The request allowed only a short wait. This deadline may allow a longer one.
                 Err(error) if error.code() == Some(ErrorCode::Exhausted) => match error.retry_after() {
                     Some(pause) if pause < deadline.left() => pause.max(PAUSE),
@@ -125,16 +145,39 @@ impl FetchRequest {
                 Err(error) => return Err(error),
             };
             if deadline.left() <= pause {
-                return Err(deadline.passed(None));
+                return Err(deadline.passed(&self.client.shared, None));
             }
             sleep(pause).await;
         }
     }
 
-    fn is_of_use(&self, batch: &Batch) -> bool {
-        match &self.highest {
-            Some((endpoint, highest)) if endpoint == batch.endpoint_name() => batch.last() > Some(*highest),
-            _ => true,
-        }
+    /// Returns an error if all IDs of the batch are below one that came from the same endpoint.
+    fn went_back(&self, batch: &Batch) -> Option<Error> {
+        let (endpoint, highest) = self.highest.as_ref()?;
+        let found = batch.last()?;
+        (endpoint == batch.endpoint_name() && found <= *highest).then(|| Error::WentBack {
+            endpoint: Arc::clone(endpoint),
+            highest: *highest,
+            found,
+        })
+    }
+}
+
+/// A row of batches without a usable ID.
+struct Descent {
+    began: Instant,
+    pause: Duration,
+}
+
+impl Descent {
+    fn begin() -> Self {
+        Self { began: Instant::now(), pause: PAUSE }
+    }
+
+    /// Returns the pause before the next request, and doubles it.
+    fn next_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(MAX_PAUSE);
+        pause
     }
 }

@@ -18,6 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
+use tokio::time::timeout_at;
+
 use super::call::Deadline;
 use super::error::Error;
 use super::{Client, forked};
@@ -27,8 +29,11 @@ pub use options::IdsOptions;
 
 /// A local buffer that hands out IDs one at a time. It is refilled in the background once it is half used.
 ///
-/// - **Increasing**: IDs increase while they come from one daemon, over reconnects too. From another daemon
-///   they follow its clock.
+/// - **Increasing**: IDs increase while they come from one endpoint, over reconnects too. From another
+///   endpoint they follow the clock of its daemon. An endpoint's IDs can go back: its daemon may be replaced
+///   by one with another layout or an older clock, and a load balancer may choose another daemon. Then the
+///   buffer asks again for a second, or half of its timeout if that is shorter. If the IDs stay below,
+///   [`next`](Self::next) returns [`Error::WentBack`] once, and later calls go on from the lower IDs.
 /// - **Not old**: no ID is handed out later than `max_age` after its reply, plus the time that the client's
 ///   runtime takes to run a timer. A blocked runtime runs none: an example is a current-thread runtime whose
 ///   only thread numbers rows without awaiting. So every 256 IDs the buffer also reads the clock. Time that
@@ -100,9 +105,12 @@ impl Ids {
             }
             // Otherwise batches that are too old before this task runs could repeat for ever.
             if deadline.left().is_zero() {
-                return Err(deadline.passed(None));
+                return Err(self.buffer.passed(&deadline));
             }
-            self.buffer.fetched().await?;
+            match timeout_at(deadline.at, self.buffer.fetched()).await {
+                Ok(fetched) => fetched?,
+                Err(_) => return Err(self.buffer.passed(&deadline)),
+            }
         }
     }
 

@@ -7,25 +7,25 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 /// A thread's use of the processors until now.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Use {
+pub(crate) struct Use {
     /// It ran for so long.
-    pub(super) ran: Duration,
+    pub(crate) ran: Duration,
     /// It could have run, and something else did, or a quota was used up.
-    pub(super) waited: Duration,
+    pub(crate) waited: Duration,
     /// Its control group's quota was used up, if the kernel shows it.
-    pub(super) throttled: Duration,
+    pub(crate) throttled: Duration,
 }
 
 impl Use {
     /// Returns that of the calling thread. Waiting is 0 where the kernel does not show it.
-    pub(super) fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let ran = Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default();
         let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
         let waited_ns = waited_ns(&schedstat).unwrap_or_default();
         Self { ran, waited: Duration::from_nanos(waited_ns), throttled: throttled().unwrap_or_default() }
     }
 
-    pub(super) fn since(self, earlier: Self) -> Self {
+    pub(crate) fn since(self, earlier: Self) -> Self {
         Self {
             ran: self.ran.saturating_sub(earlier.ran),
             waited: self.waited.saturating_sub(earlier.waited),
@@ -39,22 +39,33 @@ fn waited_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns the processor time of all threads that a process has, if the kernel shows it.
+pub(crate) fn of_process(id: u32) -> Option<Duration> {
+    let mut sum_ns = 0;
+    for task in std::fs::read_dir(format!("/proc/{id}/task")).ok()? {
+        // A thread may end meanwhile.
+        let text = std::fs::read_to_string(task.ok()?.path().join("schedstat")).unwrap_or_default();
+        sum_ns += text.split(' ').next().and_then(|ran_ns| ran_ns.parse::<u64>().ok()).unwrap_or_default();
+    }
+    Some(Duration::from_nanos(sum_ns))
+}
+
 /// Measures how long its thread has waited for a core, from one call to the next.
 #[derive(Debug)]
-pub(super) struct RunDelay {
+pub(crate) struct RunDelay {
     file: Option<File>,
     seen_ns: u64,
 }
 
 impl RunDelay {
-    pub(super) fn of_this_thread() -> Self {
+    pub(crate) fn of_this_thread() -> Self {
         let mut delay = Self { file: File::open("/proc/thread-self/schedstat").ok(), seen_ns: 0 };
         delay.since_last_ns();
         delay
     }
 
     /// Returns 0 where the kernel does not show it.
-    pub(super) fn since_last_ns(&mut self) -> u64 {
+    pub(crate) fn since_last_ns(&mut self) -> u64 {
         let mut text = [0; 96];
         let size = self.file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
         let schedstat = std::str::from_utf8(&text[..size]).unwrap_or_default();

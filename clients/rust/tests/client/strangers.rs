@@ -1,0 +1,156 @@
+//! Servers of other protocols at an endpoint: each is named, and keeps nobody from the other endpoints.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+use snowbank_client::{Client, ClientOptions, Error};
+use tokio::time::sleep;
+
+use crate::fake_daemon::FakeDaemon;
+use crate::{ms, nobody, options};
+
+/// Starts a server that runs `answer` for each connection. Returns its address.
+fn server(answer: impl Fn(TcpStream) + Send + Sync + Copy + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer(stream.expect("a connection")));
+        }
+    });
+    address
+}
+
+/// Starts a server that answers each line, and nothing before the line's end.
+fn server_of_lines(answer: &'static str) -> String {
+    server(move |stream| {
+        let mut lines = BufReader::new(stream.try_clone().expect("a second handle"));
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|size| size > 0) {
+            if (&stream).write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    })
+}
+
+fn silent() -> String {
+    server(|stream| {
+        // Reads until the client leaves.
+        let _ = std::io::copy(&mut &stream, &mut std::io::sink());
+    })
+}
+
+fn patient(addresses: &[&String]) -> ClientOptions {
+    ClientOptions::new(addresses)
+        .expect("sound addresses")
+        .timeout(Duration::from_secs(30))
+        .backoff(ms(1), ms(5))
+}
+
+const REDIS: &str = "-ERR unknown command '\u{c}', with args beginning with: \r\n";
+const HTTP: &str = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n";
+
+#[tokio::test]
+async fn servers_of_other_protocols_are_named_at_once() {
+    for (answer, name) in [
+        (REDIS, "it answers as Redis does"),
+        (HTTP, "it answers in HTTP"),
+        ("<html>400 Bad Request</html>\r\n", "it answers in HTTP"),
+        ("ERROR\r\n", "it answers in text (\"ERROR\")"),
+    ] {
+        let address = server_of_lines(answer);
+        let client = Client::new(patient(&[&address])).expect("a client");
+        let error = client.batch(1).await.expect_err("no daemon");
+        assert!(matches!(error, Error::Protocol { .. }), "{error:?}");
+        assert!(error.to_string().starts_with(&address) && error.to_string().contains(name), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_closes_and_a_silent_one_are_named_with_their_address() {
+    let closing = server(drop);
+    let hasty = patient(&[&closing]).fail_fast(true);
+    let error = Client::new(hasty).expect("a client").batch(1).await.expect_err("no daemon");
+    assert!(matches!(error, Error::Lost { .. }) && error.to_string().contains(&closing), "{error}");
+
+    let silent = silent();
+    // Whichever limit is shorter, the text is clear.
+    for (timeout, connect_timeout) in [(20_000, 50), (50, 20_000)] {
+        let options =
+            patient(&[&silent]).timeout(ms(timeout)).connect_timeout(ms(connect_timeout)).fail_fast(true);
+        let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
+        assert!(error.to_string().contains(&format!("cannot reach {silent}: it accepted")), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_keeps_nobody_from_the_other_endpoints() {
+    for stranger in [server_of_lines(REDIS), server_of_lines(HTTP), server(drop), silent()] {
+        let daemon = FakeDaemon::honest(9);
+        let options = patient(&[&stranger, &daemon.name()]).connect_timeout(ms(50));
+        let client = Client::new(options).expect("a client");
+        let batch = client.batch(1).await.expect("IDs from the other");
+        assert_eq!(batch.endpoint(), daemon.name());
+        let errors = client.endpoint_errors();
+        assert!(matches!(&errors[..], [error] if error.to_string().contains(&stranger)), "{errors:?}");
+    }
+}
+
+#[tokio::test]
+async fn where_all_endpoints_fail_each_is_named() {
+    let (redis, http) = (server_of_lines(REDIS), server_of_lines(HTTP));
+    // No later try helps: both answer, and neither is a daemon.
+    let error =
+        Client::new(patient(&[&redis, &http])).expect("a client").batch(1).await.expect_err("no daemon");
+    let Error::EveryEndpoint(errors) = &error else { panic!("{error:?}") };
+    assert!(errors[0].to_string().starts_with(&redis) && errors[1].to_string().starts_with(&http), "{error}");
+
+    // A daemon that is down may come back, so the call waits for it.
+    let down = nobody();
+    let options = patient(&[&redis, &down]).timeout(ms(300));
+    let error = Client::new(options).expect("a client").batch(1).await.expect_err("no daemon");
+    assert!(matches!(error, Error::Deadline { .. }), "{error:?}");
+    for part in ["within 300ms", &format!("{redis} does not speak"), &format!("cannot reach {down}: Conn")] {
+        assert!(error.to_string().contains(part), "{part}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_daemon_that_stops_answering_is_named_at_the_deadline() {
+    let daemon = FakeDaemon::start(|_, peer| {
+        peer.greet();
+        peer.wait_for_close();
+    });
+    let error = Client::new(options(&[&daemon])).expect("a client").batch(1).timeout(ms(300)).await;
+    let error = error.expect_err("no answer").to_string();
+    assert_eq!(error, format!("no answer from {} within 300ms", daemon.name()));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_becomes_a_daemon_serves() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let down = nobody();
+    let client = Client::new(patient(&[&address, &down])).expect("a client");
+    let call = tokio::spawn(async move { client.batch(1).await });
+    let (stream, _) = tokio::task::spawn_blocking({
+        let listener = listener.try_clone().expect("a second handle");
+        move || listener.accept().expect("a connection")
+    })
+    .await
+    .expect("no panic");
+    (&stream).write_all(REDIS.as_bytes()).expect("the client reads");
+    sleep(ms(20)).await;
+    drop(stream);
+    let _daemon = FakeDaemon::on(listener, |_, peer| {
+        peer.greet();
+        let (_, tag) = peer.read_next();
+        peer.send_run(tag, 5, 1);
+        peer.wait_for_close();
+    });
+    let batch = call.await.expect("no panic").expect("IDs in the end");
+    assert_eq!(batch.iter().next(), Some(5));
+}

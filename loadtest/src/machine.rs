@@ -1,0 +1,121 @@
+//! Stalls of this machine, found while a run goes on.
+//!
+//! A host that has other guests stops all cores for milliseconds, and other programs take single cores. Both
+//! make answers late, and neither is the target's fault. So a [`Watch`] looks for such times:
+//!
+//! - A sleeper on each core notes timers that fire late. A sleeper that woke late although it did not wait for
+//!   its core shows that the core itself had stopped.
+//! - A thread of the generator or of the target that waited for a core was kept from it by something else,
+//!   as far as these threads together did not use the time. See [`threads`].
+//!
+//! The time that a request lost in a stall does not count for the target. A target that takes the cores for
+//! itself has no such excuse, because its own processor time is subtracted.
+//!
+//! - [`stalls`]: the record. [`threads`]: processor time and waits. [`owner`]: the process of a local target.
+//! - [`processor`]: one thread's own time. [`echo`]: the machine without a target.
+
+pub(crate) mod echo;
+pub(crate) mod owner;
+pub(crate) mod processor;
+pub(crate) mod stalls;
+pub(crate) mod threads;
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
+
+use owner::Owner;
+use processor::RunDelay;
+use stalls::{MIN_STALL_NS, Stall, Stalls};
+use threads::{OwnWaits, Threads};
+
+/// The sleep of a sleeper: short beside any stall that matters. It costs half a per cent of a core.
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// The pause between two looks at the threads, which cost some thirty microseconds each.
+const LOOK_INTERVAL_NS: u64 = 4_000_000;
+
+/// Watches the machine until it is ended.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    watched: Arc<Watched>,
+    sleepers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    /// Instant 0 of the run.
+    origin: Instant,
+    stalls: Arc<Stalls>,
+    threads: Mutex<Threads>,
+    is_over: AtomicBool,
+}
+
+impl Watch {
+    /// Starts one sleeper on each core that this process may use.
+    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owner: Owner) -> Self {
+        let threads = Mutex::new(Threads::new(owner));
+        let watched = Arc::new(Watched { origin, stalls, threads, is_over: AtomicBool::new(false) });
+        let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
+        let cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
+        let sleeper = |(number, core)| {
+            let watched = Arc::clone(&watched);
+            std::thread::spawn(move || watched.sleep_on(core, number == 0))
+        };
+        let sleepers = cores.enumerate().map(sleeper).collect();
+        Self { watched, sleepers }
+    }
+
+    /// Follows the target to another process.
+    pub(crate) fn follow(&self, owner: Owner) {
+        self.watched.threads().follow(owner);
+    }
+
+    /// Ends the sleepers. Returns the generator's waits that are not among the stalls.
+    pub(crate) fn end(self) -> OwnWaits {
+        self.watched.is_over.store(true, Ordering::Relaxed);
+        // A sleeper that panicked has found no more stalls, and the verdict is the stricter one.
+        self.sleepers.into_iter().for_each(|sleeper| drop(sleeper.join()));
+        self.watched.threads().own_waits()
+    }
+}
+
+impl Watched {
+    fn threads(&self) -> std::sync::MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ns(&self, instant: Instant) -> u64 {
+        instant.saturating_duration_since(self.origin).as_nanos() as u64
+    }
+
+    /// Sleeps on one core, again and again. One of the sleepers also looks at the threads.
+    fn sleep_on(&self, core: usize, looks: bool) {
+        let mut only = CpuSet::new();
+        only.set(core);
+        // Where it is refused, another sleeper sees the same core, and none sees this one.
+        let _ = sched_setaffinity(None, &only);
+        let _ = set_current_timer_slack(NonZeroU64::new(1));
+        let (mut waits, mut looked_ns) = (RunDelay::of_this_thread(), 0);
+        while !self.is_over.load(Ordering::Relaxed) {
+            let before = Instant::now();
+            std::thread::sleep(PERIOD);
+            let now = Instant::now();
+            let late_ns = now.duration_since(before).saturating_sub(PERIOD).as_nanos() as u64;
+            let waited_ns = waits.since_last_ns().min(late_ns);
+            let stopped_ns = late_ns - waited_ns;
+            if stopped_ns >= MIN_STALL_NS {
+                let (from_ns, until_ns) = (self.ns(before), self.ns(now));
+                self.stalls.add(Stall { from_ns, until_ns, lost_ns: stopped_ns });
+            }
+            if looks && self.ns(now) >= looked_ns + LOOK_INTERVAL_NS {
+                looked_ns = self.ns(now);
+                self.threads().look(looked_ns, &self.stalls);
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The process at the other end of a local connection.
+
+use std::fs;
+use std::net::SocketAddr;
+
+/// The state of an established connection in /proc/net/tcp.
+const ESTABLISHED: &str = "01";
+
+/// The process that a target runs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// It runs on another machine.
+    Remote,
+    /// It runs on this machine, and its process cannot be seen.
+    Unknown,
+    /// The process of this number.
+    Process(u32),
+}
+
+impl Owner {
+    /// Returns the owner of the other end of a TCP connection on this machine, by its two addresses.
+    pub(crate) fn of_tcp(ours: SocketAddr, theirs: SocketAddr) -> Self {
+        let inode = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().find_map(|path| {
+            let table = fs::read_to_string(path).ok()?;
+            inode_in(&table, theirs.port(), ours.port())
+        });
+        inode.and_then(holder_of).map_or(Self::Unknown, Self::Process)
+    }
+
+    /// Returns the owner of a Unix socket, by the process that listens on it. The first process of the system
+    /// listens for services that it starts, and tells nothing.
+    pub(crate) fn of_listener(process: Option<u32>) -> Self {
+        process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
+    }
+
+    /// Returns false if the target may use this machine's cores unseen.
+    pub(crate) fn is_known(self) -> bool {
+        self != Self::Unknown
+    }
+
+    /// Returns the number of its process, if that is on this machine.
+    pub(crate) fn process(self) -> Option<u32> {
+        match self {
+            Self::Process(process) => Some(process),
+            Self::Remote | Self::Unknown => None,
+        }
+    }
+}
+
+/// Finds the socket of a connection in the kernel's table. Two connections of one machine between the same
+/// ports are not told apart.
+fn inode_in(table: &str, local_port: u16, remote_port: u16) -> Option<u64> {
+    table.lines().skip(1).find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let port = |address: &str| u16::from_str_radix(address.rsplit(':').next()?, 16).ok();
+        let [_, local, remote, state, ..] = words[..] else { return None };
+        let is_it = state == ESTABLISHED && port(local)? == local_port && port(remote)? == remote_port;
+        // 0 is one that nobody has accepted yet.
+        words.get(9).filter(|_| is_it)?.parse().ok().filter(|&inode| inode > 0)
+    })
+}
+
+/// Finds the process that holds a socket.
+fn holder_of(inode: u64) -> Option<u32> {
+    let wanted = format!("socket:[{inode}]");
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    let mut numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    numbers.find(|process| {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        files
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .any(|link| link.as_os_str() == wanted.as_str())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn the_process_at_the_other_end_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let theirs = listener.local_addr().expect("an address");
+        let stream = TcpStream::connect(theirs).expect("a connection");
+        let ours = stream.local_addr().expect("an address");
+        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Unknown, "nobody has accepted it");
+        let _accepted = listener.accept().expect("a connection");
+        assert_eq!(Owner::of_tcp(ours, theirs), Owner::Process(std::process::id()));
+    }
+
+    #[test]
+    fn a_service_manager_that_listens_is_not_the_target() {
+        let owners = [None, Some(1), Some(7)].map(Owner::of_listener);
+        assert_eq!(owners, [Owner::Unknown, Owner::Unknown, Owner::Process(7)]);
+    }
+}

@@ -1,0 +1,145 @@
+//! Requests that a stall of the machine touched: the time lost in it does not count for the target.
+//!
+//! A stall is known only after it is over, so slow requests are kept until then. Quick ones are not: no stall
+//! made them late.
+
+use std::collections::VecDeque;
+
+use super::{Counts, TimeHistogram};
+use crate::machine::stalls::{MIN_STALL_NS, Stalls};
+
+/// The times of a request that was answered slowly, in nanoseconds from the begin of the run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slow {
+    pub(crate) intended_ns: u64,
+    pub(crate) sent_ns: u64,
+    pub(crate) received_ns: u64,
+    /// The least that the target took for it.
+    pub(crate) target_ns: u64,
+}
+
+/// Slow requests, and the times of those that a stall touched.
+#[derive(Debug, Default)]
+pub(crate) struct Disturbed {
+    /// In the order of their receipt, on each thread.
+    slow: VecDeque<Slow>,
+    /// The times as they were.
+    with: Parts,
+    /// The same without the time lost in stalls.
+    without: Parts,
+}
+
+/// The times of requests.
+#[derive(Debug, Default)]
+struct Parts {
+    response: TimeHistogram,
+    target: TimeHistogram,
+    slip: TimeHistogram,
+}
+
+/// The times of all requests without the time that they lost in stalls.
+#[derive(Debug, Default)]
+pub(crate) struct Undisturbed {
+    pub(crate) response: TimeHistogram,
+    pub(crate) target: TimeHistogram,
+    pub(crate) slip: TimeHistogram,
+    /// The share of answered requests that a stall touched, from 0 to 1.
+    pub(crate) disturbed_share: f64,
+}
+
+impl Disturbed {
+    /// Keeps a request if it was slow.
+    pub(crate) fn note(&mut self, request: Slow) {
+        if request.received_ns.saturating_sub(request.intended_ns) >= MIN_STALL_NS {
+            self.slow.push_back(request);
+        }
+    }
+
+    /// Decides about the requests that were answered before an instant: later stalls cannot have touched them.
+    pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
+        if self.slow.front().is_none_or(|first| first.received_ns >= before_ns) {
+            return;
+        }
+        stalls.with_lost(|lost| {
+            while let Some(&slow) = self.slow.front().filter(|slow| slow.received_ns < before_ns) {
+                self.slow.pop_front();
+                let (lost_ns, late_ns) =
+                    (lost(slow.intended_ns, slow.received_ns), lost(slow.intended_ns, slow.sent_ns));
+                if lost_ns > 0 {
+                    self.with.add(slow, 0, 0);
+                    self.without.add(slow, lost_ns, late_ns);
+                }
+            }
+        });
+    }
+
+    pub(super) fn merge(&mut self, other: Self) {
+        self.slow.extend(other.slow);
+        self.with.merge(&other.with);
+        self.without.merge(&other.without);
+    }
+}
+
+impl Parts {
+    /// Adds a request, less the time that it lost in all and before it was sent.
+    fn add(&mut self, slow: Slow, lost_ns: u64, late_ns: u64) {
+        self.response.saturating_record(slow.received_ns - slow.intended_ns - lost_ns);
+        self.target.saturating_record(slow.target_ns.saturating_sub(lost_ns));
+        self.slip.saturating_record(slow.sent_ns.saturating_sub(slow.intended_ns + late_ns));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.response.merge(&other.response);
+        self.target.merge(&other.target);
+        self.slip.merge(&other.slip);
+    }
+}
+
+impl Undisturbed {
+    /// Takes all counts, as if there had been no stall.
+    pub(crate) fn with_all(counts: &Counts) -> Self {
+        let (response, target, slip) = (counts.response.clone(), counts.target.clone(), counts.slip.clone());
+        Self { response, target, slip, disturbed_share: 0.0 }
+    }
+
+    /// Takes the counts of all threads, with every slow request settled.
+    pub(crate) fn of(counts: &Counts) -> Self {
+        let Disturbed { with, without, .. } = &counts.disturbed;
+        Self {
+            response: counts.response.with_replaced(&with.response, &without.response),
+            target: counts.target.with_replaced(&with.target, &without.target),
+            slip: counts.slip.with_replaced(&with.slip, &without.slip),
+            disturbed_share: with.response.len() as f64 / counts.response.len().max(1) as f64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::stalls::Stall;
+
+    #[test]
+    fn what_a_request_lost_in_a_stall_does_not_count() {
+        let (stalls, mut counts) = (Stalls::default(), Counts::default());
+        stalls.add(Stall { from_ns: 10_000_000, until_ns: 20_000_000, lost_ns: 10_000_000 });
+        for intended_ns in [5_000_000, 12_000_000, 300_000_000] {
+            let received_ns = intended_ns + 9_000_000;
+            counts.response.saturating_record(9_000_000);
+            counts.target.saturating_record(8_000_000);
+            counts.slip.saturating_record(1_000_000);
+            let sent_ns = intended_ns + 1_000_000;
+            counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns, target_ns: 8_000_000 });
+        }
+        counts.disturbed.settle(100_000_000, &stalls);
+        assert_eq!(counts.disturbed.slow.len(), 1, "a stall may still touch the last");
+        counts.disturbed.settle(u64::MAX, &stalls);
+        let undisturbed = Undisturbed::of(&counts);
+        let ms = |times: &TimeHistogram| [0.1, 0.5, 1.0].map(|quantile| times.at(quantile).as_millis());
+        // The first shared 4 ms with the stall, the second 8 and the queue after it.
+        assert_eq!(ms(&undisturbed.response), [0, 5, 9]);
+        assert_eq!(ms(&undisturbed.target), [0, 4, 8]);
+        assert_eq!(undisturbed.slip.len(), 3);
+        assert!((undisturbed.disturbed_share - 2.0 / 3.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,68 @@
+//! Times in histograms of a known precision.
+
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+const MAX_VALUE_NS: u64 = 3_600_000_000_000;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// A histogram of times in nanoseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct TimeHistogram(Histogram<u64>);
+
+impl TimeHistogram {
+    /// Returns the time at a quantile from 0 to 1.
+    pub(crate) fn at(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.0.value_at_quantile(quantile))
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        // Fails only for a histogram of a larger range, and all have the same.
+        let added = self.0.add(&other.0);
+        debug_assert!(added.is_ok());
+    }
+
+    /// Returns the same values, with others in the place of some of them.
+    pub(super) fn with_replaced(&self, some: &Self, others: &Self) -> Self {
+        let mut replaced = self.clone();
+        let taken = replaced.0.subtract(&some.0);
+        debug_assert!(taken.is_ok(), "each value of the one is in the other");
+        replaced.merge(others);
+        replaced
+    }
+}
+
+impl Default for TimeHistogram {
+    fn default() -> Self {
+        let histogram = Histogram::new_with_bounds(1, MAX_VALUE_NS, SIGNIFICANT_DIGITS);
+        Self(histogram.unwrap_or_else(|_| unreachable!("the bounds are constants that a test accepts")))
+    }
+}
+
+impl Deref for TimeHistogram {
+    type Target = Histogram<u64>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl DerefMut for TimeHistogram {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bounds_are_accepted_and_microseconds_kept_apart() {
+        let mut histogram = TimeHistogram::default();
+        assert!(histogram.record(MAX_VALUE_NS).is_ok());
+        assert!(!histogram.equivalent(999_000, 1_000_000));
+    }
+}

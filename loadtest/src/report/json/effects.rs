@@ -1,0 +1,112 @@
+//! The effects on a run of its machine, and of outages and stalls that were announced.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Times, us};
+use crate::measure::Counts;
+use crate::report::Report;
+use crate::scenario::{ClientStall, Outage};
+
+/// The machine that the generator ran on, and its verdict.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct MachineFigures {
+    /// True if the machine holds the objectives, with the target or without one; null if that was not
+    /// measured.
+    pub(crate) holds: Option<bool>,
+    /// Stalls of half a millisecond or more.
+    pub(crate) stalls: u64,
+    pub(crate) stalled_us: f64,
+    pub(crate) longest_stall_us: f64,
+    /// The share of answered requests that a stall touched, from 0 to 1.
+    pub(crate) disturbed_share: f64,
+    /// The generator's waits for a core that the target used.
+    pub(crate) waited_for_target_us: f64,
+    /// The generator's waits for a core that it used itself.
+    pub(crate) waited_for_generator_us: f64,
+    /// The response times of a bare echo under the same load; null if it was not needed.
+    pub(crate) echo_time: Option<Times>,
+}
+
+impl MachineFigures {
+    pub(super) fn of(report: &Report<'_>) -> Self {
+        let (stalls, waits) = (report.outcome.stalls, report.outcome.own_waits);
+        Self {
+            holds: report.machine_holds(),
+            stalls: stalls.count,
+            stalled_us: us(stalls.total),
+            longest_stall_us: us(stalls.longest),
+            disturbed_share: report.undisturbed.disturbed_share,
+            waited_for_target_us: us(waits.by_target.total),
+            waited_for_generator_us: us(waits.by_generator.total),
+            echo_time: report.echo.as_ref().map(|echo| Times::of(echo)),
+        }
+    }
+}
+
+/// The effects of an announced outage.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OutageFigures {
+    /// The end of the daemon: `stop` or `kill`.
+    pub(crate) ending: String,
+    /// When it began, in seconds of the measurement.
+    pub(crate) at_s: f64,
+    /// Until every connection was back and one answered.
+    pub(crate) length_us: f64,
+    /// The longest time between two answers.
+    pub(crate) longest_gap_us: f64,
+    /// Requests that it took away.
+    pub(crate) lost: u64,
+}
+
+/// The effects of an announced stall of a client.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ClientStallFigures {
+    /// When the connection was not read any more, in seconds of the measurement.
+    pub(crate) at_s: f64,
+    pub(crate) for_s: f64,
+    /// `recovered`, `closed by the target`, or `not over` at the end of the run.
+    pub(crate) ended: String,
+    /// When the target was seen to have closed the connection, from the begin of the stall.
+    pub(crate) closed_after_us: Option<f64>,
+    /// From the end of the stall until all that had been due on the connection was answered.
+    pub(crate) caught_up_after_us: Option<f64>,
+    /// The longest time between two answers on the other connections.
+    pub(crate) longest_gap_us: f64,
+    /// Requests on the connection that do not count against objectives.
+    pub(crate) excused: u64,
+    /// Those in flight when it was closed.
+    pub(crate) lost: u64,
+}
+
+impl OutageFigures {
+    pub(super) fn of(outage: Outage, counts: &Counts) -> Self {
+        Self {
+            ending: format!("{:?}", outage.ending).to_lowercase(),
+            at_s: outage.at.as_secs_f64(),
+            length_us: us(counts.outage),
+            longest_gap_us: us(counts.longest_gap),
+            lost: counts.lost,
+        }
+    }
+}
+
+impl ClientStallFigures {
+    pub(super) fn of(stall: ClientStall, counts: &Counts) -> Self {
+        let closed_after = counts.stall.and_then(|figures| figures.closed_after);
+        let ended = match counts.stall {
+            None => "not over",
+            Some(_) if closed_after.is_some() => "closed by the target",
+            Some(_) => "recovered",
+        };
+        Self {
+            at_s: stall.at.as_secs_f64(),
+            for_s: stall.length.as_secs_f64(),
+            ended: ended.to_owned(),
+            closed_after_us: closed_after.map(us),
+            caught_up_after_us: counts.stall.map(|figures| us(figures.caught_up_after)),
+            longest_gap_us: us(counts.longest_gap),
+            excused: counts.excused,
+            lost: counts.lost,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Verdicts on a noisy machine: its stalls are not the target's, and the target's are not the machine's.
+
+mod support;
+
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use support::scripted::fake_daemon::FakeDaemon;
+use support::scripted::{INFO, sound_target, target};
+use support::{Ran, loadtest};
+
+/// Each test takes the cores for itself, or needs them.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn load(target: &FakeDaemon, more: &[&str]) -> Ran {
+    let address = target.name();
+    let options = [
+        "--address",
+        &address,
+        "--rate",
+        "2000/s",
+        "--for",
+        "3s",
+        "--warm-up",
+        "300ms",
+        "--connections",
+        "4",
+    ];
+    loadtest(&[&options[..], more].concat())
+}
+
+/// Another program that takes each core for 10 ms at a time, before any other where that is allowed.
+struct Noise(Vec<Child>);
+
+impl Noise {
+    fn begin() -> Self {
+        // It runs for 10 ms, and sleeps for 90.
+        let script = "import time\nwhile True:\n end = time.monotonic() + 0.01\n while time.monotonic() < end: pass\n time.sleep(0.09)";
+        let run = || {
+            let by = |words: &[&str]| {
+                let mut command = Command::new(words[0]);
+                command.args(&words[1..]).args(["python3", "-c", script]);
+                command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().ok()
+            };
+            by(&["chrt", "--fifo", "10"]).or_else(|| by(&["env"]))
+        };
+        Self((0..2).filter_map(|_| run()).collect())
+    }
+}
+
+impl Drop for Noise {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
+    let _alone = alone();
+    let _noise = Noise::begin();
+    let ran = load(&sound_target(), &["--tries", "5"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let run = ran.json();
+    let machine = &run["machine"];
+    assert!(machine["stalls"].as_u64() > Some(0), "{ran:?}");
+    // If all requests were in time, the machine holds the objective; if not, the echo says it.
+    assert!(machine["holds"].is_boolean(), "{ran:?}");
+    let is_late = run["response_time"]["quantiles_us"]["p99.9"].as_f64() > Some(2_000.0);
+    assert_eq!(is_late, machine["echo_time"].is_object(), "{ran:?}");
+    assert_eq!(is_late, ran.last_line().contains("this machine alone "), "{ran:?}");
+}
+
+#[test]
+fn a_target_that_stalls_once_in_a_thousand_requests_fails() {
+    let _alone = alone();
+    for noise in [None, Some(Noise::begin())] {
+        let stall = Mutex::new(());
+        let stalls = target(INFO, move |number, ids, peer, next, tag| {
+            let stalled = stall.lock().expect("no panic");
+            if number % 1_000 == 999 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(stalled);
+            peer.send_run(tag, ids.take(next.count), next.count)
+        });
+        let ran = load(&stalls, &[]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        drop(noise);
+    }
+}
+
+#[test]
+fn a_target_that_uses_up_the_cores_has_no_excuse() {
+    let _alone = alone();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    let spin = |_| {
+        let is_over = Arc::clone(&is_over);
+        std::thread::spawn(move || while !is_over.load(Ordering::Relaxed) {})
+    };
+    let spinning: Vec<_> = (0..cores * 16).map(spin).collect();
+    let ran = load(&sound_target(), &[]);
+    is_over.store(true, Ordering::Relaxed);
+    spinning.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+    // A fair kernel may serve the requests in time between the other threads.
+    let in_time = ran.json()["response_time"]["quantiles_us"]["p99.9"].as_f64() <= Some(2_000.0);
+    assert_eq!(ran.code, i32::from(!in_time), "{ran:?}");
+}

@@ -1,0 +1,340 @@
+//! The last minute as clients met it: requests refused, requests that took long, connections in use. From samples of the
+//! counters, which cost a request nothing.
+//!
+//! A value counts as high only if it is high over the last minute and over the last ten seconds. The minute keeps a hiccup
+//! from raising an alarm. The ten seconds end the alarm soon after its cause. A level that was reached is left at a lower
+//! value than it was entered at, so that no value makes it flap.
+
+use std::collections::VecDeque;
+
+use super::status::{LastMinute, Latency, Level, SourceMinute, Status};
+
+/// The time that the figures of a status cover.
+const MINUTE_S: f64 = 60.0;
+/// The time after which a cause that has ended raises no alarm any more.
+const SOON_S: f64 = 10.0;
+/// The time between two samples. A window is longer than asked for by at most this.
+const SAMPLE_EVERY_S: f64 = 5.0;
+/// The last minute's samples, the one before it, and one to spare.
+const SAMPLES_MAX: usize = 14;
+/// The number of refused or slow requests below which their share says nothing: on a quiet daemon one mistake is a large
+/// share.
+const COUNT_MIN: u64 = 5;
+
+/// The values at which a level is entered and left.
+struct Threshold {
+    enter: f64,
+    leave: f64,
+}
+
+/// The thresholds of one figure.
+struct Thresholds {
+    warn: Threshold,
+    fail: Threshold,
+}
+
+/// Shares of refused requests. A client that tries twice fails at one request in 10,000 where 1 % are refused: nobody notices
+/// yet. Where 10 % are, it fails at one in a hundred.
+const REFUSED: Thresholds =
+    Thresholds { warn: Threshold { enter: 0.01, leave: 0.005 }, fail: Threshold { enter: 0.1, leave: 0.05 } };
+/// Shares of slow requests: one in a hundred is the 99th percentile. Slow requests are served, so they never fail the check.
+const SLOW: Thresholds = Thresholds {
+    warn: Threshold { enter: 0.01, leave: 0.005 },
+    fail: Threshold { enter: f64::INFINITY, leave: f64::INFINITY },
+};
+/// Shares of connections in use. The last tenth is for clients that reconnect before their old connections are closed. When
+/// all are in use, each new client is refused.
+const CONNECTIONS: Thresholds =
+    Thresholds { warn: Threshold { enter: 0.9, leave: 0.8 }, fail: Threshold { enter: 1.0, leave: 0.95 } };
+
+impl Thresholds {
+    /// Returns the level of a value after the level `was`.
+    fn level(&self, value: f64, was: Level) -> Level {
+        let is_at = |threshold: &Threshold, level| {
+            value >= threshold.enter || (was <= level && value >= threshold.leave)
+        };
+        if is_at(&self.fail, Level::Fail) {
+            Level::Fail
+        } else if is_at(&self.warn, Level::Warn) {
+            Level::Warn
+        } else {
+            Level::Ok
+        }
+    }
+}
+
+/// The counters at one moment.
+#[derive(Clone, Debug, Default)]
+struct Sample {
+    at_s: f64,
+    /// By source.
+    sources: Vec<SourceMinute>,
+    latency: Latency,
+    connections_refused: u64,
+    /// The highest share of connections in use since the sample before.
+    most_open: f64,
+}
+
+/// The last minute's samples, and the levels of the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Recent {
+    samples: VecDeque<Sample>,
+    /// The highest share of connections in use since the last sample.
+    most_open: f64,
+    latency: Level,
+    connections: Level,
+    refusals: Vec<Level>,
+}
+
+/// The difference of two samples.
+struct Window {
+    sources: Vec<SourceMinute>,
+    latency: Latency,
+    connections_refused: u64,
+    over_s: f64,
+}
+
+impl Recent {
+    /// Takes the counters, about once a second, and finds the levels. Their changes take at most ten seconds.
+    pub(crate) fn observe(&mut self, status: &Status) {
+        let (minute, soon) = (self.window(status, MINUTE_S), self.window(status, SOON_S));
+        let refused = minute.sources.iter().zip(&soon.sources);
+        let refused = refused.map(|(minute, soon)| minute.refused_share().min(soon.refused_share()));
+        self.refusals.resize(status.sources.len(), Level::Ok);
+        for (level, share) in self.refusals.iter_mut().zip(refused) {
+            *level = REFUSED.level(share, *level);
+        }
+        let slow = |window: &Window| slow_share(&window.latency, status.slow_s());
+        self.latency = SLOW.level(slow(&minute).min(slow(&soon)), self.latency);
+
+        let open = status.connections.open as f64 / status.connections.max.max(1) as f64;
+        self.most_open = self.most_open.max(open);
+        self.connections = CONNECTIONS.level(self.most_open_soon(status, &soon), self.connections);
+        self.sample(status);
+    }
+
+    /// Fills in the figures of the last minute, and the levels of the last look.
+    pub(crate) fn fill(&self, status: &mut Status) {
+        let Window { sources, latency, connections_refused, over_s } = self.window(status, MINUTE_S);
+        for (index, (source, minute)) in status.sources.iter_mut().zip(sources).enumerate() {
+            let level = self.refusals.get(index).copied().unwrap_or_default();
+            source.last_minute = SourceMinute { level, ..minute };
+        }
+        status.last_minute = LastMinute {
+            over_s,
+            p99_us: latency.quantile_us(0.99),
+            connections_refused,
+            latency_level: self.latency,
+            connections_level: self.connections,
+        };
+    }
+
+    /// Returns the highest share of connections in use in the last seconds: 1 if one was refused.
+    fn most_open_soon(&self, status: &Status, soon: &Window) -> f64 {
+        if soon.connections_refused > 0 {
+            return 1.0;
+        }
+        let samples = self.samples.iter().filter(|sample| sample.at_s > status.uptime_s - SOON_S);
+        samples.map(|sample| sample.most_open).fold(self.most_open, f64::max)
+    }
+
+    fn window(&self, status: &Status, over_s: f64) -> Window {
+        let from_s = status.uptime_s - over_s;
+        let is_before = |sample: &&Sample| sample.at_s <= from_s;
+        // All counters are 0 at the start.
+        let at_start = Sample::default();
+        let first = if from_s <= 0.0 { None } else { self.samples.front() };
+        let before = self.samples.iter().rev().find(is_before).or(first).unwrap_or(&at_start);
+        let sources = status.sources.iter().enumerate().map(|(index, source)| {
+            let (now, then) = (source.counted(), before.sources.get(index).copied().unwrap_or_default());
+            SourceMinute {
+                requests: now.requests.saturating_sub(then.requests),
+                refused: now.refused.saturating_sub(then.refused),
+                exhausted: now.exhausted.saturating_sub(then.exhausted),
+                level: Level::Ok,
+            }
+        });
+        Window {
+            sources: sources.collect(),
+            latency: status.latency.since(&before.latency),
+            connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
+            over_s: status.uptime_s - before.at_s,
+        }
+    }
+
+    fn sample(&mut self, status: &Status) {
+        let is_due = self.samples.back().is_none_or(|last| status.uptime_s - last.at_s >= SAMPLE_EVERY_S);
+        if !is_due {
+            return;
+        }
+        if self.samples.len() == SAMPLES_MAX {
+            self.samples.pop_front();
+        }
+        self.samples.push_back(Sample {
+            at_s: status.uptime_s,
+            sources: status.sources.iter().map(|source| source.counted()).collect(),
+            latency: status.latency.clone(),
+            connections_refused: status.connections.refused,
+            most_open: std::mem::take(&mut self.most_open),
+        });
+    }
+}
+
+impl SourceMinute {
+    /// Returns the share of requests refused. 0 where they are too few to tell.
+    fn refused_share(&self) -> f64 {
+        share(self.refused, self.requests)
+    }
+}
+
+/// Returns the share of requests that took longer than this. 0 where they are too few to tell.
+fn slow_share(latency: &Latency, slow_s: f64) -> f64 {
+    let is_slow = |bound_us: u64| bound_us as f64 / 1e6 > slow_s;
+    let first = latency.bounds_us.partition_point(|&bound_us| !is_slow(bound_us));
+    share(latency.counts.iter().skip(first).sum(), latency.count())
+}
+
+fn share(some: u64, all: u64) -> f64 {
+    if some < COUNT_MIN { 0.0 } else { some as f64 / all.max(some) as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::status::tests::healthy;
+    use super::*;
+
+    /// A daemon that is observed once a second.
+    struct Watched {
+        status: Status,
+        recent: Recent,
+    }
+
+    impl Watched {
+        fn new() -> Watched {
+            let mut status = healthy();
+            (status.uptime_s, status.sources[0].requests) = (0.0, 0);
+            Watched { status, recent: Recent::default() }
+        }
+
+        /// Lets seconds pass, each with changes of the counters, until the condition holds. Returns their number.
+        fn seconds_until(&mut self, change: impl Fn(&mut Status), is_met: impl Fn(&Status) -> bool) -> u32 {
+            for seconds in 1..=200 {
+                self.status.uptime_s += 1.0;
+                change(&mut self.status);
+                self.recent.observe(&self.status);
+                self.recent.fill(&mut self.status);
+                if is_met(&self.status) {
+                    return seconds;
+                }
+            }
+            panic!("it never was: {:?}", self.status);
+        }
+
+        fn pass(&mut self, seconds: u32, change: impl Fn(&mut Status)) {
+            let passed = std::cell::Cell::new(0);
+            self.seconds_until(change, |_| passed.replace(passed.get() + 1) + 1 == seconds);
+        }
+    }
+
+    /// A second with requests of which some are refused.
+    fn requests(all: u64, refused: u64) -> impl Fn(&mut Status) {
+        move |status| {
+            status.sources[0].requests += all;
+            status.sources[0].refused += refused;
+            status.sources[0].exhausted += refused;
+        }
+    }
+
+    fn refusals(level: Level) -> impl Fn(&Status) -> bool {
+        move |status| status.sources[0].last_minute.level == level
+    }
+
+    #[test]
+    fn refusals_raise_their_level_within_seconds_and_lower_it_soon_after() {
+        for (refused, level) in [(30, Level::Warn), (700, Level::Fail)] {
+            let mut watched = Watched::new();
+            watched.pass(120, requests(1_000, 0));
+            assert!(refusals(Level::Ok)(&watched.status));
+            let raised = watched.seconds_until(requests(1_000, refused), refusals(level));
+            assert!(raised <= 30, "{refused} of 1,000: {raised} s");
+            watched.pass(60, requests(1_000, refused));
+            let minute = watched.status.last_minute.over_s;
+            assert!((60.0..=65.0).contains(&minute), "{minute}");
+            assert_eq!(watched.status.sources[0].last_minute.refused, refused * minute as u64);
+            let lowered = watched.seconds_until(requests(1_000, 0), refusals(Level::Ok));
+            assert!((5..=16).contains(&lowered), "{lowered}");
+        }
+    }
+
+    #[test]
+    fn a_share_at_a_threshold_does_not_flap() {
+        let mut watched = Watched::new();
+        watched.seconds_until(requests(1_000, 12), refusals(Level::Warn));
+        for second in 0..100 {
+            watched.pass(1, requests(1_000, if second % 20 < 10 { 8 } else { 12 }));
+            assert!(refusals(Level::Warn)(&watched.status), "{second}");
+        }
+    }
+
+    #[test]
+    fn a_few_refusals_on_a_quiet_daemon_are_no_alarm() {
+        let mut watched = Watched::new();
+        watched.pass(1, requests(COUNT_MIN - 1, COUNT_MIN - 1));
+        assert!(refusals(Level::Ok)(&watched.status));
+        watched.pass(1, requests(1, 1));
+        assert!(refusals(Level::Fail)(&watched.status), "from the first second on");
+    }
+
+    #[test]
+    fn one_slow_request_in_a_hundred_is_a_warning() {
+        let slow = |share_percent: u64| {
+            move |status: &mut Status| {
+                status.latency.counts[0] += 1_000 - 10 * share_percent;
+                // Above 500 ms, half of the default wait.
+                status.latency.counts[15] += 10 * share_percent;
+            }
+        };
+        let level = |level| move |status: &Status| status.last_minute.latency_level == level;
+        let mut watched = Watched::new();
+        watched.pass(100, slow(0));
+        assert!(level(Level::Ok)(&watched.status));
+        assert!(watched.seconds_until(slow(50), level(Level::Warn)) <= 10);
+        watched.pass(100, slow(50));
+        assert!(level(Level::Warn)(&watched.status), "served, so that it does not fail");
+        assert!(watched.status.last_minute.p99_us.is_some_and(|p99_us| p99_us > 500_000.0));
+        assert!(watched.seconds_until(slow(0), level(Level::Ok)) <= 16);
+    }
+
+    #[test]
+    fn connections_in_use_are_noticed_also_between_two_looks() {
+        let level = |level| move |status: &Status| status.last_minute.connections_level == level;
+        let open = |open| move |status: &mut Status| status.connections.open = open;
+        let mut watched = Watched::new();
+        watched.pass(20, open(8));
+        assert!(level(Level::Ok)(&watched.status));
+        watched.pass(1, open(9));
+        assert!(level(Level::Warn)(&watched.status));
+        watched.pass(1, open(10));
+        assert!(level(Level::Fail)(&watched.status));
+        assert!((5..=16).contains(&watched.seconds_until(open(1), level(Level::Ok))));
+        watched.pass(1, |status| status.connections.refused += 1);
+        assert!(level(Level::Fail)(&watched.status), "one was refused, and all are closed again");
+        assert!((5..=16).contains(&watched.seconds_until(open(1), level(Level::Ok))));
+    }
+
+    #[test]
+    fn a_source_that_joins_begins_with_nothing() {
+        let mut watched = Watched::new();
+        watched.pass(90, requests(1_000, 0));
+        let mut joined = watched.status.sources[0].clone();
+        (joined.requests, joined.refused) = (0, 0);
+        watched.status.sources.push(joined);
+        watched.pass(1, |status| {
+            status.sources[1].requests += 10;
+            status.sources[1].refused += 10;
+        });
+        assert_eq!(watched.status.sources[1].last_minute.requests, 10);
+        assert_eq!(watched.status.sources[1].last_minute.level, Level::Fail);
+        assert_eq!(watched.status.sources[0].last_minute.level, Level::Ok);
+    }
+}

@@ -1,0 +1,95 @@
+//! The checks of what clients met: refusals, latency, connections. `recent` finds their levels.
+
+use super::finding::{about, about_daemon, ok, seconds, warn};
+use super::status::{Check, Connections, LastMinute, Level, SourceMinute, SourceStatus, Status};
+use crate::config::Grouped;
+
+/// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
+/// will be.
+const SATURATED_SHARE: f64 = 0.75;
+const REFUSALS: &str = "refusals";
+const LATENCY: &str = "latency";
+const CONNECTIONS: &str = "connections";
+/// The checks that never make a daemon unready.
+pub(super) const SATURATION: [&str; 3] = [REFUSALS, LATENCY, CONNECTIONS];
+
+impl Status {
+    /// Checks that new clients find a place.
+    pub(super) fn check_connections(&self) -> Check {
+        let Connections { open, max, .. } = self.connections;
+        let found = format!("{} of {} connections in use", Grouped(open), Grouped(max));
+        let advice = "raise limits.max_connections and the limit of open files, or see who holds them";
+        let message = match (self.last_minute.connections_level, self.last_minute.connections_refused) {
+            (Level::Ok, _) => found,
+            (_, 0) => format!("{found} or just now; beyond that new ones get too_busy: {advice}"),
+            (_, refused) => {
+                format!("{found}; {} refused with too_busy in the last minute: {advice}", Grouped(refused))
+            }
+        };
+        about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    /// Checks that requests are answered soon.
+    pub(super) fn check_latency(&self) -> Check {
+        let LastMinute { p99_us, latency_level, .. } = self.last_minute;
+        let p99 =
+            p99_us.map_or(String::from("no request"), |us| format!("99 % within {}", seconds(us / 1e6)));
+        let message = match latency_level {
+            Level::Ok => format!("{p99} in the last minute"),
+            _ => format!(
+                "slow: {p99} in the last minute, where up to {} is expected; see whether requests wait, and whether the \
+                 machine is short of CPU",
+                seconds(self.slow_s())
+            ),
+        };
+        about_daemon(LATENCY, (latency_level, message))
+    }
+}
+
+/// Checks that few requests of a source are refused, and that few will be.
+pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
+    let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
+    let queue = seconds(source.wait_queue_s);
+    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
+    let is_long = source.wait_queue_s >= SATURATED_SHARE * source.default_wait_s;
+    let result = if source.last_minute.level != Level::Ok {
+        (source.last_minute.level, refused_message(source, minute))
+    } else if source.waiting_ids == 0 {
+        ok("no request waits")
+    } else if is_long && !is_held_up {
+        let wait = format!("{requests} requests wait for {ids} IDs, which take {queue}");
+        let advice = more_worker_ids(source);
+        warn(format!("saturated: {wait}; more requests are refused with exhausted: {advice}"))
+    } else {
+        ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
+    };
+    about(source, REFUSALS, result)
+}
+
+fn refused_message(source: &SourceStatus, minute: &LastMinute) -> String {
+    let SourceMinute { requests, refused, exhausted, .. } = source.last_minute;
+    let percent = 100.0 * refused as f64 / requests.max(1) as f64;
+    let reason = match (exhausted, refused.saturating_sub(exhausted)) {
+        (0, _) => String::from("see the other checks"),
+        (_, 0) => more_worker_ids(source),
+        (_, others) => format!(
+            "{} for the reasons of other checks, {} with exhausted: {}",
+            Grouped(others),
+            Grouped(exhausted),
+            more_worker_ids(source)
+        ),
+    };
+    format!(
+        "refused {percent:.1} % of the requests of the last {} ({} of {}); {reason}",
+        seconds(minute.over_s),
+        Grouped(refused),
+        Grouped(requests)
+    )
+}
+
+fn more_worker_ids(source: &SourceStatus) -> String {
+    let rate = Grouped(source.ids_per_second);
+    format!(
+        "clients want more than the layout yields ({rate} IDs/s), or within less time: more worker IDs raise the rate"
+    )
+}

@@ -1,0 +1,341 @@
+//! The observer looks at the daemon's status about once a second, and logs what an operator must know: changes of checks and
+//! of readiness, and requests that are refused. It runs on the keeper's thread, which wakes up that often anyway.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::rate_limited_log::PERIOD as LOG_PERIOD;
+use crate::admin::{Check, Level, Status, seconds};
+use crate::clock::{BootMicros, Reading};
+use crate::config::Grouped;
+use crate::keeper;
+use crate::server::shared::common::Common;
+use snowbank_client::protocol::ErrorCode;
+
+/// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or less.
+const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
+/// The time for which a check must be better before that is logged. Of a check that flaps, the log then has two lines.
+const SETTLED: Duration = Duration::from_secs(5);
+/// The codes of refusals by the daemon. The other codes are mistakes of a client, whose error names them.
+const REFUSALS: [ErrorCode; 4] =
+    [ErrorCode::Exhausted, ErrorCode::ClockBehind, ErrorCode::NoCeiling, ErrorCode::ShuttingDown];
+/// The number of sources that a line names.
+const NAMED_MAX: usize = 3;
+
+/// Looks at the daemon's status, and logs its changes.
+#[derive(Debug, Default)]
+pub(crate) struct Observer {
+    looked_at: Option<BootMicros>,
+    changes: Changes,
+    refusals: Refusals,
+}
+
+impl Observer {
+    /// Looks, if the last look is a second ago.
+    pub(crate) fn look(&mut self, common: &Common, reading: Reading) {
+        if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < PERIOD) {
+            return;
+        }
+        self.looked_at = Some(reading.boot);
+        let (status, now) = (common.observe(), Instant::now());
+        if let Some(line) = self.refusals.line(&status, now) {
+            tracing::warn!("{line}");
+        }
+        self.changes.lines(&status, now).iter().for_each(Line::log);
+    }
+
+    /// Logs the refusals that no line has told yet, at the end of the daemon.
+    pub(crate) fn end(&mut self, common: &Common) {
+        if let Some(line) = self.refusals.rest(&common.status()) {
+            tracing::warn!("{line}");
+        }
+    }
+}
+
+/// A line of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line(Level, String);
+
+impl Line {
+    fn log(&self) {
+        let Line(level, text) = self;
+        match level {
+            Level::Fail => tracing::error!("{text}"),
+            Level::Warn => tracing::warn!("{text}"),
+            Level::Ok => tracing::info!("{text}"),
+        }
+    }
+}
+
+/// The logged level of one check.
+#[derive(Debug)]
+struct Logged {
+    level: Level,
+    /// Since when the check is better than that.
+    better_since: Option<Instant>,
+}
+
+impl Logged {
+    /// Returns true if the level must be logged: at once if it is worse than the logged one, later if it is better.
+    fn should_log(&mut self, level: Level, now: Instant) -> bool {
+        if level <= self.level {
+            self.better_since = None;
+        }
+        let is_settled =
+            level > self.level && now.duration_since(*self.better_since.get_or_insert(now)) >= SETTLED;
+        if level >= self.level && !is_settled {
+            return false;
+        }
+        *self = Logged { level, better_since: None };
+        true
+    }
+}
+
+/// The logged levels of all checks, and the logged readiness.
+#[derive(Debug)]
+struct Changes {
+    /// By the checks' full names. A check that is not here was always ok.
+    checks: BTreeMap<String, Logged>,
+    /// [`Level::Fail`]: not ready.
+    readiness: Logged,
+}
+
+impl Default for Changes {
+    fn default() -> Self {
+        Changes { checks: BTreeMap::new(), readiness: Logged { level: Level::Ok, better_since: None } }
+    }
+}
+
+impl Changes {
+    /// Returns a line for each check whose level has changed, and for a change of readiness. A stop has a line of its own.
+    fn lines(&mut self, status: &Status, now: Instant) -> Vec<Line> {
+        if status.draining {
+            return Vec::new();
+        }
+        let mut changed: Vec<Vec<&Check>> = Vec::new();
+        for check in status.checks.iter().filter(|check| self.has_changed(check, now)) {
+            let alike =
+                |group: &&mut Vec<&Check>| group[0].name == check.name && group[0].level == check.level;
+            match changed.iter_mut().find(alike) {
+                Some(group) => group.push(check),
+                None => changed.push(vec![check]),
+            }
+        }
+        let mut lines: Vec<Line> = changed.iter().map(|group| line_of(group)).collect();
+        let readiness = if status.ready { Level::Ok } else { Level::Fail };
+        if self.readiness.should_log(readiness, now) {
+            lines.push(readiness_line(status));
+        }
+        lines
+    }
+
+    fn has_changed(&mut self, check: &Check, now: Instant) -> bool {
+        let name = check.full_name();
+        if check.level == Level::Ok && !self.checks.contains_key(&name) {
+            return false;
+        }
+        let ok = || Logged { level: Level::Ok, better_since: None };
+        let has_changed = self.checks.entry(name.clone()).or_insert_with(ok).should_log(check.level, now);
+        if has_changed && check.level == Level::Ok {
+            self.checks.remove(&name);
+        }
+        has_changed
+    }
+}
+
+/// Returns the line of a check, or of several sources' equal checks that changed together.
+fn line_of(alike: &[&Check]) -> Line {
+    let Check { name, level, message, .. } = alike[0];
+    let sources: Vec<&str> = alike.iter().filter_map(|check| check.source.as_deref()).collect();
+    let of = match sources.len() {
+        0 => String::new(),
+        1..=NAMED_MAX => format!(" of {}", sources.join(", ")),
+        more => format!(" of {} and {} more", sources[..NAMED_MAX].join(", "), more - NAMED_MAX),
+    };
+    let change = match level {
+        Level::Fail => "fails",
+        Level::Warn => "warns",
+        Level::Ok => "is ok again",
+    };
+    Line(*level, format!("check {name}{of} {change}: {message}"))
+}
+
+fn readiness_line(status: &Status) -> Line {
+    let failing: Vec<String> =
+        status.checks.iter().filter(|check| check.makes_unready()).map(Check::full_name).collect();
+    match failing.as_slice() {
+        [] => {
+            Line(Level::Ok, String::from("ready again: /readyz answers 200, no check fails that decides it"))
+        }
+        [first] => Line(Level::Fail, format!("not ready: /readyz answers 503, because of {first}")),
+        [first, others @ ..] => Line(
+            Level::Fail,
+            format!("not ready: /readyz answers 503, because of {first} and {} more", others.len()),
+        ),
+    }
+}
+
+/// The refusals that the log has told.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// By code.
+    logged: [u64; REFUSALS.len()],
+    requests: u64,
+    uptime_s: f64,
+    logged_at: Option<Instant>,
+}
+
+impl Refusals {
+    /// Returns the line of the refusals since the last one, at most once a minute.
+    fn line(&mut self, status: &Status, now: Instant) -> Option<String> {
+        if self.logged_at.is_some_and(|logged_at| now.duration_since(logged_at) < LOG_PERIOD) {
+            return None;
+        }
+        let line = self.rest(status)?;
+        self.logged_at = Some(now);
+        Some(line)
+    }
+
+    fn rest(&mut self, status: &Status) -> Option<String> {
+        let counts = REFUSALS.map(|code| status.errors.get(code.name()).copied().unwrap_or(0));
+        let requests: u64 = status.sources.iter().map(|source| source.requests).sum();
+        let logged = std::mem::replace(&mut self.logged, counts);
+        let requests = requests - std::mem::replace(&mut self.requests, requests).min(requests);
+        let over = seconds(status.uptime_s - std::mem::replace(&mut self.uptime_s, status.uptime_s));
+        let new = REFUSALS
+            .iter()
+            .zip(counts)
+            .zip(logged)
+            .map(|((code, now), then)| (code, now.saturating_sub(then)));
+        let new: Vec<_> = new.filter(|(_, count)| *count > 0).collect();
+        let all: u64 = new.iter().map(|(_, count)| count).sum();
+        let codes = new.iter().map(|(code, count)| format!("{} {}", code.name(), Grouped(*count)));
+        let codes = codes.collect::<Vec<_>>().join(", ");
+        let (refused, requests) = (Grouped(all), Grouped(requests));
+        (all > 0).then(|| format!("refused {refused} of {requests} requests in the last {over}: {codes}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::healthy;
+
+    /// A log that is written to once a second.
+    struct Log {
+        changes: Changes,
+        refusals: Refusals,
+        now: Instant,
+    }
+
+    impl Log {
+        fn new() -> Log {
+            Log { changes: Changes::default(), refusals: Refusals::default(), now: Instant::now() }
+        }
+
+        /// The lines of a second in which the status is like this.
+        fn second(&mut self, change: impl FnOnce(&mut Status)) -> Vec<String> {
+            self.now += Duration::from_secs(1);
+            let mut status = healthy();
+            change(&mut status);
+            status.check();
+            self.changes.lines(&status, self.now).into_iter().map(|Line(_, text)| text).collect()
+        }
+
+        fn quiet_seconds(&mut self, seconds: u32, change: impl Fn(&mut Status)) {
+            for second in 0..seconds {
+                assert_eq!(self.second(&change), [""; 0], "second {second}");
+            }
+        }
+    }
+
+    fn reached(status: &mut Status) {
+        status.ceilings.failing = Some(String::from("disk full"));
+        status.sources[0].headroom_s = 0.0;
+    }
+
+    #[test]
+    fn each_change_of_a_check_and_of_readiness_is_one_line_with_its_reason_both_ways() {
+        let mut log = Log::new();
+        log.quiet_seconds(10, |_| ());
+        let lines = log.second(|status| status.ceilings.failing = Some(String::from("disk full")));
+        assert!(
+            lines.len() == 1 && lines[0].contains("ceiling of orders warns: cannot be raised: disk full")
+        );
+        let lines = log.second(reached);
+        assert!(lines[0].contains("check ceiling of orders fails: reached, and cannot be raised: disk full"));
+        assert_eq!(lines[1], "not ready: /readyz answers 503, because of ceiling of orders");
+        log.quiet_seconds(100, reached);
+        log.quiet_seconds(5, |_| ());
+        let lines = log.second(|_| ());
+        assert_eq!(lines[0], "check ceiling of orders is ok again: durable for 2.5 s ahead");
+        assert!(lines[1].starts_with("ready again: /readyz answers 200"), "{lines:?}");
+        log.quiet_seconds(100, |_| ());
+    }
+
+    #[test]
+    fn a_check_that_flaps_has_two_lines() {
+        let mut log = Log::new();
+        assert_eq!(log.second(reached).len(), 2);
+        for _ in 0..20 {
+            log.quiet_seconds(4, |_| ());
+            log.quiet_seconds(1, reached);
+        }
+        log.quiet_seconds(5, |_| ());
+        assert_eq!(log.second(|_| ()).len(), 2);
+    }
+
+    #[test]
+    fn sources_that_fail_together_share_a_line() {
+        let lines = Log::new().second(|status| {
+            reached(status);
+            let more = (0..5).map(|index| {
+                let source = status.sources[0].clone();
+                crate::admin::SourceStatus { name: format!("s{index}"), ..source }
+            });
+            let more: Vec<_> = more.collect();
+            status.sources.extend(more);
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("check ceiling of orders, s0, s1 and 3 more fails: "), "{lines:?}");
+        assert!(lines[1].ends_with("because of ceiling of orders and 5 more"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_stop_is_logged_elsewhere() {
+        let mut log = Log::new();
+        log.quiet_seconds(10, |status| status.draining = true);
+    }
+
+    #[test]
+    fn refusals_are_logged_with_number_and_code_at_most_once_a_minute() {
+        let mut log = Log::new();
+        let mut lines = Vec::new();
+        let mut status = healthy();
+        status.sources[0].requests = 0;
+        for second in 1..=130_u64 {
+            log.now += Duration::from_secs(1);
+            status.uptime_s = second as f64;
+            if (5..100).contains(&second) {
+                status.sources[0].requests += 100;
+                *status.errors.entry(String::from("exhausted")).or_default() += 30;
+                *status.errors.entry(String::from("no_ceiling")).or_default() += 1;
+                *status.errors.entry(String::from("bad_count")).or_default() += 1;
+            }
+            lines.extend(log.refusals.line(&status, log.now).map(|line| (second, line)));
+        }
+        let texts: Vec<&str> = lines.iter().map(|(_, line)| line.as_str()).collect();
+        assert_eq!(lines.iter().map(|(second, _)| *second).collect::<Vec<_>>(), [5, 65, 125]);
+        assert_eq!(texts[0], "refused 31 of 100 requests in the last 1.0 s: exhausted 30, no_ceiling 1");
+        assert_eq!(
+            texts[1],
+            "refused 1,860 of 6,000 requests in the last 60 s: exhausted 1,800, no_ceiling 60"
+        );
+        assert_eq!(
+            texts[2],
+            "refused 1,054 of 3,400 requests in the last 60 s: exhausted 1,020, no_ceiling 34"
+        );
+    }
+}

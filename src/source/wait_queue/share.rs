@@ -1,0 +1,218 @@
+//! Shares out positions among requests that wait: first what deadlines demand, then evenly.
+//!
+//! Even means *max-min fair*: no request gets more than another that still wants some, and what a modest one leaves goes to
+//! the others. Positions are whole, so some requests get one more than others. Those have their turn in rotation, as in
+//! deficit round robin (M. Shreedhar and G. Varghese, 1996), whose quantum is one position here.
+
+/// The wants of one request, and its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Share {
+    /// The number of positions that it still wants.
+    pub(super) wanted: u64,
+    /// The part of `wanted` that was promised by its deadline.
+    pub(super) promised: u64,
+    /// The position that the ID clock will have reached by its deadline.
+    pub(super) limit_by_due: u64,
+    /// Its place in the rotation: the least turn gets the next odd position.
+    pub(super) turn: u64,
+    /// The number of positions that it gets.
+    pub(super) given: u64,
+}
+
+/// Returns how many positions must go to promises now, in order of deadlines. With fewer, one of the promises would need
+/// more of the positions up to its deadline than a part of them, so that nothing is left for others until then.
+///
+/// `shares` are sorted by deadline. `next` is the first position that is not available yet. One in `left_out` of the
+/// positions to come is left out.
+pub(super) fn due_now(shares: &[Share], next: u64, left_out: u64) -> u64 {
+    let mut promised = 0_u64;
+    let missing = shares.iter().map(|share| {
+        promised = promised.saturating_add(share.promised);
+        let to_come = share.limit_by_due.saturating_sub(next);
+        promised.saturating_sub(to_come - to_come / left_out)
+    });
+    missing.max().unwrap_or(0)
+}
+
+/// Returns how many positions, from `next` on, can go to others without breaking a promise.
+pub(super) fn laxity(shares: &[Share], next: u64) -> u64 {
+    let mut promised = 0_u64;
+    let spare = shares.iter().map(|share| {
+        promised = promised.saturating_add(share.promised);
+        share.limit_by_due.saturating_sub(next).saturating_sub(promised)
+    });
+    spare.min().unwrap_or(u64::MAX)
+}
+
+/// Shares out `positions`, of which `due` go to promises in order of deadlines. No request gets more than it wants.
+///
+/// `next_turn` is the turn after all others; those that get an odd position go behind it.
+pub(super) fn share_out(shares: &mut [Share], positions: u64, due: u64, next_turn: &mut u64) {
+    let mut due = due.min(positions);
+    let mut left = positions;
+    for share in shares.iter_mut() {
+        share.given = share.promised.min(due);
+        due -= share.given;
+        left -= share.given;
+    }
+    let level = level(shares, left);
+    for share in shares.iter_mut() {
+        let given = level.min(share.wanted - share.given);
+        share.given += given;
+        left -= given;
+    }
+    give_odd_ones(shares, left, next_turn);
+}
+
+/// Returns the largest number of positions that every request can get, or as many as it wants if these are fewer.
+fn level(shares: &[Share], positions: u64) -> u64 {
+    let mut level = 0;
+    loop {
+        let (mut satisfied, mut unsatisfied) = (0_u64, 0_u64);
+        for missing in shares.iter().map(|share| share.wanted - share.given) {
+            match missing <= level {
+                true => satisfied += missing,
+                false => unsatisfied += 1,
+            }
+        }
+        let Some(next) = positions.saturating_sub(satisfied).checked_div(unsatisfied) else { return level };
+        if next <= level {
+            return level;
+        }
+        level = next;
+    }
+}
+
+/// Gives one position each to those whose turn it is.
+fn give_odd_ones(shares: &mut [Share], mut left: u64, next_turn: &mut u64) {
+    while left > 0 {
+        let waiting = shares.iter_mut().filter(|share| share.given < share.wanted);
+        let mut turns: Vec<&mut Share> = waiting.collect();
+        if turns.is_empty() {
+            return;
+        }
+        let served = usize::try_from(left).unwrap_or(usize::MAX).min(turns.len());
+        turns.select_nth_unstable_by_key(served - 1, |share| share.turn);
+        turns.truncate(served);
+        // Those of this round keep their order among themselves.
+        turns.sort_unstable_by_key(|share| share.turn);
+        for share in turns {
+            share.given += 1;
+            share.turn = *next_turn;
+            *next_turn += 1;
+            left -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn share(wanted: u64, turn: u64) -> Share {
+        Share { wanted, promised: 0, limit_by_due: u64::MAX, turn, given: 0 }
+    }
+
+    fn given(shares: &[Share]) -> Vec<u64> {
+        shares.iter().map(|share| share.given).collect()
+    }
+
+    #[test]
+    fn modest_requests_get_all_and_greedy_ones_the_same() {
+        let mut shares = [share(1_000_000, 0), share(1, 1), share(900, 2), share(1_000_000, 3)];
+        share_out(&mut shares, 4_096, 0, &mut 4);
+        assert_eq!(given(&shares), [1_598, 1, 900, 1_597]);
+    }
+
+    #[test]
+    fn odd_positions_go_round() {
+        let mut shares = [share(u64::MAX, 0), share(u64::MAX, 1), share(u64::MAX, 2)];
+        let mut next_turn = 3;
+        let mut total = [0; 3];
+        for _ in 0..30 {
+            share_out(&mut shares, 10, 0, &mut next_turn);
+            total.iter_mut().zip(given(&shares)).for_each(|(total, given)| *total += given);
+        }
+        assert_eq!(total, [100; 3]);
+    }
+
+    #[test]
+    fn more_requests_than_positions_are_served_in_turn() {
+        let mut shares: Vec<Share> = (0..100).map(|turn| share(5, turn)).collect();
+        let mut next_turn = 100;
+        share_out(&mut shares, 60, 0, &mut next_turn);
+        let first = given(&shares);
+        assert_eq!(first, [vec![1; 60], vec![0; 40]].concat());
+        share_out(&mut shares, 60, 0, &mut next_turn);
+        assert_eq!(given(&shares), [vec![1; 20], vec![0; 40], vec![1; 40]].concat());
+    }
+
+    #[test]
+    fn what_is_due_now_goes_before_even_shares() {
+        // By position 100 the first needs 60 of the 50 that are not here yet: ten are due now.
+        let mut shares = [
+            Share { promised: 60, limit_by_due: 150, ..share(60, 0) },
+            Share { promised: 1, limit_by_due: 1_000, ..share(500, 1) },
+        ];
+        assert_eq!(due_now(&shares, 100, u64::MAX), 10);
+        assert_eq!(due_now(&shares, 90, u64::MAX), 0);
+        assert_eq!(due_now(&shares, 90, 10), 6, "a tenth of 60 is left out");
+        assert_eq!((laxity(&shares, 80), laxity(&shares, 100)), (10, 0));
+        share_out(&mut shares, 20, 10, &mut 2);
+        assert_eq!(given(&shares), [15, 5]);
+        share_out(&mut shares, 10, 10, &mut 2);
+        assert_eq!(given(&shares), [10, 0]);
+    }
+
+    proptest! {
+        /// All is given that is wanted, to none more than it wants. None has more than one position more than another that
+        /// wants some.
+        #[test]
+        fn shares_are_max_min_fair(
+            wanted in prop::collection::vec(prop_oneof![1_u64..5, 1_u64..5_000, 1_u64..2_000_000], 1..80),
+            positions in 0_u64..20_000,
+        ) {
+            let mut shares: Vec<Share> = (0..).zip(&wanted).map(|(turn, &wanted)| share(wanted, turn)).collect();
+            let mut next_turn = wanted.len() as u64;
+            share_out(&mut shares, positions, 0, &mut next_turn);
+            let total: u64 = shares.iter().map(|share| share.given).sum();
+            prop_assert_eq!(total, positions.min(wanted.iter().sum()));
+            let most = shares.iter().map(|share| share.given).max().unwrap_or(0);
+            for share in &shares {
+                prop_assert!(share.given <= share.wanted);
+                prop_assert!(share.given == share.wanted || share.given + 1 >= most, "{:?}", shares);
+            }
+        }
+
+        /// Requests whose promises fit the positions to come keep them, whatever is shared out evenly meanwhile.
+        #[test]
+        fn promises_that_fit_are_kept(
+            requests in prop::collection::vec((1_u64..400, 1_u64..40), 1..30),
+            per_tick in 1_u64..50,
+            left_out in prop_oneof![2_u64..20, Just(u64::MAX)],
+        ) {
+            let mut shares: Vec<Share> = Vec::new();
+            for (turn, &(count, ticks)) in (0..).zip(&requests) {
+                let mut with = shares.clone();
+                with.push(Share { promised: count, limit_by_due: ticks * per_tick, ..share(count, turn) });
+                with.sort_by_key(|share| share.limit_by_due);
+                if due_now(&with, 0, u64::MAX) == 0 {
+                    shares = with;
+                }
+            }
+            let mut next_turn = requests.len() as u64;
+            for tick in 0..40 {
+                let next = (tick + 1) * per_tick;
+                let due = due_now(&shares, next, left_out).min(per_tick);
+                share_out(&mut shares, per_tick, due, &mut next_turn);
+                for share in &mut shares {
+                    share.wanted -= share.given;
+                    share.promised = share.promised.saturating_sub(share.given);
+                    prop_assert!(share.limit_by_due > next || share.promised == 0);
+                }
+            }
+        }
+    }
+}
