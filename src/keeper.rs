@@ -29,6 +29,10 @@ use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::source::Source;
 use snowbank_client::layout::Position;
 
+/// The most that the believed wall − boot may differ from the stored one. A clock that is slewed changes it by this much in
+/// half an hour at most. It is far below every `max_step` that makes sense, so a start never holds what was believed before.
+const BELIEF_DRIFT: Duration = Duration::from_secs(1);
+
 /// Ceilings for one writer to make durable, all together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
@@ -62,6 +66,7 @@ struct UnderWay {
     is_join: bool,
     began: BootMicros,
     ceilings: Vec<(usize, Durable)>,
+    wall_minus_boot_us: i64,
 }
 
 /// The keeper's record of one writer.
@@ -69,6 +74,8 @@ struct UnderWay {
 struct Writer {
     /// By source.
     durable: Vec<Durable>,
+    /// The belief of wall − boot that is stored with them.
+    wall_minus_boot_us: i64,
     writes: u64,
     under_way: Option<UnderWay>,
     /// When ceilings rise next, all together, unless one is needed before.
@@ -138,7 +145,11 @@ impl Keeper {
     /// reading with which `wall` began.
     pub fn new(sources: Vec<ManagedSource>, writers: usize, wall: Arc<Wall>, started: Reading) -> Self {
         let durable: Vec<Durable> = sources.iter().map(ManagedSource::first).collect();
-        let writer = || Writer { durable: durable.clone(), ..Writer::default() };
+        let writer = || Writer {
+            durable: durable.clone(),
+            wall_minus_boot_us: wall.carried_us(),
+            ..Writer::default()
+        };
         Keeper {
             running: sources.len(),
             sources,
@@ -261,8 +272,10 @@ impl Keeper {
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
-        writer.under_way = Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way });
-        Some(Write { writer: index, number, ceilings, is_join, wall_minus_boot_us: self.wall.carried_us() })
+        let wall_minus_boot_us = self.wall.carried_us();
+        writer.under_way =
+            Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
+        Some(Write { writer: index, number, ceilings, is_join, wall_minus_boot_us })
     }
 
     /// Returns the ceilings that a writer raises now: of all sources together when that is due, or when one needs it.
@@ -279,7 +292,12 @@ impl Keeper {
         let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
             Some((index, managed.next_ceiling(now, uptime, *durable)?))
         };
-        let ceilings: Vec<_> = sources().filter_map(next).collect();
+        let mut ceilings: Vec<_> = sources().filter_map(next).collect();
+        let drift_us = self.wall.carried_us().abs_diff(writer.wall_minus_boot_us);
+        if ceilings.is_empty() && drift_us > BELIEF_DRIFT.as_micros() as u64 {
+            // Nobody asks. The same ceilings are written again, so that the next start knows what is believed.
+            ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
+        }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {
             // Nobody asks. The next request tries again, and a failure of long ago does not keep it from that.
@@ -299,7 +317,7 @@ impl Keeper {
         mut mark: impl FnMut(usize, u64),
     ) -> Option<Written> {
         let writer = self.writers.get_mut(outcome.writer)?;
-        let UnderWay { is_join, began, ceilings, .. } =
+        let UnderWay { is_join, began, ceilings, wall_minus_boot_us, .. } =
             writer.under_way.take_if(|write| write.number == outcome.number)?;
         let is_durable = outcome.result.is_ok();
         let mut written = Written { began, is_durable, is_join, joined: 0 };
@@ -312,6 +330,7 @@ impl Keeper {
             }
             return Some(written);
         }
+        writer.wall_minus_boot_us = wall_minus_boot_us;
         for &(index, durable) in &ceilings {
             match writer.durable.get_mut(index) {
                 Some(before) => *before = durable,
@@ -346,12 +365,17 @@ impl Keeper {
         }
     }
 
-    /// Ends all claims, and returns the first positions that were never claimed, by their sources' index. Ceilings may be
-    /// trimmed to them unless the locks are lost.
+    /// Ends all claims, and returns by their sources' index the positions from which on nothing was claimed. Ceilings may
+    /// be trimmed to them unless the locks are lost.
     pub fn seal(&mut self) -> Vec<(usize, Position)> {
         self.give_up_joining();
         let sealed = self.sources.iter().enumerate();
-        sealed.filter_map(|(index, managed)| Some((index, managed.source().seal()?))).collect()
+        sealed.filter_map(|(index, managed)| Some((index, managed.seal()?))).collect()
+    }
+
+    /// Returns wall − boot as it is believed, in microseconds.
+    pub fn wall_minus_boot_us(&self) -> i64 {
+        self.wall.carried_us()
     }
 
     /// Returns the lowest ID of a source at or above a position.

@@ -9,7 +9,7 @@
 //! ```text
 //!  MAKE    clock ─▶ ceiling ─▶ source (cursor) ─▶ ┌───────────────┐
 //!          "when"   "how far"   "which positions"  │ shard: ring,  │   one per core
-//!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current block │
+//!  SERVE   client ◀─ connection ◀─ front ◀──────── │ current run   │
 //!                                                 └───────────────┘
 //! ```
 //!
@@ -42,7 +42,7 @@
 //!
 //! 1. `server/shard_thread/connection/mod.rs` reads all bytes that have arrived: one turn.
 //! 2. `server/shard_thread/connection/take.rs` takes the requests in them one after the other; `front/native.rs` decodes each.
-//! 3. `shard/lane.rs` takes the IDs from the current block, from the ring, or by a claim on the cursor in `source/mod.rs`.
+//! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
 //!
 //! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/connection/wait.rs`.
@@ -61,7 +61,9 @@
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
+//! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
+//! | What happens after a start that failed? | `service/retry.rs`, for causes that may pass by themselves |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 

@@ -43,8 +43,8 @@ impl<T> ArrayQueue<T> {
         lock(&self.items).pop_front()
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        lock(&self.items).len() == self.capacity
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.items).len()
     }
 }
 

@@ -231,6 +231,8 @@ fn paths_methods_and_formats() {
         ("/healthz", "text/plain; charset=utf-8"),
         ("/readyz?verbose", "application/json"),
         ("/status", "application/json"),
+        ("/history", "application/json"),
+        ("/config", "text/plain; charset=utf-8"),
         ("/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
     ] {
         let answer = ask(&admin, "GET", path, "");

@@ -202,3 +202,38 @@ fn the_reference_configuration_has_no_mistakes() {
     assert_eq!(code, Some(0), "{out}");
     assert!(out.contains("listens on 127.0.0.1:7660;"), "{out}");
 }
+
+#[test]
+fn the_file_is_an_argument_or_an_option() {
+    let directory = directory_with(b"shards = 2\n");
+    let path = "snowbank.toml";
+    let variable = |name| Some(("SNOWBANK_CONFIG", name));
+    let cases = [
+        (&[path][..], None),
+        (&["--config", path], None),
+        (&[], variable(path)),
+        (&[path], variable("other.toml")),
+    ];
+    for (arguments, variable) in cases {
+        let output = check(directory.path(), arguments).envs(variable).output().unwrap();
+        let (code, out, err) = outcome(&output);
+        assert_eq!((code, &*err), (Some(0), ""), "{arguments:?} {variable:?}");
+        assert!(out.starts_with("snowbank.toml: no mistakes\n"), "{out}");
+    }
+    let output = check(directory.path(), &[path, "--config", "other.toml"]).output().unwrap();
+    let (code, _, err) = outcome(&output);
+    assert_eq!(
+        (code, err.contains("found two configurations, snowbank.toml and --config other.toml")),
+        (Some(2), true),
+        "{err}"
+    );
+}
+
+#[test]
+fn an_admin_address_without_a_port_is_shown_the_operators_port() {
+    for text in ["listen = \"localhost\"", "listen = [\"localhost\", \"9661\"]"] {
+        let (code, out, _) = run(&format!("[admin]\n{text}\n"), &[], &[]);
+        assert_eq!(code, Some(1), "{out}");
+        assert!(out.contains("the port is missing; write localhost:9660"), "{out}");
+    }
+}

@@ -56,6 +56,30 @@ fn decode_json_is_one_object_per_line_in_the_layout_s_order() {
 }
 
 #[test]
+fn a_misspelt_preset_is_recognized() {
+    for arguments in
+        [&["decode", "--layout", "twiter", "5"][..], &["layout", "Twitter"], &["layout", "twittre"]]
+    {
+        let line = refuses(arguments);
+        assert!(line.ends_with("did you mean twitter? `snowbank layout` lists all\n"), "{line}");
+    }
+    assert!(refuses(&["layout", "snow"]).contains("the presets are twitter, "));
+}
+
+#[test]
+fn range_takes_no_seconds_for_milliseconds() {
+    for seconds in
+        [["--from", "1700000000", "--to", "2024-01-01"], ["--from", "2023-01-01", "--to", "1700000000"]]
+    {
+        let line = refuses(&[&["range"][..], &seconds].concat());
+        assert!(line.contains("found 1700000000, which as Unix milliseconds is 1970-01-20T"), "{line}");
+        assert!(line.contains("for Unix seconds (2023-11-14T22:13:20.000Z) write 1700000000000"), "{line}");
+    }
+    let of_1970 = ["range", "--layout", "time:41,sequence:12", "--from", "0", "--to", "1970-01-20T16:13:20Z"];
+    assert_eq!(prints(&of_1970), "0\n6963200004095\n");
+}
+
+#[test]
 fn decode_writes_time_with_the_tick_s_precision() {
     let time = |layout: &str, id: &str| {
         let line: Value =

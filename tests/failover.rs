@@ -61,3 +61,23 @@ async fn a_call_outlasts_the_restart_of_the_only_daemon() {
     assert_eq!(call.await.expect("no panic").expect("it came back"), 100);
     back.stop();
 }
+
+/// As two containers do, which do not share a lock directory.
+#[tokio::test]
+async fn two_daemons_with_the_same_worker_id_are_refused() {
+    let first = Setup::new().args(["--worker-id", "77"]).start();
+    let second = Setup::new().args(["--worker-id", "77"]).start();
+    let client = Client::new(options(&[&first, &second])).expect("a runtime is there");
+    let began = std::time::Instant::now();
+    let error = loop {
+        match client.batch(1).await {
+            Ok(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            Err(error) => break error,
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "nobody noticed");
+    };
+    let text = error.to_string();
+    for part in [first.tcp().to_string(), second.tcp().to_string(), "worker ID 77".to_owned()] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+}

@@ -3,11 +3,11 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::ids::assert_distinct;
 use support::wire::{self, EXPLICIT, Run, frame};
@@ -320,4 +320,77 @@ fn next_names_what_it_met_at_a_wrong_port() {
         let (address, message) = next_against(answer);
         assert!(message.contains(&address) && message.contains(name), "{message}");
     }
+}
+
+/// Connections that send requests as fast as they can, and read the replies, until they are closed.
+fn flood(daemon: &Daemon, connections: usize, requests: &[u8], stop: &AtomicBool) {
+    thread::scope(|scope| {
+        for _ in 0..connections {
+            let mut wire = daemon.connect();
+            let mut writer = wire.writer();
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) && writer.try_send(requests).is_ok() {}
+                // What is under way would take long to be answered.
+                let _ = writer.tcp().shutdown(Shutdown::Both);
+            });
+            scope.spawn(move || while let Ok(Some(_)) = wire.try_reply() {});
+        }
+    });
+}
+
+/// Asks for single IDs a thousand times a second. Each request has its ID within its wait.
+fn ask_beside_a_flood(what: &str, requests: &[u8]) {
+    let daemon = Setup::configured("shards = 1").start();
+    let stop = AtomicBool::new(false);
+    let mut latencies = thread::scope(|scope| {
+        let (daemon, stop) = (&daemon, &stop);
+        scope.spawn(move || flood(daemon, 200, requests, stop));
+        let mut wire = daemon.connect();
+        let asked = (0..500).map(|_| {
+            let asked = Instant::now();
+            assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1), "beside {what}");
+            let took = asked.elapsed();
+            thread::sleep(Duration::from_millis(1).saturating_sub(took));
+            took
+        });
+        let latencies: Vec<Duration> = asked.collect();
+        stop.store(true, Ordering::Relaxed);
+        latencies
+    });
+    latencies.sort_unstable();
+    println!("single IDs beside {what}: median {:?}, 99 % {:?}", latencies[250], latencies[495]);
+    daemon.stop();
+}
+
+#[test]
+fn a_flood_of_requests_keeps_no_other_client_from_its_ids() {
+    let requests: Vec<u8> = (0..1_000).flat_map(|tag| Ask::of(1).tag(tag).bytes()).collect();
+    ask_beside_a_flood("200 connections that flood requests", &requests);
+}
+
+#[test]
+fn a_flood_of_malformed_frames_keeps_no_other_client_from_its_ids() {
+    let requests: Vec<u8> = (0..400).flat_map(|tag| frame(1, 0xF0, tag, b"malformed")).collect();
+    ask_beside_a_flood("200 connections that flood malformed frames", &requests);
+}
+
+#[test]
+fn a_peer_that_sends_only_errors_is_closed() {
+    let daemon = Setup::new().start();
+    let error = frame(1, 0xF0, 1, b"malformed");
+    let mut wire = daemon.connect();
+    // An answer that is no error between them, and it stays open.
+    for _ in 0..3 {
+        for _ in 0..999 {
+            wire.call(&error).error();
+        }
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    }
+    for _ in 0..1_000 {
+        wire.call(&error).error();
+    }
+    wire.assert_closed();
+    poll("the log's line", || {
+        daemon.log().contains("a thousand requests in a row that are errors").then_some(())
+    });
 }

@@ -3,10 +3,12 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use support::failing_disk::{ENOSPC, FailingDisk};
+use support::http::{get, sample, scrape};
 use support::ids::{assert_distinct, twitter_worker};
 use support::wire::{self, BAD_COUNT, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
 use support::witness::{MIXED, SPARSE, Witness};
@@ -82,6 +84,50 @@ fn connections(daemon: &Daemon) -> Vec<Wire> {
     (0..6).map(|_| daemon.connect()).collect()
 }
 
+/// Reloads as `systemctl reload` does, and returns the exit code and the error output.
+fn reload_by_command(daemon: &Daemon) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command
+        .arg("reload")
+        .env("MAINPID", daemon.id().to_string())
+        .env("RUNTIME_DIRECTORY", daemon.path("run"));
+    let output = command.stdin(Stdio::null()).output().expect("the program runs");
+    (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+}
+
+#[test]
+fn the_result_of_a_reload_is_an_exit_code_and_shows_in_status_metrics_and_configuration() {
+    let setup = Setup::configured("limits.max_count = 1000");
+    std::fs::create_dir(setup.path("run")).expect("a runtime directory");
+    let run = setup.path("run");
+    let daemon = setup.env("RUNTIME_DIRECTORY", run).admin().start();
+    let success = || sample(&scrape(&daemon), "snowbank_config_last_reload_successful");
+    let reload_check = || {
+        let checks = get(&daemon, "/readyz").json()["checks"].clone();
+        let check =
+            checks.as_array().expect("checks").iter().find(|check| check["name"] == "reload").cloned();
+        check.expect("the check")["message"].as_str().expect("a message").to_owned()
+    };
+    assert_eq!((success(), reload_check().as_str()), (1.0, "none since the start"));
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"));
+
+    configure(&daemon, "shards = 7\nlimits.max_count = 2000");
+    let (code, said) = reload_by_command(&daemon);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("the reload was refused: ") && said.contains("shards: found 7"), "{said}");
+    assert_eq!(success(), 0.0);
+    assert!(reload_check().contains("was refused: ") && reload_check().contains("shards: found 7"));
+    assert_eq!(get(&daemon, "/readyz").code, 200, "it serves on");
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 1000\n"), "the live one");
+
+    configure(&daemon, "limits.max_count = 3000");
+    assert_eq!(reload_by_command(&daemon), (Some(0), String::new()));
+    assert_eq!((success(), reload_check().as_str()), (1.0, "the last reload succeeded"));
+    assert!(get(&daemon, "/config").body.contains("limits.max_count = 3000\n"));
+    assert!(sample(&scrape(&daemon), "snowbank_config_last_reload_timestamp_seconds") > 1.7e9);
+    assert!(!daemon.path("run/reload.sock").exists());
+}
+
 #[test]
 fn a_hundred_reloads_under_load_lose_nothing() {
     for order in ["relaxed", "strict"] {
@@ -128,7 +174,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     }
     let both = format!("shards = 2\n{}{}", source("old", 1), source("new", 2));
     assert_reloaded(&daemon, &both, &["reloaded: source \"new\" added"]);
-    assert!(daemon.log().contains("source \"new\": no ceiling is stored yet"));
+    assert!(daemon.log().contains("source \"new\" starts for the first time"));
     assert_eq!(sources_of(&daemon), ["old", "new"]);
     let mut highest = 0;
     for wire in open.iter_mut().chain(&mut connections(&daemon)) {
@@ -146,7 +192,7 @@ fn an_added_source_serves_at_once_and_goes_on_after_a_crash() {
     let again = again.start();
     let first = again.connect().next(Ask::of(1).source(1)).ids()[0];
     assert!(first > highest, "{first} after {highest}");
-    assert!(!again.log().contains("no ceiling is stored yet"), "{}", again.log());
+    assert!(!again.log().contains("starts for the first time"), "{}", again.log());
     again.stop();
 }
 

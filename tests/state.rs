@@ -129,7 +129,7 @@ fn a_clean_restart_loses_nothing_and_is_not_ahead() {
         let daemon = machine.start();
         let mut wire = daemon.connect();
         let id = one(&mut wire);
-        assert_eq!(daemon.log().contains("no ceiling is stored yet"), round == 0, "{}", daemon.log());
+        assert_eq!(daemon.log().contains("starts for the first time"), round == 0, "{}", daemon.log());
         assert!(ids.last().is_none_or(|&last| id > last), "round {round}: {id} after {ids:?}");
         assert!(twitter_unix_ms(id) <= unix_ms() + 2, "round {round}: ahead of the clock after a clean stop");
         ids.insert(id);
@@ -658,6 +658,19 @@ fn changed_worker_ids_names_and_field_names_start_above() {
 }
 
 #[test]
+fn worker_ids_that_change_in_turn_gain_nothing_without_a_request() {
+    let machine = Machine::new();
+    let start = |worker: &str| {
+        let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
+        machine.setup().args(["--layout", layout, "--worker-id", worker]).start()
+    };
+    for worker in ["2", "1"].repeat(5) {
+        start(worker).stop();
+    }
+    one(&mut start("2").connect());
+}
+
+#[test]
 fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     let (machine, last) = used();
     // A later epoch: today's IDs are far below those of the old layout.
@@ -665,14 +678,19 @@ fn a_layout_whose_ids_lie_below_is_refused_naming_both() {
     for toml in ["", "[[sources]]\nname = \"renamed\"\nworker_ids = 3"] {
         let ended = machine.setup().config(toml).args(["--layout", later]).end();
         ended.assert_refusal(&[
-            "epoch=1288834974657",
+            "above those of layout twitter, ",
             "epoch=1577836800000",
             "it can start from 20",
+            "keep layout twitter, or choose one whose IDs lie higher, or, ",
             "--state-dir",
         ]);
     }
     let short = "time:41,sequence:3";
-    machine.setup().args(["--layout", short]).end().assert_refusal(&["never"]);
+    machine
+        .setup()
+        .args(["--layout", short])
+        .end()
+        .assert_refusal(&["all its IDs lie below that; keep layout twitter"]);
     // An earlier epoch: its IDs of today are larger anyway.
     let earlier = "time:41,datacenter:5,worker:5,sequence:12;epoch=2005-01-01";
     let daemon = machine.setup().args(["--layout", earlier]).start();
@@ -696,7 +714,7 @@ fn export_and_import_move_a_worker() {
     assert!(done.status.success(), "{done:?}");
     assert!(old.shown().released);
     assert_eq!(mode(&export), 0o600);
-    old.setup().end().assert_refusal(&["moved away", "snowbank state import"]);
+    old.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
     let taken = old.command(&["export", "--output", file]);
     assert_eq!(taken.status.code(), Some(1), "a file that is there is not written over");
     let again = old.command(&["export"]);
@@ -705,7 +723,7 @@ fn export_and_import_move_a_worker() {
     let new = Machine::new();
     let done = new.command(&["import", file]);
     assert!(done.status.success(), "{done:?}");
-    assert!(String::from_utf8_lossy(&done.stdout).contains("worker IDs 0 go on from ID "), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stdout).contains("worker ID 0: goes on from ID "), "{done:?}");
     let daemon = new.start();
     let id = one(&mut daemon.connect());
     assert!(id > last);
@@ -973,10 +991,10 @@ fn an_older_copy_does_not_undo_an_export() {
     let exported = machine.command(&["export", "--output", machine.path("export").to_str().unwrap()]);
     assert!(exported.status.success(), "{exported:?}");
     machine.restore(&copy);
-    machine.setup().end().assert_refusal(&["moved away", "snowbank state import"]);
-    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["moved away"]);
+    machine.setup().end().assert_refusal(&["state export` moved worker ID", "snowbank state import"]);
+    machine.setup().args(["--adopt-state"]).end().assert_refusal(&["state export` moved worker ID"]);
     fs::remove_dir_all(machine.state()).expect("removed");
-    machine.setup().end().assert_refusal(&["moved away"]);
+    machine.setup().end().assert_refusal(&["state export` moved worker ID"]);
     let import = |code| {
         let done = machine.command(&["import", machine.path("export").to_str().unwrap()]);
         assert_eq!(done.status.code(), Some(code), "{done:?}");

@@ -354,6 +354,16 @@ fn plain_text_on_a_tls_listener_is_closed_and_logged_once() {
 }
 
 #[test]
+fn a_client_names_a_server_that_does_not_shake_hands() {
+    // The kernel accepts, and nobody answers.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("tls:{}", silent.local_addr().expect("an address"));
+    let output = snowbank(&["ping", "--address", &address, "--timeout", "1s"]);
+    assert_refused(&output, &format!("cannot reach {address}: it "));
+    assert_refused(&output, "the TLS handshake");
+}
+
+#[test]
 fn tls_on_a_plain_listener_is_answered_and_logged() {
     let daemon = Setup::new().start();
     let address = format!("tls:{}", daemon.tcp());

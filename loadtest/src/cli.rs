@@ -20,10 +20,10 @@ use serde::Serialize;
 use self::load::{Latencies, Load};
 use crate::daemon::Ending;
 use crate::origin::Origin;
-use crate::report::{Report, hdr, html, json, print, progress::Bar, table};
+use crate::report::{Report, csv, hdr, html, json, print, print_aside, progress::Bar, table};
 use crate::run::{self, CannotRun, Collected, Progress};
 use crate::scenario::{ClientStall, Drive, Length, Outage, Scenario};
-use crate::units::printable;
+use crate::units::{counted, printable};
 use crate::value::{Rate, Time, TimeAt};
 use crate::verdict::Objectives;
 
@@ -74,18 +74,25 @@ struct Arguments {
     /// measurement. Requests due on it until it has caught up do not count against objectives
     #[arg(long, value_name = "TIME@TIME", conflicts_with_all = ["restart_daemon_at", "kill_daemon_at"], allow_hyphen_values = true)]
     stall_client: Option<TimeAt>,
+    /// With several addresses: so many of them may go away during the run. What was in flight there is asked of
+    /// the others, and counts from when it was due
+    #[arg(long, value_name = "N", requires = "address", default_value = "0")]
+    may_lose: usize,
     #[command(flatten)]
     latencies: Latencies,
     /// Runs in a row that must miss an objective of response time before it counts as missed, on a machine so
     /// noisy that one may be chance
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=100))]
     tries: u32,
-    /// Write all figures to a file
+    /// Write all figures to a file; "-" is standard output, and then the table goes to standard error
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write all figures with charts as one page that a browser opens
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Write the figures of each second as a table for spreadsheets
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
     /// Write the distribution of response times as HdrHistogram's viewers read it
     #[arg(long, value_name = "FILE")]
     hgrm: Option<PathBuf>,
@@ -130,12 +137,15 @@ pub(crate) fn main() -> ExitCode {
 }
 
 fn measure(arguments: &Arguments) -> Result<u8, Failure> {
-    let (scenario, objectives) = (arguments.scenario()?, arguments.objectives());
-    let Arguments { json, html, hgrm, hlog, .. } = arguments;
-    open_files(&[json, html, hgrm, hlog])?;
+    let (mut scenario, objectives) = (arguments.scenario()?, arguments.objectives());
+    let Arguments { json, html, csv, hgrm, hlog, .. } = arguments;
+    open_files(&[json, html, csv, hgrm, hlog])?;
     let origin = Origin::of_this_process();
     let interrupt = on_interrupt()?;
     let bar = Bar::new();
+    if arguments.closed && arguments.load.threads.is_none() {
+        scenario.threads = run::fastest_threads(&scenario, &interrupt);
+    }
     for tries in 1.. {
         let outcome = run::run(&scenario, &interrupt, &mut |progress| bar.show("", progress));
         let outcome = outcome.inspect_err(|_| bar.clear())?;
@@ -149,7 +159,7 @@ fn measure(arguments: &Arguments) -> Result<u8, Failure> {
         }
         bar.clear();
         let figures = json::Run::of(&report, &origin);
-        print(|out| table::write(&figures, out));
+        print_beside(json.as_ref(), |out| table::write(&figures, out));
         let written = arguments.write_files(&figures, &outcome.collected);
         return with_files(report.verdict.exit_code(), written);
     }
@@ -201,11 +211,19 @@ impl Arguments {
                 Time(length)
             )));
         }
+        if self.may_lose > 0 && self.may_lose >= self.load.address.len() {
+            return Err(Failure::usage(format!(
+                "--may-lose {} leaves none of {} to ask",
+                self.may_lose,
+                counted(self.load.address.len() as u64, "target")
+            )));
+        }
         let client_stall = self.stall_client.map(|TimeAt { length, at }| ClientStall { at, length });
         let scenario = Scenario {
             outage,
             client_stall,
             keeps_interval_log: self.hlog.is_some(),
+            may_lose: self.may_lose,
             ..self.load.scenario(drive, length)?
         };
         check_stall(&scenario)?;
@@ -225,6 +243,7 @@ impl Arguments {
     fn write_files(&self, figures: &json::Run, collected: &Collected) -> Result<(), Failure> {
         write_file(self.json.as_ref(), || json_text(figures))?;
         write_file(self.html.as_ref(), || html::run::render(figures).into_bytes())?;
+        write_file(self.csv.as_ref(), || csv::seconds(&figures.seconds).into_bytes())?;
         write_file(self.hgrm.as_ref(), || {
             // Viewers skip lines that begin so.
             let kind = format!("#[snowbank-loadtest: {}, response times in ms]\n", figures.loop_kind);
@@ -259,11 +278,21 @@ fn check_stall(scenario: &Scenario) -> Result<(), Failure> {
 /// Opens the files that the run will write, so that a wrong path fails at once. Their content stays until
 /// there are new figures: a target that is not there must not cost the figures of the last run.
 fn open_files(paths: &[&Option<PathBuf>]) -> Result<(), Failure> {
-    for path in paths.iter().filter_map(|path| path.as_ref()) {
+    for path in paths.iter().filter_map(|path| path.as_ref()).filter(|path| !is_stdout(path)) {
         let opened = fs::OpenOptions::new().create(true).append(true).open(path);
         opened.map_err(|error| cannot_write(path, &error))?;
     }
     Ok(())
+}
+
+/// Returns true for `-`, which is standard output.
+fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Prints a table: beside the JSON if that goes to standard output.
+fn print_beside(json: Option<&PathBuf>, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    if json.is_some_and(|path| is_stdout(path)) { print_aside(write) } else { print(write) }
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> Failure {
@@ -272,7 +301,12 @@ fn cannot_write(path: &Path, error: &io::Error) -> Failure {
 
 /// Writes a file if its path was given.
 fn write_file(path: Option<&PathBuf>, bytes: impl FnOnce() -> Vec<u8>) -> Result<(), Failure> {
-    path.map_or(Ok(()), |path| fs::write(path, bytes()).map_err(|error| cannot_write(path, &error)))
+    let Some(path) = path else { return Ok(()) };
+    let written = match is_stdout(path) {
+        true => io::stdout().write_all(&bytes()),
+        false => fs::write(path, bytes()),
+    };
+    written.map_err(|error| cannot_write(path, &error))
 }
 
 /// Returns the text of a JSON file.

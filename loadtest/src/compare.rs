@@ -32,8 +32,8 @@ use spread::Interval;
 /// Ratios nearer to 1 than this are no difference that anyone would act on.
 pub(crate) const ALWAYS_SAME: f64 = 1.05;
 
-/// An interval that reaches further than this factor from the ratio could hide a doubling, and is not called
-/// sameness.
+/// An interval that reaches further than this factor from 1 holds a doubling or a halving, and is not called
+/// the same.
 pub(crate) const CAN_TELL: f64 = 2.0;
 
 /// The result for one figure.
@@ -192,7 +192,7 @@ fn judge(interval: Interval, ratio: f64, figure: Figure) -> Result<Call, &'stati
         let more = interval.ratio > 1.0;
         return Ok(if more == figure.more_is_worse() { Call::Worse } else { Call::Better });
     }
-    if margin > CAN_TELL {
+    if interval.high > CAN_TELL || interval.low < 1.0 / CAN_TELL {
         return Err("the spread is too wide");
     }
     if away(ratio) > (margin * away(interval.ratio)).max(ALWAYS_SAME) {

@@ -17,8 +17,8 @@ mod stall;
 mod wire;
 mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::machine::stalls::Stalls;
@@ -27,6 +27,7 @@ use crate::promise::{Promise, Span};
 use crate::scenario::Scenario;
 use crate::target::Access;
 
+pub(crate) use clocks::Clock;
 pub(crate) use lanes::Lanes;
 pub(crate) use wire::Wire;
 pub(crate) use worker::run;
@@ -46,17 +47,34 @@ pub(crate) struct Task {
     /// The number of the thread, from 0.
     pub(crate) thread: usize,
     pub(crate) scenario: Scenario,
+}
+
+/// One of the targets, as all threads see it.
+#[derive(Debug)]
+pub(crate) struct Peer {
     /// Opens connections that ended again.
     pub(crate) access: Access,
-    /// True if the target's clock is this machine's.
-    pub(crate) same_clock: bool,
+    pub(crate) promise: Promise,
+    pub(crate) clock: Clock,
+    /// With strict order: the largest ID received from it so far.
+    pub(crate) highest: AtomicU64,
+}
+
+/// A target that went away and may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone {
+    pub(crate) peer: usize,
+    /// Since the begin of the run.
+    pub(crate) at_ns: u64,
 }
 
 /// The state that all threads share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) wire: Wire,
-    pub(crate) promise: Promise,
+    pub(crate) peers: Vec<Peer>,
+    /// Those that went away; at most as many as the scenario allows.
+    pub(crate) gone: Mutex<Vec<Gone>>,
     /// Instant 0 of the run.
     pub(crate) origin: Instant,
     /// When the requests of an open loop leave.
@@ -65,15 +83,13 @@ pub(crate) struct Shared {
     pub(crate) stalls: Arc<Stalls>,
     /// Set when the run is over.
     pub(crate) stop: AtomicBool,
-    /// With strict order: the largest ID received so far.
-    pub(crate) highest: AtomicU64,
 }
 
 /// A message from a load thread to the collector.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Places received.
-    Spans { thread: usize, spans: Vec<Span>, low_us: Option<i64> },
+    /// Places received from each target.
+    Spans { thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64> },
     /// A second of the measurement is over on this thread.
     Second { thread: usize, number: u64, second: Box<Second> },
     /// The thread is done, after a fault of the target or without.
@@ -90,6 +106,17 @@ struct Now {
 }
 
 impl Shared {
+    /// Notes that a target has gone away. Returns false if it may not.
+    fn lose(&self, peer: usize, now: Now, may_lose: usize) -> bool {
+        let mut gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_known = gone.iter().any(|known| known.peer == peer);
+        let may = is_known || gone.len() < may_lose;
+        if may && !is_known {
+            gone.push(Gone { peer, at_ns: now.ns });
+        }
+        may
+    }
+
     fn now(&self) -> Now {
         let ns = Instant::now().saturating_duration_since(self.origin).as_nanos() as u64;
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();

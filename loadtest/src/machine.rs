@@ -57,8 +57,8 @@ struct Watched {
 
 impl Watch {
     /// Starts one sleeper on each core that this process may use.
-    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owner: Owner) -> Self {
-        let threads = Mutex::new(Threads::new(owner));
+    pub(crate) fn begin(origin: Instant, stalls: Arc<Stalls>, owners: Vec<Owner>) -> Self {
+        let threads = Mutex::new(Threads::new(owners));
         let watched = Arc::new(Watched { origin, stalls, threads, is_over: AtomicBool::new(false) });
         let allowed = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
         let cores = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core));
@@ -71,16 +71,18 @@ impl Watch {
     }
 
     /// Follows the target to another process.
-    pub(crate) fn follow(&self, owner: Owner) {
-        self.watched.threads().follow(owner);
+    pub(crate) fn follow(&self, owners: Vec<Owner>) {
+        self.watched.threads().follow(owners);
     }
 
-    /// Ends the sleepers. Returns the generator's waits that are not among the stalls.
-    pub(crate) fn end(self) -> OwnWaits {
+    /// Ends the sleepers. Returns the generator's waits that are not among the stalls, and the largest share of a
+    /// core that one thread of the target used.
+    pub(crate) fn end(self) -> (OwnWaits, Option<f64>) {
         self.watched.is_over.store(true, Ordering::Relaxed);
         // A sleeper that panicked has found no more stalls, and the verdict is the stricter one.
         self.sleepers.into_iter().for_each(|sleeper| drop(sleeper.join()));
-        self.watched.threads().own_waits()
+        let threads = self.watched.threads();
+        (threads.own_waits(), threads.busiest_of_target())
     }
 }
 

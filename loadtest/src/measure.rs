@@ -132,6 +132,8 @@ pub(crate) struct Counts {
     pub(crate) checked_ids: u64,
     /// Those refused, by code.
     pub(crate) refused: RefusalsByCode,
+    /// Requests of the warm-up that were refused, by code.
+    pub(crate) warm_up_refused: RefusalsByCode,
     /// Those still without an answer at the end.
     pub(crate) unanswered: u64,
     /// Requests that the announced outage took away: in flight on a connection that it ended, or due while
@@ -195,13 +197,8 @@ impl Counts {
         self.stall = self.stall.or(other.stall);
         self.outage = self.outage.max(other.outage);
         self.longest_gap = self.longest_gap.max(other.longest_gap);
-        for (code, refusals) in other.refused {
-            let all = self.refused.entry(code).or_default();
-            all.count += refusals.count;
-            if all.first_message.is_empty() {
-                all.first_message = refusals.first_message;
-            }
-        }
+        merge_refusals(&mut self.refused, other.refused);
+        merge_refusals(&mut self.warm_up_refused, other.warm_up_refused);
         self.response.merge(&other.response);
         self.service.merge(&other.service);
         self.target.merge(&other.target);
@@ -223,6 +220,16 @@ impl Counts {
     /// Requests refused, of all codes.
     pub(crate) fn refused_count(&self) -> u64 {
         self.refused.values().map(|refusals| refusals.count).sum()
+    }
+}
+
+fn merge_refusals(all: &mut RefusalsByCode, others: RefusalsByCode) {
+    for (code, refusals) in others {
+        let known = all.entry(code).or_default();
+        known.count += refusals.count;
+        if known.first_message.is_empty() {
+            known.first_message = refusals.first_message;
+        }
     }
 }
 

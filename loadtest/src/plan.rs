@@ -28,8 +28,8 @@ use form::{Form, Space};
 use network::Wire;
 use swept::Swept;
 
-/// The resident memory of an idle daemon, from docs/architecture.md ("Idle").
-const RESIDENT_BYTES: u64 = 5 << 20;
+/// The resident memory of a daemon under load: 7 to 8 MiB. It has 5 MiB when idle.
+const RESIDENT_BYTES: u64 = 8 << 20;
 
 /// The memory that an idle connection adds, from the same place.
 const CONNECTION_BYTES: u64 = 807;

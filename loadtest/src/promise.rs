@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use snowbank_client::layout::{Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{self, Layout, LayoutError, Numbering, Position, Run, UnixMicros, WorkerSet};
 use snowbank_client::protocol::Info;
 use snowbank_client::protocol::info::{Order, Source, SourceKind};
 
@@ -114,6 +114,20 @@ impl Promise {
         }
     }
 
+    /// Returns the worker ID with which both sources can make the same ID, if there is one; `None` where IDs have
+    /// no layout, or the layouts make IDs of different spaces, which may cross at any time.
+    pub(crate) fn collision(&self, other: &Self) -> Option<Option<u64>> {
+        let (one, other) = (self.numbering()?, other.numbering()?);
+        if one.layout().space() != other.layout().space() {
+            return None;
+        }
+        let of = |numbering| -> (&Layout, &WorkerSet) {
+            let numbering: &Numbering = numbering;
+            (numbering.layout(), numbering.workers())
+        };
+        Some(layout::collision(of(one), of(other)).map(|(worker_id, _)| worker_id))
+    }
+
     /// Returns the layout in text form, if the IDs have one.
     pub(crate) fn layout(&self) -> Option<String> {
         self.numbering().map(|numbering| numbering.layout().to_string())
@@ -162,6 +176,12 @@ impl Promise {
         let numbering = self.numbering()?;
         let tick_us = i64::try_from(numbering.layout().tick_ms()).ok()?.saturating_mul(1_000);
         Some(sent_us.saturating_sub(self.burst_window_us).saturating_sub(tick_us).saturating_sub(offset_us))
+    }
+
+    /// Returns the window of an ID's time in microseconds: before its request was sent, the tick included, and
+    /// after its reply came. `None` where IDs have no time.
+    pub(crate) fn window_us(&self) -> Option<(i64, i64)> {
+        Some((self.earliest_us(0, 0)?.saturating_neg(), self.latest_us(0, 0)?))
     }
 
     /// Returns the latest instant that an ID received at `received_us` may be dated. `None` where IDs have no time.

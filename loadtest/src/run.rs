@@ -3,13 +3,15 @@
 mod approach;
 mod collector;
 mod interruptible;
+mod pilot;
 
 pub(crate) use approach::check_batch;
 pub(crate) use collector::Collected;
+pub(crate) use pilot::fastest_threads;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,7 @@ use snowbank_client::Endpoint;
 
 use crate::check::distinct::Distinct;
 use crate::daemon::{Daemon, NotStarted};
-use crate::load::{self, Lanes, Message, Shared, Task, Wire};
+use crate::load::{self, Clock, Gone, Lanes, Message, Peer, Shared, Task, Wire};
 use crate::machine::owner::Owner;
 use crate::machine::stalls::StallSum;
 use crate::machine::threads::{LOAD_THREAD, OwnWaits};
@@ -26,10 +28,13 @@ use crate::measure::{SecondFigures, TimeHistogram};
 use crate::promise::{NoPromise, Promise};
 use crate::scenario::{Drive, Length, Protocol, Scenario};
 use crate::schedule::{Schedule, Share};
-use crate::target::{self, Access, NoTarget, Stream};
+use crate::target::{self, Access, NoTarget};
 
 /// From the spawning of the threads to the begin of the run: all of them are waiting by then.
 const START_DELAY: Duration = Duration::from_millis(50);
+
+/// The name of a daemon's process.
+const DAEMON_NAME: &str = "snowbank";
 
 /// A run against an echo need not be longer: it shows the machine, not a daemon that ages.
 const LONGEST_ECHO: Duration = Duration::from_secs(10);
@@ -45,8 +50,15 @@ pub(crate) struct Outcome {
     pub(crate) version: Option<String>,
     /// True if the target was started for this run.
     pub(crate) own_daemon: bool,
-    /// The process that it runs in.
-    pub(crate) owner: Owner,
+    /// True if the clocks of all targets are this machine's.
+    pub(crate) same_clock: bool,
+    /// False if a target may use this machine's cores unseen.
+    pub(crate) is_owner_known: bool,
+    /// The targets that went away and might, each with its instant of the measurement.
+    pub(crate) lost_targets: Vec<(String, Duration)>,
+    /// The highest rate of the sources together by their own INFO, in IDs per second.
+    pub(crate) per_second: Option<u64>,
+    /// The guarantees of the first target.
     pub(crate) promise: Promise,
     /// From the begin of the measurement to its end, or to the last answer if that came later.
     pub(crate) elapsed: Duration,
@@ -54,6 +66,8 @@ pub(crate) struct Outcome {
     pub(crate) stalls: StallSum,
     /// The generator's waits for a core that were not the machine's fault.
     pub(crate) own_waits: OwnWaits,
+    /// The largest share of a core that one thread of the target used, if it is on this machine.
+    pub(crate) target_busiest: Option<f64>,
     /// The results of its threads.
     pub(crate) collected: Collected,
 }
@@ -76,6 +90,17 @@ pub(crate) enum CannotRun {
     /// The user ended it before there was anything to measure.
     #[error("interrupted before the measurement began")]
     Interrupted,
+    /// Two targets that claim the same worker ID.
+    #[error(
+        "fail: {one} and {other} both hold worker ID {worker_id} of one ID space: they hand out the same IDs; give each \
+         daemon worker IDs of its own"
+    )]
+    SameWorkerId { one: String, other: String, worker_id: u64 },
+    /// Two targets whose IDs cannot be told apart.
+    #[error(
+        "{one} and {other} have no common layout, so nothing says that their IDs differ; name daemons of one layout"
+    )]
+    OtherSpaces { one: String, other: String },
     /// This machine allows no more connections.
     #[error(
         "cannot open more than {taken} of {wanted} connections here: {reason}; ask for fewer, or raise the limit"
@@ -90,7 +115,9 @@ impl CannotRun {
     /// Returns 1 where the target is at fault, 2 otherwise.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::NoPromise(NoPromise::Layout { .. }) | Self::Connections { .. } => 1,
+            Self::NoPromise(NoPromise::Layout { .. })
+            | Self::Connections { .. }
+            | Self::SameWorkerId { .. } => 1,
             _ => 2,
         }
     }
@@ -112,7 +139,7 @@ pub(crate) struct Progress<'a> {
 /// The target of a run, as far as this machine has it.
 pub(crate) struct Target<'a> {
     daemon: Option<&'a mut Daemon>,
-    owner: Owner,
+    owners: Vec<Owner>,
     watch: &'a Watch,
 }
 
@@ -126,7 +153,7 @@ pub(crate) fn run(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
     let mut daemon = start_daemon(scenario, interrupt)?;
-    run_against(scenario, daemon.as_mut(), &mut Distinct::default(), interrupt, progress)
+    run_against(scenario, daemon.as_mut(), &mut Vec::new(), interrupt, progress)
 }
 
 /// Puts the load of a scenario on a bare echo. Returns its response times, or `None` if it could not be run: then
@@ -139,7 +166,8 @@ pub(crate) fn of_echo(
     let address = echo::start(scenario.connections).ok()?;
     let length = scenario.measured_for()?.min(LONGEST_ECHO);
     let scenario = Scenario {
-        address: Some(Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }),
+        addresses: vec![Endpoint::Tcp { host: address.ip().to_string(), port: address.port() }],
+        may_lose: 0,
         token: None,
         protocol: Protocol::Echo,
         length: Length::For(length),
@@ -148,7 +176,7 @@ pub(crate) fn of_echo(
         keeps_interval_log: false,
         ..scenario.clone()
     };
-    let outcome = run_against(&scenario, None, &mut Distinct::default(), interrupt, progress).ok()?;
+    let outcome = run_against(&scenario, None, &mut Vec::new(), interrupt, progress).ok()?;
     let is_whole = !outcome.collected.is_cut_short();
     is_whole.then_some(outcome.collected.counts.response)
 }
@@ -159,70 +187,135 @@ pub(crate) fn of_echo(
 /// [`CannotRun`] if the daemon does not start.
 pub(crate) fn start_daemon(scenario: &Scenario, interrupt: &AtomicBool) -> Result<Option<Daemon>, CannotRun> {
     let start = || interruptible::unless(interrupt, || Ok(Daemon::start()?));
-    scenario.address.is_none().then(start).transpose()
+    scenario.addresses.is_empty().then(start).transpose()
 }
 
-/// Returns the address of the target.
-pub(crate) fn endpoint(scenario: &Scenario, daemon: Option<&Daemon>) -> Endpoint {
-    match (daemon, &scenario.address) {
-        (Some(daemon), _) => daemon.endpoint.clone(),
-        (None, Some(address)) => address.clone(),
-        (None, None) => unreachable!("a daemon is started where no address is given"),
-    }
+/// Returns the addresses of the targets.
+pub(crate) fn endpoints(scenario: &Scenario, daemon: Option<&Daemon>) -> Vec<Endpoint> {
+    daemon.map_or_else(|| scenario.addresses.clone(), |daemon| vec![daemon.endpoint.clone()])
 }
 
-/// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before.
+/// Runs one of several scenarios against the same target: no ID may be among those `seen` in the runs before,
+/// which are kept for each target.
 ///
 /// # Errors
 /// Those of [`run`].
 pub(crate) fn run_against(
     scenario: &Scenario,
     daemon: Option<&mut Daemon>,
-    seen: &mut Distinct,
+    seen: &mut Vec<Distinct>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcome, CannotRun> {
-    let (endpoint, own_daemon) = (endpoint(scenario, daemon.as_deref()), daemon.is_some());
-    let access = Access { endpoint, token: scenario.token.clone() };
+    let (endpoints, own_daemon) = (endpoints(scenario, daemon.as_deref()), daemon.is_some());
+    let access = |endpoint| Access { endpoint, token: scenario.token.clone() };
+    let targets: Vec<Access> = endpoints.into_iter().map(access).collect();
     let (greeted, streams) = {
-        let (access, scenario) = (access.clone(), scenario.clone());
-        interruptible::unless(interrupt, move || approach::approach(&access, &scenario))?
+        let (targets, scenario) = (targets.clone(), scenario.clone());
+        interruptible::unless(interrupt, move || approach::approach(&targets, &scenario))?
     };
-    let (owner, version) = (greeted.owner, greeted.version.clone());
-    let shared = Arc::new(shared(scenario, greeted));
-    let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owner);
-    let same_clock = owner != Owner::Remote;
-    let task = |thread| Task { thread, scenario: scenario.clone(), access: access.clone(), same_clock };
-    let (threads, from) = spawn((0..).map(task).zip(streams), &shared);
-    let target = Target { daemon, owner, watch: &watch };
+    let (owners, version): (Vec<Owner>, _) =
+        (greeted.iter().map(|one| one.owner).collect(), greeted.iter().find_map(|one| one.version.clone()));
+    let is_owner_known = owners.iter().all(|owner| owner.is_known());
+    let shared = Arc::new(shared(scenario, targets, greeted, own_daemon));
+    let watch = Watch::begin(shared.origin, Arc::clone(&shared.stalls), owners.clone());
+    let (threads, from) = spawn(scenario, streams, &shared);
+    let target = Target { daemon, owners, watch: &watch };
     let mut collected = collector::collect(scenario, &shared, seen, &from, target, interrupt, progress);
     // A thread that panicked has sent no counts, and then its load is missing.
     let panicked = threads.into_iter().filter_map(|thread| thread.join().err()).count();
     assert_eq!(panicked, 0, "a load thread panicked");
-    let own_waits = watch.end();
+    let (own_waits, target_busiest) = watch.end();
     collected.counts.disturbed.settle(u64::MAX, &shared.stalls);
-    if let Wire::Resp { key } = &shared.wire {
-        // A counter that stays behind is untidy, and no more.
-        let _ = target::ask_resp(&access.endpoint, &format!("DEL {key}"), ":");
-    }
-    let elapsed = collected.elapsed(scenario, shared.origin);
-    let stalls = shared.stalls.sum(scenario.measured_from().as_nanos() as u64);
-    let Some(Shared { promise, .. }) = Arc::into_inner(shared) else {
+    let Some(shared) = Arc::into_inner(shared) else {
         unreachable!("every thread that had a part of it has been joined")
     };
-    let address = access.endpoint.to_string();
-    Ok(Outcome { address, version, own_daemon, owner, promise, elapsed, stalls, own_waits, collected })
+    forget_counter(&shared);
+    Ok(Outcome {
+        version,
+        own_daemon,
+        own_waits,
+        is_owner_known,
+        target_busiest,
+        ..Outcome::of(scenario, shared, collected)
+    })
 }
 
-fn shared(scenario: &Scenario, greeted: approach::Greeted) -> Shared {
+/// Removes the counter that the run made in a Redis. One that stays behind is untidy, and no more.
+fn forget_counter(shared: &Shared) {
+    if let Wire::Resp { key } = &shared.wire {
+        for peer in &shared.peers {
+            let _ = target::ask_resp(&peer.access.endpoint, &format!("DEL {key}"), ":");
+        }
+    }
+}
+
+fn shared(
+    scenario: &Scenario,
+    targets: Vec<Access>,
+    greeted: Vec<approach::Greeted>,
+    is_own: bool,
+) -> Shared {
+    // All speak the same protocol.
+    let wire = greeted.first().map_or(Wire::Native, |one| one.wire.clone());
+    let peer = |(access, one): (Access, approach::Greeted)| Peer {
+        access,
+        promise: one.promise,
+        clock: clock_of(one.owner, is_own),
+        highest: AtomicU64::new(0),
+    };
     Shared {
-        wire: greeted.wire,
-        promise: greeted.promise,
+        wire,
+        peers: targets.into_iter().zip(greeted).map(peer).collect(),
+        gone: Mutex::default(),
         origin: Instant::now() + START_DELAY,
         lanes: lanes(scenario),
         stalls: Arc::default(),
         stop: AtomicBool::new(false),
-        highest: AtomicU64::new(0),
+    }
+}
+
+/// Returns the clock of a target. A daemon has this machine's; another process on this machine may forward to
+/// any other.
+fn clock_of(owner: Owner, is_own: bool) -> Clock {
+    match owner {
+        _ if is_own => Clock::Same,
+        Owner::Remote => Clock::Other,
+        Owner::Unknown => Clock::Nearby,
+        Owner::Process(_) if owner.name().as_deref() == Some(DAEMON_NAME) => Clock::Same,
+        Owner::Process(_) => Clock::Nearby,
+    }
+}
+
+impl Outcome {
+    /// Describes the targets and the results of the threads.
+    fn of(scenario: &Scenario, shared: Shared, collected: Collected) -> Self {
+        let Shared { peers, gone, origin, stalls, .. } = shared;
+        let addresses: Vec<String> = peers.iter().map(|peer| peer.access.endpoint.to_string()).collect();
+        let begin = scenario.measured_from();
+        let lost = |gone: Gone| {
+            (addresses[gone.peer].clone(), Duration::from_nanos(gone.at_ns).saturating_sub(begin))
+        };
+        let gone = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let lost_targets = gone.into_iter().map(lost).collect();
+        let per_second = peers.iter().map(|peer| peer.promise.per_second).sum();
+        let same_clock = peers.iter().all(|peer| peer.clock == Clock::Same);
+        let Some(first) = peers.into_iter().next() else { unreachable!("a run has a target") };
+        Self {
+            address: addresses.join(", "),
+            version: None,
+            own_daemon: false,
+            same_clock,
+            lost_targets,
+            per_second,
+            promise: first.promise,
+            elapsed: collected.elapsed(scenario, origin),
+            stalls: stalls.sum(begin.as_nanos() as u64),
+            own_waits: OwnWaits::default(),
+            is_owner_known: false,
+            target_busiest: None,
+            collected,
+        }
     }
 }
 
@@ -239,17 +332,19 @@ fn shared(scenario: &Scenario, greeted: approach::Greeted) -> Shared {
 /// Load threads share the schedules, the stalls, the stop flag and, with strict order, the largest ID
 /// ([`Shared`]); nothing else.
 fn spawn(
-    tasks: impl Iterator<Item = (Task, Vec<Stream>)>,
+    scenario: &Scenario,
+    streams: approach::Streams,
     shared: &Arc<Shared>,
 ) -> (Vec<JoinHandle<()>>, Receiver<Message>) {
     let (to, from) = mpsc::sync_channel(QUEUE_LENGTH);
-    let start = |(task, streams)| {
+    let start = |(thread, streams)| {
         let (shared, to) = (Arc::clone(shared), to.clone());
+        let task = Task { thread, scenario: scenario.clone() };
         let builder = std::thread::Builder::new().name(LOAD_THREAD.to_owned());
         let spawned = builder.spawn(move || load::run(task, streams, &shared, &to));
         spawned.unwrap_or_else(|error| panic!("a load thread cannot be started: {error}"))
     };
-    (tasks.map(start).collect(), from)
+    (streams.into_iter().enumerate().map(start).collect(), from)
 }
 
 /// Returns the schedules of an open loop.

@@ -12,8 +12,10 @@ use crate::value::{Mix, Rate};
 /// The options of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
-    /// `None` starts a daemon.
-    pub(crate) address: Option<Endpoint>,
+    /// Each gets the same share of the requests; none starts a daemon.
+    pub(crate) addresses: Vec<Endpoint>,
+    /// So many of them may go away during the run.
+    pub(crate) may_lose: usize,
     /// Sent first on each connection.
     pub(crate) token: Option<Token>,
     /// `None` is the default source.

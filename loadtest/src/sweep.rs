@@ -164,21 +164,23 @@ impl CannotSweep {
 /// [`CannotSweep`] if not even the first step can be run.
 pub(crate) fn sweep(settings: Settings, interrupt: &AtomicBool, live: &Live) -> Result<Sweep, CannotSweep> {
     let mut daemon = run::start_daemon(&settings.scenario, interrupt)?;
-    let endpoint = run::endpoint(&settings.scenario, daemon.as_ref());
+    let Some(endpoint) = run::endpoints(&settings.scenario, daemon.as_ref()).into_iter().next() else {
+        unreachable!("a daemon is started where no address is given")
+    };
     let target = greet(&settings.scenario, endpoint)?;
     let bounds = settings.bounds(target.source_per_second)?;
     let mut search = Search::new(bounds);
     let (own_daemon, finding, steps) = (daemon.is_some(), search.so_far(), Vec::new());
     let mut sweep = Sweep { settings, bounds, target, own_daemon, steps, finding, ended: Ended::Searched };
     live.begin(&sweep);
-    let mut seen = Distinct::default();
+    let mut seen = Vec::new();
     while let Next::Try { rate, phase } = search.next() {
         if !sweep.steps.is_empty() {
             std::thread::sleep(SETTLE);
         }
         // Each run counts with a key of its own there.
         if sweep.settings.scenario.protocol == Protocol::Redis {
-            seen = Distinct::default();
+            seen = Vec::new();
         }
         match sweep.try_rate(rate, phase, daemon.as_mut(), &mut seen, interrupt, live)? {
             Ok(answer) => search.record(answer),
@@ -275,7 +277,7 @@ impl Sweep {
         rate: f64,
         phase: Phase,
         daemon: Option<&mut Daemon>,
-        seen: &mut Distinct,
+        seen: &mut Vec<Distinct>,
         interrupt: &AtomicBool,
         live: &Live,
     ) -> Result<Result<Answer, Ended>, CannotRun> {

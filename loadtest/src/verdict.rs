@@ -23,7 +23,7 @@ use crate::promise::Promise;
 use crate::units::{counted, ms, rate};
 use crate::value::Rate;
 pub(crate) use words::last_line;
-use words::{describe, doubted_latency, missed_latency, refusals, taken_cores};
+use words::{describe, doubted_latency, missed_latency, refusals, taken_cores, warm_up_refusals};
 
 const BOTTLENECK: &str = "the generator was the bottleneck";
 
@@ -39,9 +39,16 @@ const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// objectives are as wide, so this decides only where an objective would not see the difference.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
-/// A thread of a closed loop that uses a core for more of the time than this measures itself, not the target.
-/// The same holds for a missed rate while a thread used a core, or waited for one, for so long.
+/// A closed loop is as fast as its own threads if one of them uses a core for more of the time than this: the
+/// target may be able to do more. So a rate is not missed while a thread used a core, or waited for one, for so
+/// long.
 pub(crate) const MAX_THREAD_SHARE: f64 = 0.95;
+
+/// A thread of the target that uses so much of a core has no more to give.
+const BUSY_SHARE: f64 = 0.9;
+
+/// A rate this close to all that the source can hand out is the layout's limit.
+const AT_CEILING: f64 = 0.98;
 
 /// A closed loop that a quota holds back for more of the time than this is as fast as the quota allows.
 pub(crate) const MAX_THROTTLED_SHARE: f64 = 0.05;
@@ -93,6 +100,10 @@ pub(crate) struct Evidence<'a> {
     pub(crate) own_waits: OwnWaits,
     /// False if the target may use this machine's cores unseen.
     pub(crate) is_owner_known: bool,
+    /// The largest share of a core that one thread of the target used, if it is on this machine.
+    pub(crate) target_busiest: Option<f64>,
+    /// The highest rate of all sources together, in IDs per second.
+    pub(crate) per_second: Option<u64>,
     /// The length of the measurement.
     pub(crate) elapsed: Duration,
     pub(crate) promise: &'a Promise,
@@ -181,6 +192,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     }
     let mut missed: Vec<String> = slow.into_iter().map(describe).collect();
     missed.extend(refusals(evidence.counts));
+    missed.extend(warm_up_refusals(evidence.counts));
     if evidence.counts.unanswered > 0 && !evidence.interrupted {
         missed.push(format!("no answer to {}", counted(evidence.counts.unanswered, "request")));
     }
@@ -199,11 +211,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
             Assessment::Missed => missed.push(missed_latency(evidence, latency)),
             Assessment::CoresTaken => missed.push(taken_cores(evidence, latency)),
             Assessment::Doubtful => doubtful.push(doubted_latency(evidence, latency)),
-            Assessment::MachineStopped => doubtful.push(format!(
-                "{BOTTLENECK}: the machine stalled for {:.0} % of the time (at most {:.0} %)",
-                stalled_share(evidence) * 100.0,
-                MAX_STALLED_SHARE * 100.0
-            )),
+            Assessment::MachineStopped => doubtful.push(stopped_machine(evidence)),
         }
     }
     match (missed.is_empty(), doubtful.is_empty()) {
@@ -250,6 +258,24 @@ impl Assessment {
     }
 }
 
+impl Evidence<'_> {
+    /// Returns true if the target may be able to do more than a closed loop got from it: no thread of it was busy,
+    /// and its source had more IDs. Of a target on another machine only a busy generator shows that.
+    pub(crate) fn is_lower_bound(&self) -> bool {
+        let is_busy = self.target_busiest.is_some_and(|share| share >= BUSY_SHARE);
+        let at_ceiling = self.per_second.is_some_and(|ceiling| self.ids_per_s >= ceiling as f64 * AT_CEILING);
+        let has_generator_to_spare = self.counts.busiest_thread <= MAX_THREAD_SHARE;
+        let is_elsewhere = self.target_busiest.is_none();
+        let is_other_limit = is_busy || at_ceiling || (is_elsewhere && has_generator_to_spare);
+        !self.open_loop && !is_other_limit
+    }
+}
+
+fn stopped_machine(evidence: &Evidence<'_>) -> String {
+    let [share, most] = [stalled_share(evidence), MAX_STALLED_SHARE].map(|share| share * 100.0);
+    format!("{BOTTLENECK}: the machine stalled for {share:.0} % of the time (at most {most:.0} %)")
+}
+
 fn stalled_share(evidence: &Evidence<'_>) -> f64 {
     evidence.stalls.total.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-9)
 }
@@ -286,7 +312,7 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
     reasons
 }
 
-fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 4] {
+fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 3] {
     let (counts, closed_loop) = (evidence.counts, !evidence.open_loop);
     let pause = counts.longest_pause.max(Duration::from_nanos(counts.slip.max()));
     let p99_slip = evidence.undisturbed.slip.at(0.99);
@@ -301,10 +327,6 @@ fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 4] {
         stalled.or(late),
         (gave_up && behind > MAX_P99_SLIP).then(|| {
             format!("it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up", ms(behind))
-        }),
-        (closed_loop && counts.busiest_thread > MAX_THREAD_SHARE).then(|| {
-            let percent = counts.busiest_thread * 100.0;
-            format!("a thread of it used {percent:.0} % of a core (--threads gives it more)")
         }),
         (closed_loop && counts.throttled_share > MAX_THROTTLED_SHARE).then(|| {
             format!("a processor quota held it back for {:.0} % of the time", counts.throttled_share * 100.0)

@@ -118,6 +118,7 @@ fn runs_that_measured_different_things_are_refused() {
         &["--address", &address, "--rate", "100", "--for", "1s", "--p99.9", "900ms"],
         &["--address", &address, "--closed", "--for", "1s"],
     );
+    assert!(closed.last_line().contains("closed loop"), "{closed:?}");
     let (open, closed) = (files.keep("open.json", &open), files.keep("closed.json", &closed));
     let ran = command(&["compare", text(&open), text(&closed)]);
     assert_eq!((ran.code, ran.stderr.lines().count(), ran.stdout.as_str()), (2, 1, ""), "{ran:?}");

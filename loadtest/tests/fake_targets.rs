@@ -225,6 +225,21 @@ fn refusals_are_counted_by_code_and_fail() {
 }
 
 #[test]
+fn refusals_in_the_warm_up_count() {
+    let target = target(INFO, |number, ids, peer, next, tag| match number {
+        0..100 => peer.refuse(tag, ErrorCode::Exhausted, None, "none yet"),
+        _ => peer.send_run(tag, ids.take(next.count), next.count),
+    });
+    let ran = load(&target, &["--connections", "1"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(
+        ran.last_line().contains("100 requests of the warm-up refused: exhausted x 100 (none yet)"),
+        "{ran:?}"
+    );
+    assert_eq!(ran.json()["warm_up_refused"]["exhausted"], 100, "{ran:?}");
+}
+
+#[test]
 fn words_of_a_target_cannot_steer_the_terminal() {
     let target = target(INFO, |_, _, peer, _, tag| {
         peer.refuse(tag, ErrorCode::Exhausted, None, "none\u{1b}[2J\r\npass: all is well")

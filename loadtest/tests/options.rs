@@ -33,6 +33,22 @@ fn wrong_use_is_one_line() {
 }
 
 #[test]
+fn figures_go_to_standard_output_on_demand() {
+    let target = support::scripted::sound_target();
+    let address = target.name();
+    let options =
+        ["--address", &address, "--rate", "500", "--for", "500ms", "--warm-up", "100ms", "--p99.9", "5s"];
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank-loadtest"));
+    let output = command.args(options).args(["--json", "-"]).output().expect("it runs");
+    let run: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON and nothing else");
+    assert_eq!(run["kind"], "run");
+    // One tick and the default burst window, and the default max_ahead.
+    assert_eq!((&run["window_before_us"], &run["window_after_us"]), (&11_000.into(), &10_000_000.into()));
+    let table = String::from_utf8_lossy(&output.stderr);
+    assert!(table.contains("at most 11 ms before its request"), "{table}");
+}
+
+#[test]
 fn a_run_that_does_not_begin_leaves_the_last_ones_figures() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("figures.json");

@@ -239,3 +239,27 @@ fn a_daemon_at_the_planned_rate_passes() {
     let each = planned.json["ids_per_s_each"].as_f64().expect("a rate");
     assert_eq!(ran.json()["wanted_ids_per_s"].as_f64(), Some(each.ceil()), "{command}");
 }
+
+#[test]
+fn a_rounding_error_is_no_daemon_and_the_json_holds_to_its_schema() {
+    let mut sweep = sweep_file();
+    sweep["knee"] = json!(173_000.0);
+    let planned =
+        plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "0", "--batch", "1000"]);
+    assert_eq!(planned.json["daemons"], 1);
+    let planned = plan(&sweep, &["--rate", "34600/s", "--headroom", "80%", "--spare", "2"]);
+    assert_eq!(planned.json["daemons"], 1);
+    let schema = serde_json::from_str(include_str!("../schema.json")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let faults: Vec<String> = validator.iter_errors(&planned.json).map(|fault| fault.to_string()).collect();
+    assert!(faults.is_empty(), "{faults:?}");
+    let warnings = planned.json["warnings"].to_string();
+    assert!(warnings.contains("spread evenly over the daemons"), "{warnings}");
+}
+
+#[test]
+fn a_plan_names_options_that_are_taken() {
+    let planned = plan(&sweep_file(), &["--rate", "1M/s", "--batch", "1000"]);
+    let page = String::from_utf8_lossy(&planned.output.stdout).into_owned();
+    assert!(page.contains("Sweep with --batch 1000 to know"), "{page}");
+}

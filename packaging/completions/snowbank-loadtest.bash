@@ -47,7 +47,7 @@ _snowbank__loadtest() {
 
     case "${cmd}" in
         snowbank__loadtest)
-            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --hgrm --hlog --help --version sweep plan compare help"
+            opts="-h -V --address --source --resp --batch --connections --threads --poisson --warm-up --seed --token-file --rate --for --count --closed --depth --ramp --restart-daemon-at --kill-daemon-at --stall-client --may-lose --p50 --p90 --p99 --p99.9 --p99.99 --max --tries --json --html --csv --hgrm --hlog --help --version sweep plan compare help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -117,6 +117,10 @@ _snowbank__loadtest() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --may-lose)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --p50)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -150,6 +154,10 @@ _snowbank__loadtest() {
                     return 0
                     ;;
                 --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --csv)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

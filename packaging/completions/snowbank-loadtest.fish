@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_snowbank_loadtest_global_optspecs
-    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= p50= p90= p99= p99.9= p99.99= max= tries= json= html= hgrm= hlog= h/help V/version
+    string join \n address= source= resp batch= connections= threads= poisson warm-up= seed= token-file= rate= for= count= closed depth= ramp= restart-daemon-at= kill-daemon-at= stall-client= may-lose= p50= p90= p99= p99.9= p99.99= max= tries= json= html= csv= hgrm= hlog= h/help V/version
 end
 
 function __fish_snowbank_loadtest_needs_command
@@ -24,11 +24,11 @@ function __fish_snowbank_loadtest_using_subcommand
     contains -- $cmd[1] $argv
 end
 
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
@@ -40,6 +40,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l ram
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l restart-daemon-at -d 'Stop the daemon cleanly at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l kill-daemon-at -d 'Kill the daemon at this time of the measurement and start it again; only for a daemon of the run\'s own' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l stall-client -d 'Do not read one connection for some time, like a client that hangs: 2s@3s begins at 3 s of the measurement. Requests due on it until it has caught up do not count against objectives' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l may-lose -d 'With several addresses: so many of them may go away during the run. What was in flight there is asked of the others, and counts from when it was due' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p50 -d 'Half of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p90 -d '90 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99 -d '99 % of all response times are at most this' -r
@@ -47,8 +48,9 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l p99.99 -d '99.99 % of all response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l max -d 'All response times are at most this' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l tries -d 'Runs in a row that must miss an objective of response time before it counts as missed, on a machine so noisy that one may be chance' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l json -d 'Write all figures to a file; "-" is standard output, and then the table goes to standard error' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l html -d 'Write all figures with charts as one page that a browser opens' -r -F
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l csv -d 'Write the figures of each second as a table for spreadsheets' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hgrm -d 'Write the distribution of response times as HdrHistogram\'s viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l hlog -d 'Write each second\'s histogram of response times, as HdrHistogram\'s log viewers read it' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -l resp -d 'The target is a Redis: the same load as INCRBY, to compare with'
@@ -60,11 +62,11 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a 
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "compare" -d 'Put two runs side by side: which figures differ by more than runs differ anyway'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l address -d 'A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all. Without it, a daemon is started for the run' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l source -d 'The daemon\'s source to ask; without it, its default source' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l batch -d 'IDs per request: a number, or sizes with weights as in 1:90,100:9,10000:1' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l connections -d 'Connections' -r
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection]' -r
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l threads -d 'Generator threads, each with its part of the connections and the schedule; a thread also sends the overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many as are fastest]' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l warm-up -d 'At the full rate before the measurement; its IDs are checked and not timed' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l seed -d 'Seed of random draws; the same number gives the same schedule' -r
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand sweep" -l token-file -d 'A file with the token that the daemon asks for; newlines at its end are ignored' -r -F
@@ -98,7 +100,7 @@ complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l with -d 'All runs of B' -r -F
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l json -d 'Write the comparison to a file' -r -F
-complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l fail-if-worse -d 'End with exit code 1 if B is worse in any figure of rate, errors or response time'
+complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -l fail-if-worse -d 'End with exit code 1 if B is worse in any figure of rate, errors or response time, and with 2 if the runs cannot tell'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand compare" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "sweep" -d 'Find the knee: the highest rate at which the objective holds'
 complete -c snowbank-loadtest -n "__fish_snowbank_loadtest_using_subcommand help; and not __fish_seen_subcommand_from sweep plan compare help" -f -a "plan" -d 'From a sweep and a wanted rate: how many daemons, cores and worker IDs, and which limit binds'

@@ -37,6 +37,9 @@ _snowbank() {
             snowbank,range)
                 cmd="snowbank__subcmd__range"
                 ;;
+            snowbank,reload)
+                cmd="snowbank__subcmd__reload"
+                ;;
             snowbank,serve)
                 cmd="snowbank__subcmd__serve"
                 ;;
@@ -66,6 +69,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__help,range)
                 cmd="snowbank__subcmd__help__subcmd__range"
+                ;;
+            snowbank__subcmd__help,reload)
+                cmd="snowbank__subcmd__help__subcmd__reload"
                 ;;
             snowbank__subcmd__help,serve)
                 cmd="snowbank__subcmd__help__subcmd__serve"
@@ -116,7 +122,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check ping status state help"
+            opts="-h -V --help --version serve next decode range layout check ping status reload state help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -206,7 +212,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check ping status state help"
+            opts="serve next decode range layout check ping status reload state help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -304,6 +310,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help__subcmd__range)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__reload)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -535,6 +555,28 @@ _snowbank() {
                     return 0
                     ;;
                 --layout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__reload)
+            opts="-h --pid --runtime-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --pid)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --runtime-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

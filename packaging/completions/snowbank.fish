@@ -34,6 +34,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'List 
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
@@ -71,7 +72,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Pri
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The configuration, in TOML' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The same, as an option, as `serve` has it' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
@@ -103,6 +104,9 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'A
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'The longest wait for an answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status does'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -l pid -d 'The process ID of the daemon; systemd sets the variable for ExecReload=' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -l runtime-dir -d 'The daemon\'s runtime directory, which has to be its RUNTIME_DIRECTORY too [default: $RUNTIME_DIRECTORY]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
@@ -123,16 +127,17 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "serve" -d 'Run the daemon'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "layout" -d 'List the presets, or draw one layout'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "check" -d 'Find every mistake in a configuration file'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "serve" -d 'Run the daemon'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "layout" -d 'List the presets, or draw one layout'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'

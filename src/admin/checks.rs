@@ -9,7 +9,7 @@
 
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
 use super::saturation::{SATURATION, check_refusals};
-use super::status::{CertificateStatus, Check, ClockState, Level, SourceStatus, Status};
+use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
 
 /// The shortest time after which a raise fails the check where the ceiling is reached: requests wait for so long anyway.
 const SLOW_RAISE_S: f64 = 1.0;
@@ -17,11 +17,18 @@ const SLOW_RAISE_S: f64 = 1.0;
 const LAST_YEARS: f64 = 1.0;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";
+const STOP: &str = "stop";
+const RELOAD: &str = "reload";
 
 impl Check {
     /// Returns whether a load balancer should send requests elsewhere.
     pub(crate) fn makes_unready(&self) -> bool {
         self.level == Level::Fail && !SATURATION.contains(&self.name.as_ref())
+    }
+
+    /// Returns whether a change of it has a log line of its own: of the stop, or of the reload.
+    pub(crate) fn is_logged_elsewhere(&self) -> bool {
+        [STOP, RELOAD].contains(&self.name.as_ref())
     }
 
     /// Returns its name, with that of its source if it has one.
@@ -39,6 +46,7 @@ impl Status {
         let mut checks = vec![
             self.check_stop(),
             self.check_worker_ids(),
+            self.check_reload(),
             self.check_connections(),
             self.check_latency(),
             self.check_wall_clock(),
@@ -63,7 +71,7 @@ impl Status {
 
     fn check_stop(&self) -> Check {
         about_daemon(
-            "stop",
+            STOP,
             match self.draining {
                 true => fail(
                     "stopping: send requests to other daemons, because this one closes its listeners soon",
@@ -82,6 +90,19 @@ impl Status {
                 None => ok("held by this daemon alone"),
             },
         )
+    }
+
+    fn check_reload(&self) -> Check {
+        let effect = "the configuration from before is live, and the next start may refuse that of the file";
+        let result = match &self.last_reload {
+            Some(LastReload { at_unix_s, refused: Some(reason) }) => {
+                let ago = seconds((self.started_unix_s + self.uptime_s - at_unix_s).max(0.0));
+                warn(format!("the reload {ago} ago was refused: {reason}; {effect}"))
+            }
+            Some(_) => ok("the last reload succeeded"),
+            None => ok("none since the start"),
+        };
+        about_daemon(RELOAD, result)
     }
 
     /// Checks the machine's clock. Its effect on a source is that source's check.
@@ -241,6 +262,11 @@ mod tests {
         finds("refusals", Level::Warn, "exhausted", |status| {
             status.sources[0].wait_queue_s = 0.9;
             status.sources[0].waiting_ids = 3_000_000;
+        });
+        finds("reload", Level::Warn, "the reload 10 s ago was refused: max_count", |status| {
+            let at_unix_s = status.started_unix_s + status.uptime_s - 10.0;
+            let refused = Some(String::from("max_count: found 0"));
+            status.last_reload = Some(LastReload { at_unix_s, refused });
         });
         finds("layout", Level::Warn, "in 182 days", |status| {
             status.sources[0].layout_years_left = 0.5;

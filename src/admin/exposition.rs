@@ -170,6 +170,14 @@ impl Page<'_> {
         let failing = |level| status.checks.iter().filter(|check| check.level == level).count() as u64;
         self.gauge("snowbank_checks_failing", "Checks of /readyz that fail", None, failing(Level::Fail))?;
         self.gauge("snowbank_checks_warning", "Checks of /readyz that warn", None, failing(Level::Warn))?;
+        let reload = status.last_reload.as_ref();
+        let (name, help) = ("snowbank_config_last_reload_successful", "0 if the last reload was refused");
+        let is_live = reload.is_none_or(|reload| reload.refused.is_none());
+        self.gauge(name, help, None, u64::from(is_live))?;
+        let help = "When the configuration was last reloaded, or refused, or read at the start, in Unix time";
+        let at_unix_s = reload.map_or(status.started_unix_s, |reload| reload.at_unix_s);
+        let name = "snowbank_config_last_reload_timestamp";
+        self.gauge(name, help, Some(&Unit::Seconds), at_unix_s)?;
         self.gauge("snowbank_shards", "Threads that serve connections", None, status.shards as u64)?;
         let connections = &status.connections;
         self.gauge("snowbank_connections", "Connections open now", None, connections.open)?;

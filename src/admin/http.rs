@@ -1,4 +1,4 @@
-//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status` and the page.
+//! The admin listener's HTTP: one connection, from its bytes to `/metrics`, `/healthz`, `/readyz`, `/status`, `/history`, `/config` and the page.
 //!
 //! Everything is read-only and made from one [`Status`]. A client that sends or reads slowly has a deadline. An answer is
 //! made in memory at once, and no lock is held while it is sent.
@@ -66,11 +66,14 @@ const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
      form-action 'none'; frame-ancestors 'none'",
 );
 
-const PATHS: &str = "/ /metrics /healthz /readyz /status";
+const PATHS: &str = "/ /metrics /healthz /readyz /status /history /config";
+const PAGE_PATHS: [&str; 3] = ["/page.css", "/page.js", "/icon.svg"];
 
 /// The state that all admin connections share.
 pub(crate) struct Site {
     status: Box<dyn Fn() -> Status + Send + Sync>,
+    config: Box<dyn Fn() -> String + Send + Sync>,
+    history_json: Box<dyn Fn() -> String + Send + Sync>,
     all_beat: Box<dyn Fn() -> Beats + Send + Sync>,
 }
 
@@ -87,12 +90,19 @@ pub(crate) enum Via {
 }
 
 impl Site {
-    /// Creates a site that calls `status` for each answer, and `all_beat` for `/healthz`.
+    /// Creates a site from the functions that give its answers.
     pub(crate) fn new(
         status: impl Fn() -> Status + Send + Sync + 'static,
+        config: impl Fn() -> String + Send + Sync + 'static,
+        history_json: impl Fn() -> String + Send + Sync + 'static,
         all_beat: impl Fn() -> Beats + Send + Sync + 'static,
     ) -> Site {
-        Site { status: Box::new(status), all_beat: Box::new(all_beat) }
+        Site {
+            status: Box::new(status),
+            config: Box::new(config),
+            history_json: Box::new(history_json),
+            all_beat: Box::new(all_beat),
+        }
     }
 
     /// Serves one connection to its end.
@@ -129,10 +139,7 @@ impl Site {
             let text = "this address is for this machine only: use localhost or the IP address as its name\n";
             return respond(StatusCode::MISDIRECTED_REQUEST, TEXT, text);
         }
-        if !matches!(
-            path,
-            "/" | "/metrics" | "/healthz" | "/readyz" | "/status" | "/page.css" | "/page.js" | "/icon.svg"
-        ) {
+        if !PATHS.split(' ').chain(PAGE_PATHS).any(|known| known == path) {
             return respond(StatusCode::NOT_FOUND, TEXT, format!("nothing is here; there are {PATHS}\n"));
         }
         if !matches!(*method, Method::GET | Method::HEAD) {
@@ -149,6 +156,8 @@ impl Site {
             "/healthz" => self.health().await,
             "/readyz" => self.readiness(),
             "/status" => respond_json(StatusCode::OK, &(self.status)()),
+            "/history" => respond(StatusCode::OK, JSON, (self.history_json)()),
+            "/config" => respond(StatusCode::OK, TEXT, (self.config)()),
             "/page.css" => respond(StatusCode::OK, "text/css; charset=utf-8", include_str!("page/page.css")),
             "/page.js" => {
                 respond(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page/page.js"))
@@ -197,12 +206,13 @@ impl Site {
 }
 
 const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
 
 fn respond_json(code: StatusCode, body: &impl Serialize) -> Response<Full<Bytes>> {
     // Plain structs do not fail to serialize.
     let mut json = serde_json::to_string(body).unwrap_or_default();
     json.push('\n');
-    respond(code, "application/json", json)
+    respond(code, JSON, json)
 }
 
 fn respond(code: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -1,6 +1,7 @@
 //! The operator's view: the daemon's status in one struct, and the ways to it.
 //!
 //! - `status`: the struct. `checks`: its findings for the operator, and whether the daemon is ready.
+//! - `history`: the last hour, for the page.
 //! - `recent`: what clients met in the last minute. `saturation`: the checks of that.
 //! - `finding`: the parts of a check's result.
 //! - `exposition`: the status as metrics, in OpenMetrics text. `process`: the system's figures of the process.
@@ -13,6 +14,7 @@ mod checks;
 mod exposition;
 mod fetch;
 mod finding;
+mod history;
 mod http;
 mod process;
 mod recent;
@@ -21,11 +23,12 @@ mod status;
 
 pub(crate) use fetch::Target;
 pub(crate) use finding::seconds;
+pub(crate) use history::History;
 pub(crate) use http::{Beats, Site, Stay, Via};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, LastMinute,
-    Latency, Level, SourceMinute, SourceStatus, Status,
+    LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct Status {
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) connections: Connections,
     pub(crate) last_minute: LastMinute,
+    /// `None`: the configuration is that of the start.
+    pub(crate) last_reload: Option<LastReload>,
     /// The number of errors by code. Contains every code.
     pub(crate) errors: BTreeMap<String, u64>,
     /// Requests other than for IDs.
@@ -164,6 +166,14 @@ pub(crate) struct SourceStatus {
     pub(crate) yet_to_begin: bool,
     pub(crate) layout_ends: String,
     pub(crate) layout_years_left: f64,
+}
+
+/// The result of the last reload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastReload {
+    pub(crate) at_unix_s: f64,
+    /// The reasons for a refusal. `None`: it succeeded.
+    pub(crate) refused: Option<String>,
 }
 
 /// The last minute of a source, or its time since the start if that is shorter.
@@ -318,6 +328,7 @@ pub(crate) mod tests {
             certificate: None,
             connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
             last_minute: LastMinute::default(),
+            last_reload: None,
             errors: std::collections::BTreeMap::new(),
             other_requests: 0,
             received_bytes: 0,

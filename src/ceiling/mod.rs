@@ -130,7 +130,7 @@ impl Grant {
 pub struct CeilingRule {
     /// The distance of the ceiling above the wall clock. A sync may take so long before a request has to wait for it.
     pub horizon: Duration,
-    /// No ceiling is set further above the wall clock than the ID clock may run.
+    /// The distance that the ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
     /// The length of one tick.
     pub tick: Duration,
@@ -140,13 +140,21 @@ impl CeilingRule {
     /// Returns the instant that the next ceiling reaches. The design's formula:
     /// `max(wall + horizon, id_time + m)`, at most `wall + max_ahead`, where m is a quarter of the uptime, at least 10 ms,
     /// at most the horizon: a crash loop gains less than the wall clock does, or a tick with each crash where ticks are long.
+    ///
+    /// While the ID clock is `max_ahead` ahead, or stands because it was further, that is no reserve: each request would meet
+    /// the ceiling and wait for a sync. So a ceiling also reaches above ID time by a quarter of the uptime, at most half the
+    /// horizon, which the ID clock takes a whole horizon to use up at half speed. This part is rounded down to a tick, so
+    /// that a start gains nothing by it.
     pub fn reach(&self, now: Now, id_time: UnixMicros, uptime: Duration) -> UnixMicros {
         let two_ticks = self.tick.saturating_mul(2);
         let horizon = self.horizon.max(two_ticks);
         let margin = (uptime / 4).max(Duration::from_millis(10)).min(horizon);
         let from_wall = now.after(horizon).wall;
         let from_id_time = UnixMicros(id_time.0.saturating_add(crate::clock::micros(margin)));
-        from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall)
+        let usual = from_wall.max(from_id_time).min(now.after(self.max_ahead.max(two_ticks)).wall);
+        let reserve = crate::clock::micros((uptime / 4).min(horizon / 2));
+        // The ceiling is at the end of this instant's tick.
+        usual.max(UnixMicros(id_time.0.saturating_add(reserve - crate::clock::micros(self.tick))))
     }
 }
 
@@ -233,7 +241,25 @@ mod tests {
         assert_eq!(ahead_ms(RULE, 5_000, Duration::ZERO), 5_010, "at least 10 ms");
         assert_eq!(ahead_ms(RULE, 5_000, Duration::from_millis(400)), 5_100);
         assert_eq!(ahead_ms(RULE, 5_000, Duration::from_secs(60)), 8_000, "at most the horizon");
-        assert_eq!(ahead_ms(RULE, 9_999, Duration::from_secs(60)), 10_000, "at most max_ahead");
+        assert_eq!(ahead_ms(RULE, 9_999, Duration::ZERO), 10_000, "at most max_ahead");
+    }
+
+    #[test]
+    fn above_max_ahead_a_ceiling_keeps_a_reserve_that_a_start_does_not_have() {
+        let end_of_tick = 1;
+        let reserve = |uptime| ahead_ms(RULE, 10_000, uptime) + end_of_tick - 10_000;
+        assert_eq!(reserve(Duration::ZERO), end_of_tick);
+        assert_eq!(reserve(Duration::from_secs(2)), 500);
+        assert_eq!(reserve(Duration::from_secs(60)), 1_500, "at most half the horizon");
+        let standing_ms = 3_600_000;
+        assert_eq!(ahead_ms(RULE, standing_ms, Duration::ZERO) + end_of_tick, standing_ms);
+        let hours = CeilingRule { tick: Duration::from_secs(3_600), ..RULE };
+        let two_ticks_ms = 7_200_000;
+        assert_eq!(
+            ahead_ms(hours, two_ticks_ms, Duration::from_secs(60)),
+            two_ticks_ms,
+            "no tick for nothing"
+        );
     }
 
     #[test]

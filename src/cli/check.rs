@@ -2,18 +2,18 @@
 
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 
 use super::inputs::{place_of_state, warnings_of_environment};
-use super::{Failure, Outcome};
+use super::{Failure, Outcome, service_user};
 use crate::clock;
 use crate::config::{self, Credentials, Overrides};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
-Takes the same options and variables as `serve`. Also reads the files of tokens,
-certificates and keys that the configuration names.
+Takes the same options and variables as `serve`. Also reads the files of tokens, certificates and keys that the \
+configuration names. Run as root, it lists those that the packaged service's user cannot read.
 
 Exit codes:
   0  `serve` accepts this configuration; a summary of it is printed
@@ -25,14 +25,38 @@ Exit codes:
 #[command(after_help = HELP)]
 pub(super) struct Arguments {
     /// The configuration, in TOML
-    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE")]
-    config: PathBuf,
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The same, as an option, as `serve` has it
+    #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE", required_unless_present = "file")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     overrides: Box<Overrides>,
 }
 
+impl Arguments {
+    /// Returns the file's path. A positional one overrides the variable.
+    fn path(&self) -> Result<&Path, Failure> {
+        match (&self.file, &self.config) {
+            (Some(file), Some(config))
+                if std::env::var_os("SNOWBANK_CONFIG").as_deref() != Some(config.as_os_str()) =>
+            {
+                Err(Failure::usage(format_args!(
+                    "found two configurations, {} and --config {}, allowed: one; check them one after the other",
+                    file.display(),
+                    config.display()
+                )))
+            }
+            (Some(path), _) | (None, Some(path)) => Ok(path),
+            (None, None) => {
+                Err(Failure::usage("found no configuration to check; name it: snowbank check FILE"))
+            }
+        }
+    }
+}
+
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let path = &arguments.config;
+    let path = arguments.path()?;
     let text = config::read_file(path).map_err(Failure::usage)?;
     let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let now = clock::os::read().wall;
@@ -49,7 +73,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
                 Err(error) => writeln!(out, "warning: {error}")?,
             }
             let warnings = settings.warnings(now).into_iter().chain(secrets.warnings);
-            for warning in warnings.chain(warnings_of_environment(&settings)) {
+            let unreadable = service_user::warnings(path, &settings);
+            for warning in warnings.chain(warnings_of_environment(&settings)).chain(unreadable) {
                 writeln!(out, "warning: {warning}")?;
             }
             Ok(())

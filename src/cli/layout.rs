@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::Grouped;
+use crate::config::{Grouped, resolve_layout};
 use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
 
 /// Options of `snowbank layout`.
@@ -53,7 +53,7 @@ pub(super) struct Chosen {
 impl Chosen {
     /// Reads a preset's name or a text form; anything else is wrong use.
     pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
-        let layout = Layout::resolve(name_or_spec).map_err(Failure::usage)?;
+        let layout = resolve_layout(name_or_spec).map_err(Failure::usage)?;
         Ok(Chosen { preset: find_preset(name_or_spec), layout })
     }
 

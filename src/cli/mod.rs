@@ -1,5 +1,6 @@
 //! The command line: the options of each command, and the exit codes.
 
+mod ask_reload;
 mod check;
 mod decode;
 mod inputs;
@@ -10,6 +11,7 @@ mod ping;
 mod range;
 mod reload;
 mod serve;
+mod service_user;
 mod state;
 mod status;
 mod stop;
@@ -55,6 +57,8 @@ enum Command {
     Ping(ping::Arguments),
     /// Show the state of a daemon: whether it serves, how fast, and what needs attention.
     Status(status::Arguments),
+    /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
+    Reload(ask_reload::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
@@ -135,6 +139,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }
 }
@@ -159,6 +164,24 @@ mod tests {
     use clap::CommandFactory;
 
     use super::{Arguments, pages};
+
+    /// A text with line breaks of its own is wrapped a second time by a narrow terminal.
+    #[test]
+    fn help_texts_leave_wrapping_to_the_terminal() {
+        let mut commands = vec![Arguments::command()];
+        while let Some(command) = commands.pop() {
+            commands.extend(command.get_subcommands().cloned());
+            let Some(text) = command.get_after_help() else { continue };
+            let (text, name) = (text.to_string(), command.get_name());
+            let lines: Vec<&str> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let is_whole = pair[0].is_empty() || pair[1].is_empty() || pair[1].starts_with("  ");
+                assert!(is_whole, "{name}: a line break within a paragraph after {:?}", pair[0]);
+            }
+            let widest = lines.iter().filter(|line| line.starts_with("  ")).map(|line| line.len()).max();
+            assert!(widest <= Some(80), "{name}: an item wider than a terminal");
+        }
+    }
 
     #[test]
     fn the_packaged_pages_are_those_of_this_command_line() {

@@ -1,6 +1,7 @@
 //! `snowbank range`.
 
 use std::io::Write;
+use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
@@ -42,8 +43,21 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&answer)?)
 }
 
+/// Milliseconds below this are in the year 1970 or so, and are taken for seconds: as seconds they are after 2001.
+const LIKELY_SECONDS: RangeInclusive<i64> = 1_000_000_000..=9_999_999_999;
+
+/// Reads the instant of an option.
 fn instant(option: &str, text: &str) -> Result<UnixMicros, Failure> {
-    text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))
+    let instant: UnixMicros = text.parse().map_err(|error| Failure::Usage(format!("{option}: {error}")))?;
+    match text.parse::<i64>() {
+        Ok(number) if LIKELY_SECONDS.contains(&number) => Err(Failure::Usage(format!(
+            "{option}: found {number}, which as Unix milliseconds is {}; for Unix seconds ({}) write {number}000, and write \
+             milliseconds of 1970 as RFC 3339",
+            instant.rfc3339(3),
+            UnixMicros::from_unix_ms(number * 1_000).rfc3339(3)
+        ))),
+        _ => Ok(instant),
+    }
 }
 
 /// The output of `--json`. IDs are strings, because JavaScript's numbers end at 2^53.

@@ -6,8 +6,8 @@ use std::thread;
 
 use super::inputs::{self, Inputs, Unread};
 use crate::clock;
-use crate::server::{Reloaded, Reloader};
-use crate::service::{Logs, Notifier};
+use crate::server::{Note, Reloaded, Reloader};
+use crate::service::{self, Logs, Notifier};
 
 /// Starts the thread that reloads. It reads files and waits for storage, which no reactor may. A stop does not wait for it.
 ///
@@ -24,12 +24,17 @@ pub(super) fn start(
     thread::Builder::new().name(String::from("reload")).spawn(move || {
         while let Ok(()) = requests.recv() {
             notifier.reloading();
+            service::reload_begins();
             let outcome = reload(&inputs, &mut reloader, &mut logs).map(|(reloaded, warnings)| {
                 let before = std::mem::replace(&mut warned, warnings);
-                let new = warned.iter().filter(|warning| !before.contains(warning));
-                Reloaded { notes: reloaded.notes.into_iter().chain(new.cloned()).collect(), ..reloaded }
+                let new =
+                    warned.iter().filter(|warning| !before.contains(warning)).cloned().map(Note::Warning);
+                Reloaded { notes: reloaded.notes.into_iter().chain(new).collect(), ..reloaded }
             });
-            tell(&inputs, outcome);
+            let result = outcome.as_ref().map(drop).map_err(String::as_str);
+            reloader.note(result);
+            service::reload_ended(result);
+            log(&inputs, outcome);
             logs.settle_level();
             notifier.reloaded();
         }
@@ -73,7 +78,7 @@ fn reload(
 }
 
 /// Logs the changes in one line, or each reason in a line of its own.
-fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
+fn log(inputs: &Inputs, outcome: Result<Reloaded, String>) {
     match outcome {
         Ok(reloaded) if inputs.config.is_none() => {
             tracing::info!(
@@ -82,7 +87,7 @@ fn tell(inputs: &Inputs, outcome: Result<Reloaded, String>) {
         }
         Ok(reloaded) => {
             tracing::info!("reloaded: {reloaded}");
-            reloaded.notes.iter().for_each(|note| tracing::warn!("{note}"));
+            reloaded.notes.iter().for_each(Note::log);
         }
         Err(reasons) => {
             for reason in reasons.lines() {

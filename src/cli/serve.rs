@@ -14,7 +14,7 @@ use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
 use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
-use crate::server::{self, Inherited, Protocol, RunError, Server, StartError, State};
+use crate::server::{self, Inherited, Note, Protocol, RunError, Server, StartError, State};
 use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
 
@@ -85,8 +85,8 @@ fn start_and_serve(
     drop(starting);
     // Not before, because a refusal to start is one line.
     log_choices(&settings, &place, now);
-    let notes = server.notes().iter().chain(&warnings_of_secrets).chain(&too_few_files);
-    notes.for_each(|note| tracing::warn!("{note}"));
+    server.notes().iter().for_each(Note::log);
+    warnings_of_secrets.iter().chain(&too_few_files).for_each(|warning| tracing::warn!("{warning}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();
     let reloads = reload::start(inputs, reloader, warned, notifier.clone(), logs)
         .map_err(|error| StartError::no_thread(&error))?;

@@ -210,11 +210,11 @@ fn describe_clock(status: &Status, out: &mut String) -> fmt::Result {
     let last =
         ceilings.last_raise_ago_s.map_or_else(String::new, |ago_s| format!(", last {} ago", seconds(ago_s)));
     let failures = match (&ceilings.failing, ceilings.failures) {
-        (Some(reason), count) => format!("failed {count} times, and now: {reason}"),
+        (Some(reason), count) => format!("failed {}, and now: {reason}", times(count)),
         (None, 0) => String::from("never failed"),
-        (None, count) => format!("failed {count} times, not now"),
+        (None, count) => format!("failed {}, not now", times(count)),
     };
-    writeln!(out, "ceilings     raised {} times{last}; {failures}", Grouped(ceilings.raises))
+    writeln!(out, "ceilings     raised {}{last}; {failures}", times(ceilings.raises))
 }
 
 fn describe_source(
@@ -247,6 +247,14 @@ fn rate(count: u64, elapsed_s: Option<f64>) -> String {
             format!(" ({}/s)", Grouped((count as f64 / elapsed_s).round() as u64))
         }
         _ => String::new(),
+    }
+}
+
+/// Returns how often something happened.
+fn times(count: u64) -> String {
+    match count {
+        1 => String::from("once"),
+        count => format!("{} times", Grouped(count)),
     }
 }
 

@@ -243,8 +243,11 @@ impl CatchUp {
         self.at_boot_us.fetch_max(base.0.saturating_sub(boot.0 / 2), Ordering::Relaxed);
     }
 
-    /// Ends the catch-up if the believed wall clock has caught up.
-    pub fn end_below(&self, now: Now) {
+    /// Lowers a catch-up that is further ahead of the wall clock than it may be, and ends one that the wall clock has
+    /// reached. Without this the ID clock would stay at `max_ahead` for as long as IDs were refused.
+    pub fn bound(&self, now: Now, max_ahead: Duration) {
+        let highest = now.wall.0.saturating_add(micros(max_ahead));
+        self.at_boot_us.fetch_min(highest.saturating_sub(now.boot.0 / 2), Ordering::Relaxed);
         let at_boot_us = self.at_boot_us.load(Ordering::Relaxed);
         if at_boot_us.saturating_add(now.boot.0 / 2) <= now.wall.0 {
             // Fails if it was raised meanwhile: then it is a new catch-up.

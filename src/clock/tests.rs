@@ -130,9 +130,9 @@ fn a_ride_ends_when_the_wall_clock_has_caught_up() {
     };
     let catch_up = CatchUp::none();
     catch_up.raise_to(UnixMicros(START.wall.0 + 5 * SECOND_US), START.boot);
-    catch_up.end_below(at(9));
+    catch_up.bound(at(9), MAX_AHEAD);
     assert!(id_time(at(9), &catch_up, MAX_AHEAD) > at(9).wall, "not caught up yet");
-    catch_up.end_below(at(10));
+    catch_up.bound(at(10), MAX_AHEAD);
     let back = Now { wall: UnixMicros(START.wall.0), ..at(11) };
     assert_eq!(id_time(back, &catch_up, MAX_AHEAD), back.wall);
 }
@@ -182,6 +182,22 @@ fn the_ride_stands_at_max_ahead() {
     assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0, START.wall.0 - 5 * SECOND_US);
     // It comes back at the speed of the wall clock, because the cap moves with it.
     assert_eq!(until(now, &catch_up, MAX_AHEAD, START.wall), Duration::from_secs(5));
+}
+
+/// It is lowered to `max_ahead`, so that the ID clock falls back at half speed from there on.
+#[test]
+fn a_ride_that_a_step_back_has_left_too_far_ahead_is_lowered() {
+    let catch_up = CatchUp::none();
+    catch_up.raise_to(START.wall, START.boot);
+    let now = |after_us| {
+        let reading = later(after_us, -15 * SECOND_US);
+        Now { wall: reading.wall, boot: reading.boot, jumped: false }
+    };
+    catch_up.bound(now(0), MAX_AHEAD);
+    for (after, ahead) in [(0, 10), (2, 9), (10, 5), (20, 0)] {
+        let now = now(after * SECOND_US);
+        assert_eq!(id_time(now, &catch_up, MAX_AHEAD).0 - now.wall.0, ahead * SECOND_US, "after {after} s");
+    }
 }
 
 #[test]

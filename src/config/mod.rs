@@ -32,6 +32,7 @@ mod secrets;
 mod settle;
 mod source;
 mod state_dir;
+mod suggest;
 mod summary;
 mod tokens;
 mod units;
@@ -54,6 +55,7 @@ pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
+pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
 

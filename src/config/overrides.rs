@@ -11,8 +11,9 @@ use toml::de::{DeArray, DeValue};
 use super::LogSettings;
 use super::daemon::rows;
 use super::findings::Input;
-use super::reader::{Reader, nearest};
+use super::reader::Reader;
 use super::setting::Row;
+use super::suggest::nearest;
 use super::value::Value;
 
 /// A value that overrides the file's.

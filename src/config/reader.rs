@@ -13,11 +13,9 @@ use super::findings::{Findings, Input};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::state_dir::StateDirChoice;
+use super::suggest::nearest;
 use super::value::{Value, excerpt};
 use snowbank_client::address::Address;
-
-/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.
-const LIKENESS_MIN: f64 = 0.6;
 
 /// The settings so far; a setting that was refused has its default. There is at least one source.
 #[derive(Debug)]
@@ -176,13 +174,4 @@ fn explain_unknown(name: &str, here: &[Section]) -> String {
             format!("not known, allowed here: {}", known.collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// Returns the suggestion whose key is most like a name. Of equally alike keys the last one counts.
-pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
-    known
-        .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))
-        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
-        .max_by(|(left, _), (right, _)| left.total_cmp(right))
-        .map(|(_, meant)| meant)
 }

@@ -1,5 +1,7 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
+use super::daemon::rows;
+use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
@@ -52,6 +54,18 @@ impl Settings {
             )
         }));
         lines
+    }
+
+    /// Returns a line for each setting with its value, such as `limits.max_wait = "10s"`. It has no secrets: tokens and keys
+    /// are in files of their own.
+    pub fn to_text(&self) -> String {
+        let line = |row: &Row, source: Option<usize>| {
+            format!("{} = {}\n", row.full_key(source), (row.show)(self, source.unwrap_or(0)))
+        };
+        let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
+        let of_sources = (0..self.sources.len())
+            .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| line(row, Some(index))));
+        of_daemon.chain(of_sources).collect()
     }
 
     /// Returns a line for each setting that is allowed but probably a mistake.

@@ -11,6 +11,7 @@ use toml::de::{DeValue, ValueDeserializer};
 
 use super::fields::FileMode;
 use super::file_ref::FileRef;
+use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
@@ -184,6 +185,10 @@ impl<'v> Value<'v> {
     /// Reads one address or an array of them. The right ones count even beside wrong ones, so that mistakes between
     /// settings are found in the same pass.
     pub(super) fn addresses(self) -> Reading<Vec<Address>> {
+        self.addresses_by(str::parse)
+    }
+
+    fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Reading<Vec<Address>> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
             DeValue::String(_) => vec![self],
@@ -191,7 +196,7 @@ impl<'v> Value<'v> {
         };
         let (mut addresses, mut problems) = (Vec::new(), Vec::new());
         for item in items {
-            match item.address(&addresses) {
+            match item.address(parse, &addresses) {
                 Ok(address) => addresses.push(address),
                 Err(text) => problems.push(Problem { text, span: Some(item.0.span()) }),
             }
@@ -205,18 +210,22 @@ impl<'v> Value<'v> {
             DeValue::String(text) if text.is_empty() => return Ok(Vec::new()).into(),
             DeValue::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.to_string(),
             DeValue::Integer(_) => self.integer().map_or_else(String::new, |port| port.to_string()),
-            _ => return self.addresses(),
+            _ => return self.addresses_by(Address::of_admin),
         };
         let allowed = "a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"";
         Address::of_admin(&port).map(|address| vec![address]).map_err(|_| self.refuse(allowed)).into()
     }
 
     /// Reads one address, which is not among the earlier ones.
-    fn address(self, earlier: &[Address]) -> Result<Address, String> {
+    fn address(
+        self,
+        parse: fn(&str) -> Result<Address, AddressError>,
+        earlier: &[Address],
+    ) -> Result<Address, String> {
         let Some(text) = self.0.get_ref().as_str() else {
             return Err(format!("found {}, allowed: an address, as in \"127.0.0.1:7660\"", self.found()));
         };
-        let address: Address = text.parse().map_err(|error: AddressError| error.to_string())?;
+        let address = parse(text).map_err(|error| error.to_string())?;
         // Each port 0 becomes a port of its own.
         let is_distinct = address.has_any_port() || !earlier.contains(&address);
         if is_distinct {
@@ -229,7 +238,7 @@ impl<'v> Value<'v> {
     /// Reads a layout: the name of a preset, its text form, or a table.
     pub(super) fn layout(self) -> Result<Layout, Refusal> {
         match self.0.get_ref() {
-            DeValue::String(text) => Layout::resolve(text).map_err(|error| Refusal::from(error.to_string())),
+            DeValue::String(text) => resolve_layout(text).map_err(Refusal::from),
             DeValue::Table(_) => {
                 let table = LayoutTable::deserialize(ValueDeserializer::from(self.0.clone()));
                 let table = table.map_err(|error| {

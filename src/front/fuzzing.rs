@@ -1,6 +1,6 @@
 //! Fuzzing of a front-end: any bytes, in any pieces, from a client.
 
-use super::{Ask, Facts, Front, Native, Step};
+use super::{Ask, Facts, Front, Native, Refused, Step};
 use crate::config::Tokens;
 use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
@@ -57,7 +57,12 @@ fn serve<'a>(
                 Step::Ids { ask, .. } => {
                     assert!(authorized && !draining && ask.source < facts.sources);
                     assert!((1..=MAX_COUNT.into()).contains(&ask.count) && demand >= ask.count);
-                    front.refuse(&mut out, ask.form, Refusal::Exhausted(None), "default");
+                    let refusal = Refusal::Exhausted(None);
+                    front.refuse(
+                        &mut out,
+                        ask.form,
+                        Refused { refusal, source: "default", longer_wait: None },
+                    );
                     asks.push(*ask);
                 }
                 Step::Answered { .. } | Step::Close { .. } => {}

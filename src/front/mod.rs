@@ -99,8 +99,19 @@ pub trait Front {
     /// Encodes one frame of IDs, which are within [`frame_limit`](Front::frame_limit).
     fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng);
 
-    /// Encodes a refusal of the source with this name. Returns the error code for the metrics.
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode;
+    /// Encodes a refusal. Returns the error code for the metrics.
+    fn refuse(&self, out: &mut Vec<u8>, form: Form, refused: Refused<'_>) -> ErrorCode;
+}
+
+/// A refusal, and what its words need.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The refusal.
+    pub refusal: Refusal,
+    /// The source's name.
+    pub source: &'a str,
+    /// The longest wait that the daemon allows, if the request's was shorter.
+    pub longer_wait: Option<Duration>,
 }
 
 /// The most that one frame holds.

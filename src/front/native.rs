@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Step, stranger};
+use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Refused, Step, stranger};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -180,29 +180,30 @@ impl Front for Native {
         debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
     }
 
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refusal: Refusal, source: &str) -> ErrorCode {
-        let (code, retry_after, message) = in_words(refusal, source);
+    fn refuse(&self, out: &mut Vec<u8>, form: Form, refused: Refused<'_>) -> ErrorCode {
+        let (code, retry_after, message) = in_words(refused);
         reply::encode_error(out, form.tag, code, retry_after, &message);
         code
     }
 }
 
 /// Returns the error code, the time to retry after and the message of a refusal.
-fn in_words(refusal: Refusal, source: &str) -> (ErrorCode, Option<Duration>, String) {
+fn in_words(refused: Refused<'_>) -> (ErrorCode, Option<Duration>, String) {
+    let Refused { refusal, source, longer_wait } = refused;
+    let wait_longer =
+        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
     match refusal {
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
             Some(retry_after),
             format!(
-                "source {source} cannot give that many within the wait; ask again later, wait longer or ask for fewer"
+                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
             ),
         ),
         Refusal::Exhausted(None) => (
             ErrorCode::Exhausted,
             None,
-            format!(
-                "source {source} can never give that many within that wait; wait longer or ask for fewer"
-            ),
+            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
         ),
         Refusal::ClockBehind(retry_after) => (
             ErrorCode::ClockBehind,

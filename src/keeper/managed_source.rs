@@ -27,6 +27,9 @@ pub struct ManagedSource {
     rule: CeilingRule,
     /// The position where it started, then its first ceiling.
     first: Durable,
+    /// The cursor before the first claim, and the ceiling that a clean stop leaves if it is still there.
+    untouched: Position,
+    unclaimed: Position,
     /// The cursor when the keeper last looked, and when it was last found moved.
     seen: Position,
     used_at: BootMicros,
@@ -44,7 +47,20 @@ impl ManagedSource {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
-        ManagedSource { source, rule, first, seen: start, used_at: now.boot }
+        let untouched = source.cursor().unwrap_or(start);
+        let used_at = now.boot;
+        ManagedSource { source, rule, first, untouched, unclaimed: start, seen: untouched, used_at }
+    }
+
+    /// Sets the ceiling that a clean stop leaves if nothing was claimed until then. Without this it is the start.
+    pub fn leaving(self, unclaimed: Position) -> Self {
+        ManagedSource { unclaimed, ..self }
+    }
+
+    /// Ends all claims, and returns the ceiling to leave: nothing was claimed from there on.
+    pub(super) fn seal(&self) -> Option<Position> {
+        let cursor = self.source.seal()?;
+        Some(if cursor == self.untouched { self.unclaimed } else { cursor })
     }
 
     /// The source.
@@ -80,7 +96,7 @@ impl ManagedSource {
 
     /// Follows the source's time and use.
     pub(super) fn look(&mut self, now: Now) {
-        self.source.end_catch_up(now);
+        self.source.bound_catch_up(now);
         if let Some(cursor) = self.source.cursor()
             && cursor != self.seen
         {

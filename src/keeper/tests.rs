@@ -1,7 +1,7 @@
 use super::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};
-use crate::source::{OnStepBack, Rules, SequenceStart};
+use crate::source::{Bound, OnStepBack, Rules, SequenceStart};
 use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
@@ -59,6 +59,36 @@ impl World {
 
     fn granted(&self) -> Position {
         self.source.grant().ceiling()
+    }
+}
+
+/// The keeper's thread and a storage that takes this long for a write.
+struct Thread {
+    takes_us: i64,
+    under_way: Option<(i64, Write)>,
+    looks_at_us: i64,
+}
+
+impl Thread {
+    fn new(takes_ms: i64) -> Thread {
+        Thread { takes_us: takes_ms * 1_000, under_way: None, looks_at_us: 0 }
+    }
+
+    /// Looks if it is time to, a write has ended, or a request wants it.
+    fn run(&mut self, world: &mut World, reading: Reading) {
+        let ended = self.under_way.take_if(|(ends_us, _)| *ends_us <= reading.boot.0);
+        if let Some((_, write)) = &ended {
+            world.end(write, Ok(()), reading).expect("it is under way");
+        }
+        let is_wanted = world.wall.has_jumped(reading) || world.source.grant().is_wanted();
+        if ended.is_none() && !is_wanted && reading.boot.0 < self.looks_at_us {
+            return;
+        }
+        let looked = world.look(reading);
+        self.looks_at_us = reading.boot.after(looked.next_in).0;
+        if let Some(write) = looked.writes.into_iter().next() {
+            self.under_way = Some((reading.boot.0 + self.takes_us, write));
+        }
     }
 }
 
@@ -200,6 +230,48 @@ fn a_source_that_nobody_uses_is_left_alone_after_ten_minutes() {
     assert!(world.source.left(&window) > 0);
 }
 
+/// A start must not hold a step that was believed before it, however long nobody asked.
+#[test]
+fn a_belief_is_stored_though_nobody_asks() {
+    const STEP_US: i64 = 300 * SECOND_US;
+    let mut world = World::new(1);
+    let ceilings = |world: &mut World, seconds: std::ops::Range<i64>, step_us| {
+        let before = world.handed_out.len();
+        let mut stored_us = None;
+        for second in seconds {
+            let reading = later(second * SECOND_US, step_us);
+            for write in &world.look(reading).writes {
+                stored_us = Some(write.wall_minus_boot_us - START.offset_us());
+                world.end(write, Ok(()), reading).expect("it is under way");
+            }
+        }
+        (world.handed_out[before..].to_vec(), stored_us)
+    };
+    ceilings(&mut world, 1..700, 0);
+    // The jump takes the grant away, so a ceiling is written.
+    let (held, stored_us) = ceilings(&mut world, 700..760, STEP_US);
+    assert_eq!((held.len(), stored_us), (1, Some(0)), "it is held");
+    assert_eq!(ceilings(&mut world, 760..900, STEP_US), (held, Some(STEP_US)), "it is believed");
+}
+
+#[test]
+fn a_source_that_never_claimed_leaves_the_ceiling_that_it_was_told() {
+    for is_used in [false, true] {
+        let (managed, wall, now) = managed(0);
+        let start = managed.first().ceiling;
+        let mut managed = managed.leaving(Position(start.0 - 1));
+        managed.grant(managed.first_ceiling(now));
+        let source = Arc::clone(managed.source());
+        let mut keeper = Keeper::new(vec![managed], 1, wall, START);
+        if is_used {
+            let window = source.window(now);
+            source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");
+        }
+        let left = if is_used { Position(start.0 + 1) } else { Position(start.0 - 1) };
+        assert_eq!(keeper.seal(), [(0, left)]);
+    }
+}
+
 #[test]
 fn a_source_joins_when_all_writers_have_its_first_ceiling() {
     let mut world = World::new(2);
@@ -326,6 +398,45 @@ fn a_failure_stands_until_the_next_try() {
     let retried = world.settle(later(2 * SECOND_US, 0));
     assert!(retried.failure.is_none());
     assert_eq!(world.handed_out.len(), 2);
+}
+
+/// Half a minute back: IDs stop, and flow again when the wall clock is `max_ahead` behind them.
+#[test]
+fn after_a_far_step_back_the_lead_shrinks_at_half_speed_and_no_sync_refuses_anybody() {
+    const BACK_US: i64 = -30 * SECOND_US;
+    for (takes_ms, is_idle) in [(0, false), (6, false), (6, true), (1_400, false), (1_400, true)] {
+        let mut world = World::new(1);
+        let mut thread = Thread::new(takes_ms);
+        let mut rng = fastrand::Rng::with_seed(1);
+        let mut flows_since = None;
+        let mut raises = 0;
+        for ms in 0..75_000 {
+            let is_back = ms >= 15_000;
+            let reading = later(ms * 1_000, if is_back { BACK_US } else { 0 });
+            thread.run(&mut world, reading);
+            let now = world.wall.believe(reading);
+            let is_asked = !is_back || !is_idle || ms > 35_000;
+            let window = world.source.window(now);
+            let left = world.source.left(&window);
+            if is_asked && left > 0 {
+                world.source.claim(&window, left, &mut rng).expect("nobody else claims");
+            }
+            if !is_back || !is_asked || matches!(window.bound, Bound::Standing(_)) {
+                assert_eq!(flows_since, None, "{takes_ms} ms a write: refused at {ms}");
+                continue;
+            }
+            // A jump takes the grant away until a ceiling is written. Until then the clock stands longer.
+            assert_eq!(window.bound, Bound::Clock, "{takes_ms} ms a write: IDs wait for a ceiling at {ms}");
+            let &mut (since_ms, before) = flows_since.get_or_insert((ms, world.handed_out.len()));
+            raises = world.handed_out.len() - before;
+            let lead_ms = (window.id_time.0 - now.wall.0) / 1_000;
+            let expected_ms = (10_000 - (ms - since_ms) / 2).max(0);
+            assert!((lead_ms - expected_ms).abs() <= 2, "{takes_ms} ms a write: {lead_ms} ms ahead at {ms}");
+        }
+        let (since_ms, _) = flows_since.expect("IDs flow again");
+        assert!((34_990..35_010).contains(&since_ms), "IDs flow from {since_ms} on");
+        assert!((15..=45).contains(&raises), "{takes_ms} ms a write: {raises} raises in 40 s");
+    }
 }
 
 /// A source whose ID clock is as far ahead as it may be: an early raise gains nothing.

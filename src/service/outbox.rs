@@ -67,7 +67,7 @@ impl Outbox {
     }
 }
 
-fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
+pub(super) fn send_now(to: &OsStr, message: &str) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     socket.set_nonblocking(true)?;
     let address = match to.as_bytes() {

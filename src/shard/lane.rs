@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Order;
-use super::ring::{Block, RING_BLOCKS, Ring};
+use super::ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 use crate::clock::{BootMicros, Now, micros};
 use crate::source::wait_queue::{Finished, Refusal};
 use crate::source::{Source, Span, Window};
@@ -14,9 +14,12 @@ use snowbank_client::layout::{Position, Run, append_run};
 pub type Rings = Arc<[Ring]>;
 
 /// The fraction of the burst window, as a divisor, for which a shard claims ahead. Blocks claimed ahead must be young enough
-/// to last that long, and a busy shard gives up that much of the reserve for bursts. A smaller fraction would claim more
-/// often. At an eighth of the default 10 ms a busy shard claims about 1,600 times a second.
-const AHEAD_SHARE: u32 = 8;
+/// to last that long. So a burst may miss twice that fraction of its reserve: ticks that a claim ahead has skipped, and
+/// blocks of siblings that lie too low. Docs promise an eighth. A smaller fraction would claim more often. At a sixteenth of
+/// the default 10 ms a busy shard claims about 3,200 times a second.
+const AHEAD_SHARE: u32 = 16;
+/// The most blocks of one claim ahead, so that siblings can share it and a ring has room for several.
+const BLOCKS_PER_CLAIM: usize = RING_BLOCKS / 4;
 /// The fewest IDs that are claimed ahead. For fewer, a direct claim costs no more than the ring.
 const LEAST_AHEAD: u64 = 16;
 
@@ -37,12 +40,12 @@ pub struct Lane {
     rings: Rings,
     shard: usize,
     order: Order,
-    /// The block that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
-    current: Block,
-    /// IDs of the current block that must not be taken until this wake-up has checked them. They are kept apart, so that
+    /// The run that IDs are taken from. Its position is the one after the last ID handed out, also when it is used up.
+    current: CurrentRun,
+    /// IDs of the current run that must not be taken until this wake-up has checked them. They are kept apart, so that
     /// [`take`](Lane::take) has a single condition to check.
     unchecked_ids: u32,
-    /// The rest of this shard's last direct claim: above the current block, below the ring.
+    /// The rest of this shard's last direct claim or block: above the current run, below the ring.
     rest: Span,
     /// The position after the last block in the own ring.
     ring_end: Position,
@@ -50,7 +53,7 @@ pub struct Lane {
     window: Option<Window>,
     now: Now,
     generation: u64,
-    /// IDs that became the current block since `demand_since`: those handed out, and those left in it.
+    /// IDs that became the current run since `demand_since`: those handed out, and those left in it.
     drawn_ids: u64,
     demand_since: BootMicros,
 }
@@ -65,7 +68,7 @@ impl Lane {
             rings,
             shard,
             order,
-            current: Block::EMPTY,
+            current: CurrentRun::EMPTY,
             unchecked_ids: 0,
             rest: NOTHING,
             ring_end: Position(0),
@@ -93,7 +96,7 @@ impl Lane {
         }
     }
 
-    /// Returns the window of this wake-up. Drops the current block if it is too old, or all blocks if the grant was lost.
+    /// Returns the window of this wake-up. Drops the current run if it is too old, or all blocks if the grant was lost.
     #[inline]
     pub fn window(&mut self) -> Window {
         match self.window {
@@ -169,10 +172,11 @@ impl Lane {
     ) -> Result<(), u64> {
         let window = &self.window();
         let short = count.saturating_sub(self.here());
-        if short > 0 && self.source.left(window) < short {
+        let left = self.source.left(window);
+        if short > left {
             // Takes nothing unless it serves the whole request, with the help of siblings' blocks.
-            self.steal(window, short);
-            if self.here() < count {
+            self.steal(window, short - left);
+            if self.here() + left < count {
                 return Err(count);
             }
         }
@@ -195,8 +199,8 @@ impl Lane {
                     missing -= u64::from(run.count);
                     append_run(runs, run);
                 }
-                None => match self.next_block(window) {
-                    Some(block) => self.draw(block),
+                None => match self.next_run(window) {
+                    Some(run) => self.draw(run),
                     None => break,
                 },
             }
@@ -204,37 +208,24 @@ impl Lane {
         missing
     }
 
-    fn draw(&mut self, block: Block) {
-        self.current = block;
-        self.drawn_ids += u64::from(block.count);
+    fn draw(&mut self, run: CurrentRun) {
+        self.current = run;
+        self.drawn_ids += u64::from(run.count);
     }
 
-    fn cut(&self, span: &mut Span, most: u64) -> Option<Block> {
-        Block::cut(self.source.numbering(), span, most, self.generation as u32)
-    }
-
-    /// Returns the next block of the rest or of the own ring that may be handed out.
-    fn next_block(&mut self, window: &Window) -> Option<Block> {
+    /// Returns the next run of the rest or of the own ring that may be handed out.
+    fn next_run(&mut self, window: &Window) -> Option<CurrentRun> {
         let oldest = window.floor.max(self.current.position());
-        let mut rest = self.rest;
-        let too_old = oldest.0.saturating_sub(rest.from.0).min(rest.count);
-        rest = Span { from: Position(rest.from.0 + too_old), count: rest.count - too_old };
-        let block = self.cut(&mut rest, u64::MAX);
-        self.rest = rest;
-        if block.is_some() {
-            return block;
-        }
         loop {
+            self.rest = self.rest.above(oldest);
+            if let Some(run) = CurrentRun::cut(self.source.numbering(), &mut self.rest) {
+                return Some(run);
+            }
             let block = self.ring().pop()?;
-            if self.is_usable(window, &block, oldest) {
-                return Some(block);
+            if block.generation == self.generation {
+                self.rest = block.span;
             }
         }
-    }
-
-    /// Returns whether a block is young enough, at or above `above`, and of the current grant.
-    fn is_usable(&self, window: &Window, block: &Block, above: Position) -> bool {
-        block.position() >= window.floor.max(above) && block.generation == self.generation as u32
     }
 
     /// Moves siblings' blocks to the own ring until it holds `wanted` more IDs.
@@ -253,13 +244,14 @@ impl Lane {
         }
         let mut missing = wanted;
         for sibling in siblings {
-            while missing > 0 && !self.ring().is_full() {
-                let Some(block) = self.rings[sibling].pop() else {
+            while missing > 0 && self.ring().room() > 0 {
+                let Some(Block { span, generation }) = self.rings[sibling].pop() else {
                     break;
                 };
-                if self.is_usable(window, &block, self.end()) {
-                    missing = missing.saturating_sub(u64::from(block.count));
-                    self.push(block);
+                let span = span.above(window.floor);
+                if span.from >= self.end() && span.count > 0 && generation == self.generation {
+                    missing = missing.saturating_sub(span.count);
+                    self.push(span);
                 }
             }
         }
@@ -270,13 +262,11 @@ impl Lane {
         self.current.end.max(Position(self.rest.from.0 + self.rest.count)).max(self.ring_end)
     }
 
-    /// Pushes a block, which lies above all IDs of this shard, into the own ring. Returns false when the ring is full.
-    fn push(&mut self, block: Block) -> bool {
-        let pushed = self.ring().push(block);
-        if pushed {
-            self.ring_end = block.end;
+    /// Pushes positions, which lie above all IDs of this shard, into the own ring, which must have room.
+    fn push(&mut self, span: Span) {
+        if self.ring().push(Block { span, generation: self.generation }) {
+            self.ring_end = span.end();
         }
-        pushed
     }
 
     /// Hands out the first `count` positions of a claim and keeps the rest.
@@ -284,10 +274,10 @@ impl Lane {
         self.drop_current();
         let mut missing = count;
         while missing > 0 {
-            let Some(block) = self.cut(&mut span, u64::MAX) else {
+            let Some(run) = CurrentRun::cut(self.source.numbering(), &mut span) else {
                 break;
             };
-            self.draw(block);
+            self.draw(run);
             if let Some(run) = self.current.take(missing) {
                 missing -= u64::from(run.count);
                 append_run(runs, run);
@@ -360,25 +350,27 @@ impl Lane {
             self.drawn_ids = u64::from(self.current.count);
             self.demand_since = self.now.boot;
         }
-        if wanted < LEAST_AHEAD || self.here() >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
+        let here = self.here();
+        if wanted < LEAST_AHEAD || here >= wanted / 2 || self.source.wait_queue().admitted_ids() != 0 {
             return;
         }
-        // Leaves as many IDs to others as it claims ahead.
-        if self.source.left(&window) < wanted.saturating_mul(2) {
+        let count = wanted - here;
+        // Leaves as many IDs to others as it claims ahead, and claims nothing that its ring cannot hold.
+        if self.source.left(&window) < count.saturating_mul(2) || self.ring().room() < BLOCKS_PER_CLAIM {
             return;
         }
-        if let Some(from) = self.source.claim_ahead(&window, wanted, span_of_demand, rng) {
-            self.fill_ring(Span { from, count: wanted });
+        if let Some(from) = self.source.claim_ahead(&window, count, span_of_demand, rng) {
+            self.fill_ring(Span { from, count });
         }
     }
 
     /// Cuts a claim, which lies above all IDs of this shard, into blocks small enough for siblings to share.
     fn fill_ring(&mut self, mut span: Span) {
-        let most = span.count.div_ceil(RING_BLOCKS as u64 / 4).max(LEAST_AHEAD);
-        while let Some(block) = self.cut(&mut span, most) {
-            if !self.push(block) {
-                return;
-            }
+        let most = span.count.div_ceil(BLOCKS_PER_CLAIM as u64).max(LEAST_AHEAD);
+        while span.count > 0 {
+            let block = Span { count: span.count.min(most), ..span };
+            span = span.above(block.end());
+            self.push(block);
         }
     }
 

@@ -1,11 +1,11 @@
-//! One core's generator. For each source it has a current block and a ring of blocks claimed ahead, and claims the rest.
+//! One core's generator. For each source it has a current run and a ring of blocks claimed ahead, and claims the rest.
 //!
 //! A [`Shard`] belongs to one thread. Only its rings are shared: siblings take from them when a source has no more to claim.
 //! A shard does no I/O. Its thread reads the clock once per wake-up and passes it to [`Shard::wake`], then takes IDs, and
 //! calls [`Shard::top_up`] after the replies are flushed.
 //!
 //! Within one shard a source's IDs are handed out in increasing order, so each connection's IDs increase too. The current
-//! block lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.
+//! run lies below the ring, and the ring below every later claim. Blocks below IDs already handed out are dropped.
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -13,7 +13,7 @@ mod lane;
 mod ring;
 
 pub use lane::{Lane, Rings, Taken};
-pub use ring::{Block, RING_BLOCKS, Ring};
+pub use ring::{Block, CurrentRun, RING_BLOCKS, Ring};
 
 use crate::clock::Now;
 

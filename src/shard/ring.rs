@@ -6,13 +6,24 @@ use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
 use snowbank_client::layout::{Numbering, Position, Run};
 
-/// The number of blocks that a ring holds. A claim ahead of demand is cut to fit.
+/// The number of blocks that a ring holds: those of the last claim ahead of demand, what earlier ones have left, and
+/// siblings' blocks.
 pub const RING_BLOCKS: usize = 64;
 
-/// Consecutive IDs of one tick.
+/// Consecutive positions claimed ahead of demand, in one tick or several. A block stays whole however short the layout's
+/// runs are, so that a few blocks hold all that a shard claims ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The position after the last ID's. The positions of a block are consecutive too.
+    /// The positions.
+    pub span: Span,
+    /// The grant's generation under which they were claimed. A block of an earlier one is not handed out.
+    pub generation: u64,
+}
+
+/// The IDs that a shard hands out next: what is left of one run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CurrentRun {
+    /// The position after the last ID's. The positions of a run are consecutive too.
     pub end: Position,
     /// The first ID that is left.
     pub first: u64,
@@ -20,23 +31,22 @@ pub struct Block {
     pub stride: u64,
     /// The number of IDs left.
     pub count: u32,
-    /// The grant's generation under which it was claimed, cut to 32 bits. A block of an earlier one is not handed out.
-    pub generation: u32,
 }
 
-impl Block {
-    /// A used-up block: nothing handed out so far.
-    pub const EMPTY: Block = Block { end: Position(0), first: 0, stride: 0, count: 0, generation: 0 };
+impl CurrentRun {
+    /// A used-up run: nothing handed out so far.
+    pub const EMPTY: CurrentRun = CurrentRun { end: Position(0), first: 0, stride: 0, count: 0 };
 
-    /// Cuts a block of at most `most` IDs off the front of `span`. Returns `None` when the span is used up.
-    pub fn cut(numbering: &Numbering, span: &mut Span, most: u64, generation: u32) -> Option<Block> {
+    /// Cuts the longest run off the front of `span`. Returns `None` when the span is used up.
+    #[inline]
+    pub fn cut(numbering: &Numbering, span: &mut Span) -> Option<CurrentRun> {
         if span.count == 0 {
             return None;
         }
-        let run = numbering.run_at(span.from, span.count.min(most));
+        let run = numbering.run_at(span.from, span.count);
         span.from = Position(span.from.0 + u64::from(run.count));
         span.count -= u64::from(run.count);
-        Some(Block { end: span.from, first: run.first, stride: run.stride, count: run.count, generation })
+        Some(CurrentRun { end: span.from, first: run.first, stride: run.stride, count: run.count })
     }
 
     /// Takes up to `most` IDs off the front. Returns `None` when none are left.
@@ -53,7 +63,7 @@ impl Block {
         Some(run)
     }
 
-    /// Returns the position of the first ID that is left, or the position after the last when the block is used up.
+    /// Returns the position of the first ID that is left, or the position after the last when the run is used up.
     #[inline]
     pub fn position(&self) -> Position {
         Position(self.end.0 - u64::from(self.count))
@@ -78,10 +88,10 @@ impl Default for Ring {
 impl Ring {
     /// Adds a block at the end. Returns false when the ring is full; the block's IDs are skipped then.
     pub fn push(&self, block: Block) -> bool {
-        self.ids.fetch_add(u64::from(block.count), Ordering::Relaxed);
+        self.ids.fetch_add(block.span.count, Ordering::Relaxed);
         let pushed = self.blocks.push(block).is_ok();
         if !pushed {
-            self.ids.fetch_sub(u64::from(block.count), Ordering::Relaxed);
+            self.ids.fetch_sub(block.span.count, Ordering::Relaxed);
         }
         pushed
     }
@@ -89,13 +99,13 @@ impl Ring {
     /// Takes the first block.
     pub fn pop(&self) -> Option<Block> {
         let block = self.blocks.pop()?;
-        self.ids.fetch_sub(u64::from(block.count), Ordering::Relaxed);
+        self.ids.fetch_sub(block.span.count, Ordering::Relaxed);
         Some(block)
     }
 
-    /// Returns true if there is no room for another block.
-    pub fn is_full(&self) -> bool {
-        self.blocks.is_full()
+    /// The number of blocks for which there is room.
+    pub fn room(&self) -> usize {
+        RING_BLOCKS.saturating_sub(self.blocks.len())
     }
 
     /// Returns about how many IDs the ring holds.

@@ -9,6 +9,7 @@ use crate::clock::BootMicros;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
 use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
 
+mod bursts;
 mod waits;
 
 const SECOND_US: i64 = 1_000_000;
@@ -346,12 +347,11 @@ fn what_a_sibling_takes_is_handed_out_once() {
 }
 
 proptest! {
-    /// Cutting a span gives its positions, in order, in blocks of one tick.
+    /// Cutting a span gives its positions, in order, in runs of one tick.
     #[test]
-    fn blocks_are_cut_without_loss(
+    fn runs_are_cut_without_loss(
         from in 0_u64..1_000_000,
         count in 1_u64..50_000,
-        most in 1_u64..5_000,
         layout in prop::sample::select(vec![TWITTER, SCARCE]),
         workers in prop::sample::select(vec!["0", "0-3", "1,5,9"]),
     ) {
@@ -360,12 +360,11 @@ proptest! {
         let mut span = Span { from: Position(from), count };
         let mut position = from;
         let mut last_id = None;
-        while let Some(mut block) = Block::cut(numbering, &mut span, most, 0) {
-            prop_assert_eq!(block.position(), Position(position));
-            prop_assert!(u64::from(block.count) <= most);
-            prop_assert_eq!(numbering.tick_of(block.position()), numbering.tick_of(Position(block.end.0 - 1)));
-            let half = block.take(u64::from(block.count / 2));
-            for run in half.into_iter().filter(|run| run.count > 0).chain(block.take(u64::MAX)) {
+        while let Some(mut current) = CurrentRun::cut(numbering, &mut span) {
+            prop_assert_eq!(current.position(), Position(position));
+            prop_assert_eq!(numbering.tick_of(current.position()), numbering.tick_of(Position(current.end.0 - 1)));
+            let half = current.take(u64::from(current.count / 2));
+            for run in half.into_iter().filter(|run| run.count > 0).chain(current.take(u64::MAX)) {
                 prop_assert_eq!(run.first, numbering.id_at(Position(position)));
                 prop_assert!(last_id < Some(run.first));
                 position += u64::from(run.count);

@@ -44,6 +44,13 @@ impl Span {
     pub fn end(&self) -> Position {
         Position(self.from.0 + self.count)
     }
+
+    /// Returns the positions at or above `oldest`: none, if all lie below it.
+    #[inline]
+    pub fn above(self, oldest: Position) -> Span {
+        let below = oldest.0.saturating_sub(self.from.0).min(self.count);
+        Span { from: Position(self.from.0 + below), count: self.count - below }
+    }
 }
 
 /// A named, independent supply of IDs.

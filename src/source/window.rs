@@ -149,28 +149,44 @@ impl Source {
             return nothing_left();
         }
         let highest_used = self.begun(cursor);
-        let max_ahead = match self.rules.on_step_back {
-            OnStepBack::Ride => {
-                self.catch_up.raise_to(highest_used, now.boot);
-                self.rules.max_ahead
-            }
-            OnStepBack::Wait => Duration::ZERO,
-        };
+        let ready_in = self.stands_below(highest_used, cursor, now);
+        if ready_in >= READING_SKEW {
+            return nothing(Bound::Standing(ready_in));
+        }
+        if self.may_ride(cursor) {
+            self.catch_up.raise_to(highest_used, now.boot);
+        }
         let id_time = clock::id_time(now, &self.catch_up, self.rules.max_ahead);
-        if id_time >= highest_used {
-            self.note_reading(now);
-            return self.window_at(now, id_time, self.limit_at(id_time));
+        if id_time < highest_used {
+            return nothing_left();
         }
-        match clock::until(now, &self.catch_up, max_ahead, highest_used) {
-            ready_in if ready_in < READING_SKEW => nothing_left(),
-            ready_in => nothing(Bound::Standing(ready_in)),
+        self.note_reading(now);
+        self.window_at(now, id_time, self.limit_at(id_time))
+    }
+
+    /// Returns whether a catch-up may begin here. Before the first claim it always may: what is ahead then is the ceiling
+    /// that an earlier process left.
+    fn may_ride(&self, cursor: Position) -> bool {
+        self.rules.on_step_back == OnStepBack::Ride || cursor == self.start
+    }
+
+    /// Returns how long the wall clock keeps the ID clock from `highest_used`, if no clock steps meanwhile.
+    fn stands_below(&self, highest_used: UnixMicros, cursor: Position, now: Now) -> Duration {
+        if !self.may_ride(cursor) {
+            return clock::until(now, &self.catch_up, self.rules.max_ahead, highest_used);
         }
+        // A catch-up begins there once that is at most `max_ahead` ahead. Until then the ID clock stands still.
+        let ahead_us = highest_used.0.saturating_sub(now.wall.0);
+        let beyond_us = ahead_us.saturating_sub(clock::micros(self.rules.max_ahead));
+        Duration::from_micros(beyond_us.max(0).unsigned_abs())
     }
 
     /// Returns the start of the tick that the ID clock must have reached: that of the last position claimed. Before the
-    /// first claim it is the start's tick, because nothing below it can be claimed.
+    /// first claim it is the start's tick, because nothing below it can be claimed; where the ID clock may never be ahead,
+    /// the first claim waits for its tick like any other.
     fn begun(&self, cursor: Position) -> UnixMicros {
-        let is_to_begin = cursor == self.start && cursor < self.numbering.end();
+        let is_to_begin =
+            cursor == self.start && cursor < self.numbering.end() && !self.rules.max_ahead.is_zero();
         let highest = if is_to_begin { cursor.0 } else { cursor.0.saturating_sub(1) };
         self.numbering.start_of(self.numbering.tick_of(Position(highest)))
     }
@@ -184,19 +200,7 @@ impl Source {
         if let Some(begins_in) = self.begins_in(cursor, now) {
             return begins_in;
         }
-        let highest_used = self.begun(cursor);
-        if clock::id_time(now, &self.catch_up, self.rules.max_ahead) >= highest_used {
-            return Duration::ZERO;
-        }
-        let stands_for = match self.rules.on_step_back {
-            // The next claim begins a catch-up there, which may be `max_ahead` ahead at once.
-            OnStepBack::Ride => {
-                let behind_us = highest_used.0.saturating_sub(now.wall.0);
-                let beyond_us = behind_us.saturating_sub(clock::micros(self.rules.max_ahead));
-                Duration::from_micros(beyond_us.max(0).unsigned_abs())
-            }
-            OnStepBack::Wait => clock::until(now, &self.catch_up, Duration::ZERO, highest_used),
-        };
+        let stands_for = self.stands_below(self.begun(cursor), cursor, now);
         if stands_for < READING_SKEW { Duration::ZERO } else { stands_for }
     }
 
@@ -214,9 +218,10 @@ impl Source {
         }
     }
 
-    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it.
-    pub fn end_catch_up(&self, now: Now) {
-        self.catch_up.end_below(now);
+    /// Ends a catch-up once the wall clock has caught up, so that a later step back does not find it. Lowers one that a
+    /// step back has left too far ahead.
+    pub fn bound_catch_up(&self, now: Now) {
+        self.catch_up.bound(now, self.rules.max_ahead);
     }
 
     /// Returns the end of the tick that the ID clock will have reached `wait` after `now`, if no clock steps meanwhile.

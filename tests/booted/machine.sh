@@ -1,6 +1,6 @@
 # Sourced by tests/booted/run: machines with a systemd of their own, booted from one root, which they leave as it is.
 #
-#   boot NAME        boots a machine; what it writes is kept in memory, and gone when it ends
+#   boot NAME [DISK] boots a machine; what it writes is kept in memory, and gone when it ends; the directory DISK is its /srv/disk
 #   on NAME COMMAND  runs a command there
 #   end_machines     ends all of them, waits for it, and leaves nothing mounted
 # Wants $root (a directory with Debian) and $work (a directory for logs).
@@ -10,9 +10,12 @@ declare -A nspawn_of=() init_of=()
 
 boot() {
     local name=$1 found="" state
+    # A disk of the host that can be made to hang, for one machine.
+    local disk=()
+    [ "${2:-}" = "" ] || disk=(--bind="$2:/srv/disk")
     # Not registered with the host's systemd, which need not run: so this works in a container as well.
     SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 timeout -s KILL 1800 systemd-nspawn --quiet --register=no --keep-unit \
-        --volatile=overlay --private-network --machine="snowbank-$$-$name" --hostname="$name" --directory="$root" --boot \
+        --volatile=overlay --private-network --machine="snowbank-$$-$name" --hostname="$name" --directory="$root" "${disk[@]}" --boot \
         </dev/null >"$work/boot-$name.log" 2>&1 &
     nspawn_of[$name]=$!
     for _ in $(seq 300); do

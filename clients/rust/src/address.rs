@@ -42,7 +42,11 @@ impl Address {
     /// Returns an error if the text is neither a port nor an address.
     pub fn of_admin(text: &str) -> Result<Self, AddressError> {
         let is_port = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() }
+        let parsed = if is_port { format!("127.0.0.1:{text}").parse() } else { text.parse() };
+        parsed.map_err(|AddressError { text, reason }| {
+            // The advice names the port of clients.
+            AddressError { reason: reason.replace(":7660", ":9660"), text }
+        })
     }
 
     /// Returns whether only this machine can reach the address: a loopback IP, `localhost`, or a Unix socket.

@@ -45,6 +45,11 @@
 //! The client connects when a call needs it. After a failure it leaves that endpoint alone for a random time
 //! that grows, so that a daemon that comes back does not meet all of its clients at once.
 //!
+//! # Endpoints with the same worker IDs
+//! Two daemons with the same worker IDs of one ID space hand out the same IDs. When a client with several
+//! endpoints connects, it asks each in the background which worker IDs its daemon has. If two have the same,
+//! every call returns [`Error::SameWorkerIds`], which names both, until one of them has others.
+//!
 //! # Errors
 //! An [`Error`] reaches the application only after these retries. [`Error::retry_after`] is the time after
 //! which the same call may succeed. Without it, the error's text says what to change.

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Failure, json_text, write_file};
+use super::{Failure, json_text, print_beside, write_file};
 use crate::compare::{self, Verdict, table::Side};
 use crate::report::json;
-use crate::report::print;
 use crate::report::read::read;
 
 /// Put two runs side by side: which figures differ by more than runs differ anyway
@@ -22,7 +21,8 @@ pub(super) struct Arguments {
     /// Write the comparison to a file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// End with exit code 1 if B is worse in any figure of rate, errors or response time
+    /// End with exit code 1 if B is worse in any figure of rate, errors or response time, and with 2 if the runs
+    /// cannot tell
     #[arg(long)]
     fail_if_worse: bool,
 }
@@ -31,9 +31,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let (a, b) = arguments.sides()?;
     let comparison = compare::compare(&a.runs, &b.runs).map_err(Failure::usage)?;
     write_file(arguments.json.as_ref(), || json_text(&comparison))?;
-    print(|out| compare::table::write(&comparison, &a, &b, out));
-    let worse = matches!(comparison.verdict, Verdict::Worse | Verdict::Mixed);
-    Ok(u8::from(arguments.fail_if_worse && worse))
+    print_beside(arguments.json.as_ref(), |out| compare::table::write(&comparison, &a, &b, out));
+    Ok(match comparison.verdict {
+        _ if !arguments.fail_if_worse => 0,
+        Verdict::Worse | Verdict::Mixed => 1,
+        Verdict::CannotTell => 2,
+        Verdict::Equal | Verdict::Better => 0,
+    })
 }
 
 impl Arguments {

@@ -33,9 +33,10 @@ fn parse_address(text: &str) -> Result<Endpoint, String> {
 /// The target and the form of its load.
 #[derive(Debug, Args)]
 pub(super) struct Load {
-    /// A running daemon: host:port, [IPv6]:port or unix:PATH. Without it, one is started for the run
+    /// A running daemon: host:port, [IPv6]:port or unix:PATH; given several times, the load is spread over all.
+    /// Without it, a daemon is started for the run
     #[arg(long, value_name = "ADDR", value_parser = parse_address)]
-    pub(super) address: Option<Endpoint>,
+    pub(super) address: Vec<Endpoint>,
     /// The daemon's source to ask; without it, its default source
     #[arg(long, value_name = "NAME")]
     pub(super) source: Option<String>,
@@ -49,9 +50,10 @@ pub(super) struct Load {
     #[arg(long, value_name = "N", default_value = "8", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) connections: u32,
     /// Generator threads, each with its part of the connections and the schedule; a thread also sends the
-    /// overdue requests of one that gets no core [default: 2, or 1 with one connection]
+    /// overdue requests of one that gets no core [default: 2, or 1 with one connection; in a closed loop as many
+    /// as are fastest]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_024))]
-    threads: Option<u32>,
+    pub(super) threads: Option<u32>,
     /// Requests at random instants, as from many independent users, instead of evenly spaced ones
     #[arg(long)]
     pub(super) poisson: bool,
@@ -99,9 +101,16 @@ impl Load {
                 self.connections
             )));
         }
-        let threads = threads as usize;
+        let (threads, addresses) = (threads as usize, self.address.len().max(1));
+        if (self.connections as usize) < threads * addresses {
+            return Err(Failure::usage(format!(
+                "--connections {} is too few: {threads} threads need one to each of {addresses} addresses",
+                self.connections
+            )));
+        }
         Ok(Scenario {
-            address: self.address.clone(),
+            addresses: self.address.clone(),
+            may_lose: 0,
             token: self.token_file.as_deref().map(Token::read).transpose().map_err(Failure::usage)?,
             source: self.source.clone(),
             protocol: if self.resp { Protocol::Redis } else { Protocol::Snowbank },

@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-use super::{Failure, json_text, write_file};
+use super::{Failure, json_text, print_beside, write_file};
 use crate::plan::swept::Swept;
 use crate::plan::{Wanted, page, plan};
-use crate::report::print;
 use crate::report::read::read;
 use crate::sweep::file::KIND;
 
@@ -33,6 +32,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
     let plan = plan(&sweep, &arguments.wanted, SystemTime::now())
         .map_err(|error| Failure { code: error.exit_code(), reason: error.to_string() })?;
     write_file(arguments.json.as_ref(), || json_text(&plan))?;
-    print(|out| out.write_all(page::markdown(&plan).as_bytes()));
+    print_beside(arguments.json.as_ref(), |out| out.write_all(page::markdown(&plan).as_bytes()));
     Ok(0)
 }

@@ -56,6 +56,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8, Failure> {
 
 impl Arguments {
     fn settings(&self) -> Result<Settings, Failure> {
+        if self.load.address.len() > 1 {
+            return Err(Failure::usage("a sweep has one --address: the knee is that of one daemon"));
+        }
         // The rate of each step takes its place.
         let drive =
             Drive::Open { rate: Rate::STANDARD, ramp: Duration::ZERO, arrivals: self.load.arrivals() };

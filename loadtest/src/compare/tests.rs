@@ -57,6 +57,15 @@ fn a_slower_target_is_slower() {
 }
 
 #[test]
+fn an_interval_that_holds_a_doubling_is_not_the_same() {
+    let judged = |low, ratio, high| judge(Interval { low, ratio, high }, ratio, Figure::Response("p50"));
+    assert_eq!(judged(0.96, 1.61, 2.68), Err("the spread is too wide"));
+    assert_eq!(judged(0.37, 0.62, 1.04), Err("the spread is too wide"));
+    assert_eq!(judged(0.7, 1.0, 1.4), Ok(Call::Same));
+    assert_eq!(judged(1.02, 1.7, 2.8), Ok(Call::Worse));
+}
+
+#[test]
 fn a_tail_that_a_second_does_not_resolve_is_left_open() {
     let [a, b] = [1, 2].map(|seed| run(&seconds(seed, 10, 60.0, 0.05)));
     let comparison = compare(&[a], &[b]).expect("a comparison");

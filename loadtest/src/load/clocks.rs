@@ -1,18 +1,64 @@
-//! Measures the distance to another machine's clock in the warm-up.
+//! Measures the distance to a target's clock: in the warm-up, and again while the run goes on.
+//!
+//! Two machines' clocks drift apart by some 50 us in a second, so a distance that was measured once would accuse
+//! a sound target after minutes. A forwarded port looks like a target on this machine and has another clock.
 
 use crate::check::reply::Asked;
+
+/// The length of a period, after which the distance is measured again: long enough for a short round trip, and
+/// clocks drift by less than a millisecond in it.
+const PERIOD_NS: u64 = 10_000_000_000;
+
+/// At the other end of a connection within this machine, no clock is further away. IDs that are dated further
+/// off are the target's fault.
+const MAX_NEARBY_US: i64 = 1_000_000;
+
+/// The knowledge about a target's clock before the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// The target uses this machine's clock.
+    Same,
+    /// It seems to be on this machine, and may be behind a forwarded port.
+    Nearby,
+    /// It is on another machine.
+    Other,
+}
 
 /// The distance between the target's clock and ours.
 #[derive(Debug)]
 pub(super) struct ClockOffset {
+    clock: Clock,
+    /// From the end of the warm-up on.
     known_us: Option<i64>,
-    /// The shortest round trip of the warm-up, and the offset seen in it.
+    /// The shortest round trip of the period, and the offset seen in it.
     best: Option<(u64, i64)>,
+    previous: Option<(u64, i64)>,
+    period_ends_ns: u64,
+    /// The largest offset of any period.
+    seen_us: i64,
+}
+
+/// A reply, as far as it tells about clocks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) now_ns: u64,
+    pub(super) round_trip_ns: u64,
+    /// The time in its first ID.
+    pub(super) dated_us: Option<i64>,
+    pub(super) received_us: i64,
+    /// True after the warm-up.
+    pub(super) is_warm: bool,
 }
 
 impl ClockOffset {
-    pub(super) fn new(same_clock: bool) -> Self {
-        Self { known_us: same_clock.then_some(0), best: None }
+    pub(super) fn new(clock: Clock) -> Self {
+        let known_us = (clock == Clock::Same).then_some(0);
+        Self { clock, known_us, best: None, previous: None, period_ends_ns: 0, seen_us: 0 }
+    }
+
+    /// Returns true if replies tell about it.
+    pub(super) fn is_measured(&self) -> bool {
+        self.clock != Clock::Same
     }
 
     /// Returns the distance that widens the window; `None` until the warm-up is over.
@@ -20,28 +66,42 @@ impl ClockOffset {
         self.known_us
     }
 
-    /// Returns the target's clock less ours; 0 while nothing was seen.
+    /// Returns the target's clock less ours, where it was furthest; 0 while nothing was seen.
     pub(super) fn seen_us(&self) -> i64 {
-        self.best.map_or(0, |(_, offset_us)| offset_us)
+        self.seen_us
     }
 
-    /// Learns from a reply; the first one after the warm-up settles it.
-    pub(super) fn see(
-        &mut self,
-        asked: &Asked,
-        round_trip_ns: u64,
-        dated_us: Option<i64>,
-        received_us: i64,
-        warm: bool,
-    ) {
-        let middle_us = asked.sent_us.midpoint(received_us);
-        if let Some(dated_us) = dated_us
-            && self.best.is_none_or(|(shortest_ns, _)| round_trip_ns < shortest_ns)
-        {
-            self.best = Some((round_trip_ns, dated_us - middle_us));
+    /// Learns from a reply; the first one after the warm-up settles the first distance.
+    pub(super) fn see(&mut self, asked: &Asked, seen: Seen) {
+        let middle_us = asked.sent_us.midpoint(seen.received_us);
+        let Some(offset_us) = seen.dated_us.map(|dated_us| dated_us - middle_us) else {
+            self.known_us = self.known_us.or(seen.is_warm.then_some(0));
+            return;
+        };
+        if seen.is_warm && seen.now_ns >= self.period_ends_ns {
+            self.period_ends_ns = seen.now_ns + PERIOD_NS;
+            self.previous = self.best.take().or(self.previous);
         }
-        if warm {
-            self.known_us = Some(self.best.map_or(0, |(_, offset_us)| offset_us.saturating_abs()));
+        if self.best.is_none_or(|(shortest_ns, _)| seen.round_trip_ns < shortest_ns) {
+            self.best = Some((seen.round_trip_ns, offset_us));
+        }
+        if seen.is_warm {
+            self.settle();
+        }
+    }
+
+    fn settle(&mut self) {
+        let measured = [self.previous, self.best].into_iter().flatten();
+        // The reply was dated at any time of its round trip.
+        let reach = |(round_trip_ns, offset_us): (u64, i64)| {
+            offset_us.saturating_abs().saturating_add_unsigned(round_trip_ns / 2_000)
+        };
+        let widest = measured.max_by_key(|&it| reach(it));
+        let Some((known_us, offset_us)) = widest.map(|it| (reach(it), it.1)) else { return };
+        let is_too_far = self.clock == Clock::Nearby && known_us > MAX_NEARBY_US;
+        self.known_us = Some(if is_too_far { 0 } else { known_us });
+        if offset_us.abs() > self.seen_us.abs() {
+            self.seen_us = offset_us;
         }
     }
 }
@@ -50,21 +110,46 @@ impl ClockOffset {
 mod tests {
     use super::*;
 
-    const SENT: Asked = Asked { count: 1, sent_us: 1_000_000, above: 0 };
-
-    #[test]
-    fn the_shortest_round_trip_of_the_warm_up_tells() {
-        let mut clocks = ClockOffset::new(false);
-        clocks.see(&SENT, 10_000_000, Some(1_900_000), 1_010_000, false);
-        clocks.see(&SENT, 2_000_000, Some(751_000), 1_002_000, false);
-        clocks.see(&SENT, 9_000_000, Some(0), 1_009_000, false);
-        assert_eq!((clocks.known_us(), clocks.seen_us()), (None, -250_000));
-        clocks.see(&SENT, 9_000_000, Some(0), 1_009_000, true);
-        assert_eq!(clocks.known_us(), Some(250_000), "widened both ways");
+    fn see(clocks: &mut ClockOffset, now_s: u64, round_trip_ms: i64, offset_us: i64, is_warm: bool) {
+        let asked = Asked { count: 1, sent_us: 1_000_000, above: 0 };
+        let received_us = 1_000_000 + round_trip_ms * 1_000;
+        let dated_us = Some(asked.sent_us.midpoint(received_us) + offset_us);
+        let (now_ns, round_trip_ns) = (now_s * 1_000_000_000, round_trip_ms as u64 * 1_000_000);
+        clocks.see(&asked, Seen { now_ns, round_trip_ns, dated_us, received_us, is_warm });
     }
 
     #[test]
-    fn on_one_machine_there_is_nothing_to_learn() {
-        assert_eq!(ClockOffset::new(true).known_us(), Some(0));
+    fn the_shortest_round_trip_of_the_warm_up_tells() {
+        let mut clocks = ClockOffset::new(Clock::Other);
+        see(&mut clocks, 0, 10, 895_000, false);
+        see(&mut clocks, 0, 2, -250_000, false);
+        assert_eq!(clocks.known_us(), None);
+        see(&mut clocks, 1, 9, -7, true);
+        assert_eq!((clocks.known_us(), clocks.seen_us()), (Some(251_000), -250_000), "widened both ways");
+    }
+
+    #[test]
+    fn clocks_that_drift_apart_are_measured_again() {
+        let mut clocks = ClockOffset::new(Clock::Other);
+        for now_s in 0..600 {
+            let offset_us = now_s as i64 * 50;
+            see(&mut clocks, now_s, 2, offset_us, now_s > 0);
+            let known_us = clocks.known_us().unwrap_or(offset_us);
+            assert!(known_us >= offset_us && known_us <= offset_us + 1_501, "{now_s}: {known_us}");
+        }
+        assert!(clocks.seen_us() > 29_000);
+    }
+
+    #[test]
+    fn a_forwarded_port_has_its_own_clock_and_a_target_that_is_seconds_off_has_not() {
+        let known_us = |clock, offset_us| {
+            let mut clocks = ClockOffset::new(clock);
+            see(&mut clocks, 1, 2, offset_us, true);
+            clocks.known_us()
+        };
+        assert_eq!(known_us(Clock::Nearby, -50_000), Some(51_000));
+        assert_eq!(known_us(Clock::Nearby, -60_000_000), Some(0));
+        assert_eq!(known_us(Clock::Other, -60_000_000), Some(60_001_000));
+        assert_eq!(ClockOffset::new(Clock::Same).known_us(), Some(0));
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct InFlight {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: Stream,
+    /// The index of its target.
+    pub(super) peer: usize,
     pub(super) check: ConnectionCheck,
     pub(super) in_flight: VecDeque<InFlight>,
     /// The last of `in_flight`, which are not handed to the socket yet.
@@ -50,9 +52,10 @@ pub(super) enum Flushed {
 }
 
 impl Connection {
-    pub(super) fn new(stream: Stream) -> Self {
+    pub(super) fn new(stream: Stream, peer: usize) -> Self {
         Self {
             stream,
+            peer,
             check: ConnectionCheck::default(),
             in_flight: VecDeque::new(),
             unsent: 0,

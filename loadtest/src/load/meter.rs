@@ -23,6 +23,8 @@ const SETTLED_AFTER_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(super) struct Meter {
     thread: usize,
+    /// In a closed loop a request is due when it leaves: slip is 0, and service time is response time.
+    is_open_loop: bool,
     warm_ns: u64,
     end_ns: u64,
     pub(super) counts: Counts,
@@ -41,10 +43,16 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    pub(super) fn new(thread: usize, warm_ns: u64, end_ns: u64, outage_ns: Option<u64>) -> Self {
+    pub(super) fn new(
+        (thread, is_open_loop): (usize, bool),
+        warm_ns: u64,
+        end_ns: u64,
+        outage_ns: Option<u64>,
+    ) -> Self {
         let (counts, second) = (Counts::default(), Second::default());
         Self {
             thread,
+            is_open_loop,
             warm_ns,
             end_ns,
             counts,
@@ -115,7 +123,9 @@ impl Meter {
             self.counts.excused += 1;
         } else if self.counts_at(request.intended_ns) {
             self.counts.requests += 1;
-            self.counts.slip.saturating_record(slip_ns);
+            if self.is_open_loop {
+                self.counts.slip.saturating_record(slip_ns);
+            }
         }
     }
 
@@ -140,12 +150,17 @@ impl Meter {
 
     pub(super) fn refused(&mut self, request: &InFlight, now: Now, code: u16, message: &[u8]) {
         self.behind.answered(request.sent_ns, now.ns);
-        if !self.counts_at(request.intended_ns) || request.excused {
+        let in_warm_up = request.intended_ns < self.warm_ns;
+        if !(in_warm_up || self.counts_at(request.intended_ns)) || request.excused {
             return;
         }
         let words = || printable(&String::from_utf8_lossy(message));
         let fresh = || Refusals { count: 0, first_message: words() };
-        self.counts.refused.entry(code).or_insert_with(fresh).count += 1;
+        let refused = if in_warm_up { &mut self.counts.warm_up_refused } else { &mut self.counts.refused };
+        refused.entry(code).or_insert_with(fresh).count += 1;
+        if in_warm_up {
+            return;
+        }
         self.second.refused += 1;
         // A refusal is no answer: a target must not look fast by refusing.
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
@@ -156,10 +171,13 @@ impl Meter {
         self.counts.response.saturating_record(response_ns);
         self.second.response.saturating_record(response_ns);
         let service_ns = now.ns.saturating_sub(request.sent_ns);
-        self.counts.service.saturating_record(service_ns);
+        if self.is_open_loop {
+            self.counts.service.saturating_record(service_ns);
+        }
         let target_ns = service_ns.saturating_sub(self.own_delay_ns(request, now));
         self.counts.target.saturating_record(target_ns);
-        let (intended_ns, sent_ns) = (request.intended_ns, request.sent_ns);
+        let intended_ns = request.intended_ns;
+        let sent_ns = if self.is_open_loop { request.sent_ns } else { intended_ns };
         self.counts.disturbed.note(Slow { intended_ns, sent_ns, received_ns: now.ns, target_ns });
         self.counts.last_receipt = Duration::from_nanos(now.ns - self.warm_ns);
     }
@@ -216,6 +234,10 @@ impl Meter {
         if self.second.ids > 0 || self.second.refused > 0 {
             self.hand_over(to);
         }
+        if !self.is_open_loop {
+            self.counts.service = self.counts.response.clone();
+            self.counts.slip.saturating_record_n(0, self.counts.response.len());
+        }
         if let Some((at_begin, began_ns)) = self.began {
             let used = Use::now().since(at_begin);
             (self.counts.cpu, self.counts.waited) = (used.ran, used.waited);
@@ -232,136 +254,4 @@ impl Meter {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::mpsc::sync_channel;
-
-    use super::*;
-    use crate::check::reply::Asked;
-
-    const WARM_NS: u64 = 1_000_000;
-    const END_NS: u64 = 5_000_000_000;
-
-    fn at(ns: u64) -> Now {
-        Now { ns, wall_us: 0 }
-    }
-
-    fn request(intended_ns: u64, sent_ns: u64) -> InFlight {
-        let asked = Asked { count: 3, sent_us: 0, above: 0 };
-        InFlight { intended_ns, sent_ns, behind_ns: 0, asked, tag: 0, excused: false }
-    }
-
-    fn meter(outage_ns: Option<u64>) -> Meter {
-        Meter::new(0, WARM_NS, END_NS, outage_ns)
-    }
-
-    #[test]
-    fn response_time_counts_from_the_intended_instant_and_service_time_from_the_sending() {
-        let mut meter = meter(None);
-        let mut late = request(2_000_000, 7_000_000);
-        meter.sent(&mut late);
-        meter.answered(&late, at(8_000_000));
-        let counts = &meter.counts;
-        let max_of = |histogram: &crate::measure::TimeHistogram| histogram.max() / 100_000;
-        assert_eq!([&counts.response, &counts.service, &counts.slip].map(max_of), [60, 10, 50]);
-    }
-
-    #[test]
-    fn what_the_target_took_is_without_the_generators_own_delays() {
-        let least_ms = |meter: &Meter| meter.counts.target.max() / 1_000_000;
-        // Read 6 ms after it was sent, by a thread that should have run 4 ms before that.
-        let mut woken_late = meter(None);
-        let mut request_on_time = request(2_000_000, 2_000_000);
-        woken_late.sent(&mut request_on_time);
-        woken_late.woke(at(8_000_000), 4_000_000);
-        woken_late.answered(&request_on_time, at(8_000_000));
-        assert_eq!(least_ms(&woken_late), 2);
-        // Sent on time, behind one that left 20 ms late: that was in its way.
-        let mut bunched = meter(None);
-        let (mut late, mut behind) = (request(10_000_000, 30_000_000), request(30_000_000, 30_000_000));
-        bunched.sent(&mut late);
-        bunched.sent(&mut behind);
-        bunched.woke(at(31_000_000), 31_000_000);
-        bunched.answered(&late, at(31_000_000));
-        bunched.woke(at(40_000_000), 40_000_000);
-        bunched.answered(&behind, at(40_000_000));
-        assert_eq!(least_ms(&bunched), 1);
-        // With nothing in flight the target's time is its own.
-        let mut alone = request(60_000_000, 60_000_000);
-        bunched.sent(&mut alone);
-        bunched.woke(at(67_000_000), 67_000_000);
-        bunched.answered(&alone, at(67_000_000));
-        assert_eq!(least_ms(&bunched), 7);
-    }
-
-    #[test]
-    fn what_is_due_on_a_stalled_connection_is_checked_and_not_judged() {
-        let mut meter = meter(None);
-        let (mut before, mut during) = (request(2_000_000, 2_000_000), request(3_000_000, 3_000_000));
-        meter.sent(&mut before);
-        let before = InFlight { excused: true, ..before };
-        meter.excuse_sent(&before);
-        during.excused = true;
-        meter.sent(&mut during);
-        for excused in [&before, &during] {
-            meter.answered(excused, at(4_000_000_000));
-            meter.unanswered(excused, at(4_000_000_000));
-            meter.refused(excused, at(4_000_000_000), 6, b"");
-        }
-        let counts = &meter.counts;
-        assert_eq!((counts.requests, counts.excused, counts.answered, counts.checked_ids), (0, 2, 0, 6));
-        assert_eq!((counts.response.len(), counts.refused_count(), counts.unanswered), (0, 0, 0));
-        assert_eq!(counts.longest_gap, Duration::ZERO);
-    }
-
-    #[test]
-    fn the_warm_up_is_checked_and_not_timed() {
-        let mut meter = meter(None);
-        for intended_ns in [WARM_NS - 1, END_NS] {
-            let mut outside = request(intended_ns, intended_ns);
-            meter.sent(&mut outside);
-            meter.answered(&outside, at(END_NS));
-        }
-        let counts = &meter.counts;
-        assert_eq!((counts.requests, counts.answered, counts.ids, counts.checked_ids), (0, 0, 0, 6));
-        assert_eq!(counts.response.len(), 0);
-    }
-
-    #[test]
-    fn what_is_never_answered_lasted_at_least_until_the_end() {
-        let mut meter = meter(None);
-        meter.unanswered(&request(2_000_000, 2_000_000), at(3_002_000_000));
-        assert_eq!(meter.counts.unanswered, 1);
-        assert!(meter.counts.response.max() >= 3_000_000_000);
-    }
-
-    #[test]
-    fn what_was_due_in_the_announced_outage_does_not_count() {
-        let mut meter = meter(Some(1_000_000_000));
-        let (mut before, mut taken) =
-            (request(999_000_000, 999_000_000), request(1_000_000_000, 1_100_000_000));
-        meter.sent(&mut before);
-        meter.lost(&before);
-        meter.sent(&mut taken);
-        meter.lost(&taken);
-        meter.recovered(at(2_000_000_000));
-        meter.answered(&request(1_999_999_999, 1_999_999_999), at(2_000_000_001));
-        assert_eq!((meter.counts.requests, meter.counts.lost, meter.counts.answered), (0, 2, 0));
-        assert_eq!(meter.counts.outage, Duration::from_secs(1));
-        meter.answered(&request(2_000_000_000, 2_000_000_000), at(2_000_000_001));
-        assert_eq!(meter.counts.answered, 1);
-    }
-
-    #[test]
-    fn seconds_are_handed_over_when_they_are_past() {
-        let (to, from) = sync_channel(8);
-        let mut meter = meter(None);
-        meter.answered(&request(WARM_NS, WARM_NS), at(WARM_NS + 1));
-        meter.tick(at(WARM_NS + 999_999_999), &to);
-        assert!(from.try_recv().is_err(), "the second is not over");
-        meter.tick(at(WARM_NS + 1_000_000_000), &to);
-        let Ok(Message::Second { number: 0, second, .. }) = from.try_recv() else {
-            panic!("the first second is due");
-        };
-        assert_eq!((second.ids, second.response.len()), (3, 1));
-    }
-}
+mod tests;

@@ -26,6 +26,12 @@ impl Worker<'_> {
             self.stalled_was_closed(now);
             return Ok(());
         }
+        let may_be_gone = matches!(fault, Fault::Closed { .. } | Fault::Silent { .. });
+        let peer = self.connections[index].peer;
+        if may_be_gone && self.shared.lose(peer, now, self.task.scenario.may_lose) {
+            self.ask_others(index, now);
+            return Ok(());
+        }
         // Also one that is open again: a process that was killed takes connections until the kernel has
         // closed its listener.
         if !closed || self.meter.outage_since(now).is_none() {
@@ -48,9 +54,25 @@ impl Worker<'_> {
         connection.forget_unsent();
     }
 
-    /// Returns true if a refusal means that the daemon is stopping because of the outage.
-    pub(super) fn is_excused(&self, code: u16, now: Now) -> bool {
-        code == ErrorCode::ShuttingDown.to_u16() && self.meter.outage_since(now).is_some()
+    /// Lets a connection go whose target has gone away, and asks the other targets for what was in flight on it.
+    fn ask_others(&mut self, index: usize, now: Now) {
+        let requests: Vec<_> = self.connections[index].in_flight.iter().copied().collect();
+        self.let_go(index);
+        for request in requests {
+            let Some(other) = self.next_open() else { continue };
+            let due_ns = if self.is_open_loop() { request.intended_ns } else { now.ns };
+            let connection = &mut self.connections[other];
+            let source = self.shared.peers[connection.peer].promise.source;
+            connection.ask(&self.shared.wire, source, request.asked.count, due_ns, false);
+        }
+    }
+
+    /// Returns true if a refusal means that the daemon is stopping, and may.
+    pub(super) fn is_excused(&self, index: usize, code: u16, now: Now) -> bool {
+        let peer = self.connections[index].peer;
+        code == ErrorCode::ShuttingDown.to_u16()
+            && (self.meter.outage_since(now).is_some()
+                || self.shared.lose(peer, now, self.task.scenario.may_lose))
     }
 
     /// Tries to open connections that are down.
@@ -77,7 +99,8 @@ impl Worker<'_> {
     }
 
     fn reopen(&mut self, index: usize) -> bool {
-        let opened = self.task.access.open(RECONNECT_TIMEOUT);
+        let peer = &self.shared.peers[self.connections[index].peer];
+        let opened = peer.access.open(RECONNECT_TIMEOUT);
         opened.is_ok_and(|stream| self.replace(index, stream))
     }
 
@@ -87,7 +110,7 @@ impl Worker<'_> {
         let watched = stream.set_nonblocking().is_ok()
             && epoll::add(&self.epoll, &stream, data, epoll::EventFlags::IN).is_ok();
         if watched {
-            self.connections[index] = Connection::new(stream);
+            self.connections[index] = Connection::new(stream, self.connections[index].peer);
             self.connections[index].is_reopened = true;
         }
         watched

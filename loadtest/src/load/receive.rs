@@ -6,6 +6,7 @@ use snowbank_client::layout::Run;
 use snowbank_client::protocol::Parsed;
 use snowbank_client::protocol::reply::{self, Reply};
 
+use super::clocks::Seen;
 use super::connection::InFlight;
 use super::wire::{self, Line};
 use super::worker::{MAX_SPANS, Worker};
@@ -30,7 +31,7 @@ impl Worker<'_> {
             partial.drain(..consumed);
         }
         self.connections[index].partial = partial;
-        if self.spans.len() > MAX_SPANS {
+        if self.spans.iter().map(Vec::len).sum::<usize>() > MAX_SPANS {
             self.hand_over_spans(now);
         }
         Ok(())
@@ -121,7 +122,7 @@ impl Worker<'_> {
                 return Err(Fault::Unreadable("an error in the middle of a reply".to_owned()));
             }
             Reply::Error(error) => {
-                if self.is_excused(error.code, now) {
+                if self.is_excused(index, error.code, now) {
                     self.meter.lost(&request);
                 } else {
                     self.meter.refused(&request, now, error.code, error.message);
@@ -141,10 +142,11 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.in_flight.pop_front();
         connection.check.end(&request.asked).map_err(Fault::Violation)?;
-        if self.shared.promise.strict
+        let peer = &self.shared.peers[connection.peer];
+        if peer.promise.strict
             && let Some(last) = connection.check.last()
         {
-            self.shared.highest.fetch_max(last, Ordering::SeqCst);
+            peer.highest.fetch_max(last, Ordering::SeqCst);
         }
         self.meter.answered(request, now);
         self.note_recovery(now);
@@ -152,14 +154,21 @@ impl Worker<'_> {
     }
 
     fn check(&mut self, index: usize, request: &InFlight, run: Run, now: Now) -> Result<(), Fault> {
-        if self.clocks.known_us().is_none() {
-            let warm = self.meter.counts_at(request.intended_ns);
-            let seen_us = self.shared.promise.instant_us(run.first);
-            self.clocks.see(&request.asked, now.ns - request.sent_ns, seen_us, now.wall_us, warm);
+        let number = self.connections[index].peer;
+        let (promise, clock) = (&self.shared.peers[number].promise, &mut self.clocks[number]);
+        if clock.is_measured() {
+            let seen = Seen {
+                now_ns: now.ns,
+                round_trip_ns: now.ns - request.sent_ns,
+                dated_us: promise.instant_us(run.first),
+                received_us: now.wall_us,
+                is_warm: self.meter.counts_at(request.intended_ns),
+            };
+            clock.see(&request.asked, seen);
         }
-        let received = Received { received_us: now.wall_us, offset_us: self.clocks.known_us() };
+        let received = Received { received_us: now.wall_us, offset_us: clock.known_us() };
         let check = &mut self.connections[index].check;
-        let checked = check.run(&self.shared.promise, &request.asked, received, run, &mut self.spans);
+        let checked = check.run(promise, &request.asked, received, run, &mut self.spans[number]);
         checked.map_err(Fault::Violation)
     }
 }

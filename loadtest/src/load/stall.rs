@@ -169,7 +169,7 @@ impl Worker<'_> {
             // Not begun, or it failed: try again until the time limit.
             None | Some(Err(TryRecvError::Disconnected)) => {
                 let (to, from) = sync_channel(1);
-                let access = self.task.access.clone();
+                let access = self.shared.peers[self.connections[STALLED].peer].access.clone();
                 stalling.reopening = Some(from);
                 std::thread::spawn(move || match access.open(RECOVERY_TIMEOUT) {
                     Ok(stream) => drop(to.send(stream)),

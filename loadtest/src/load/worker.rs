@@ -13,7 +13,7 @@ use super::connection::{Connection, Flushed};
 use super::meter::Meter;
 use super::outage::RETRY_NS;
 use super::stall::{STALLED, Stalling};
-use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Shared, Task};
+use super::{ANSWER_TIMEOUT, MAX_IN_FLIGHT, Message, Now, Peer, Shared, Task};
 use crate::machine::processor::RunDelay;
 use crate::measure::Fault;
 use crate::promise::Span;
@@ -48,8 +48,10 @@ pub(super) struct Worker<'a> {
     random: fastrand::Rng,
     pub(super) meter: Meter,
     end_ns: u64,
-    pub(super) spans: Vec<Span>,
-    pub(super) clocks: ClockOffset,
+    /// By target.
+    pub(super) spans: Vec<Vec<Span>>,
+    /// By target.
+    pub(super) clocks: Vec<ClockOffset>,
     next_connection: usize,
     housekeeping_ns: u64,
     /// Counted IDs that a closed loop may still ask for.
@@ -62,7 +64,7 @@ pub(super) struct Worker<'a> {
 }
 
 /// Runs one thread of the load to its end and reports it.
-pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSender<Message>) {
+pub(crate) fn run(task: Task, streams: Vec<(usize, Stream)>, shared: &Shared, to: &SyncSender<Message>) {
     // The default of 50 us would be the larger part of a slip. Where it is refused, the slip is still
     // measured.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
@@ -80,28 +82,29 @@ pub(crate) fn run(task: Task, streams: Vec<Stream>, shared: &Shared, to: &SyncSe
 impl<'a> Worker<'a> {
     fn new(
         task: Task,
-        streams: Vec<Stream>,
+        streams: Vec<(usize, Stream)>,
         shared: &'a Shared,
         to: &'a SyncSender<Message>,
     ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (index, stream) in streams.iter().enumerate() {
+        for (index, (_, stream)) in streams.iter().enumerate() {
             stream.set_nonblocking()?;
             epoll::add(&epoll, stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         }
         let (thread, scenario) = (task.thread, &task.scenario);
         let ns = |time: Duration| time.as_nanos() as u64;
+        let is_open_loop = matches!(scenario.drive, Drive::Open { .. });
         let (warm_ns, end_ns) = (ns(scenario.measured_from()), scenario.ends_at().map_or(u64::MAX, ns));
         Ok(Self {
             shared,
             to,
-            connections: streams.into_iter().map(Connection::new).collect(),
+            connections: streams.into_iter().map(|(peer, stream)| Connection::new(stream, peer)).collect(),
             epoll,
             random: fastrand::Rng::with_seed(scenario.seed.wrapping_add(thread as u64)),
-            meter: Meter::new(thread, warm_ns, end_ns, scenario.outage_at().map(ns)),
+            meter: Meter::new((thread, is_open_loop), warm_ns, end_ns, scenario.outage_at().map(ns)),
             end_ns,
-            spans: Vec::new(),
-            clocks: ClockOffset::new(task.same_clock),
+            spans: shared.peers.iter().map(|_| Vec::new()).collect(),
+            clocks: shared.peers.iter().map(|peer| ClockOffset::new(peer.clock)).collect(),
             next_connection: 0,
             housekeeping_ns: 0,
             ids_left: scenario.ids_limit(thread).unwrap_or(u64::MAX),
@@ -127,7 +130,8 @@ impl<'a> Worker<'a> {
         for connection in &self.connections {
             connection.in_flight.iter().for_each(|request| self.meter.unanswered(request, now));
         }
-        self.meter.counts.clock_offset_us = self.clocks.seen_us();
+        let seen_us = self.clocks.iter().map(ClockOffset::seen_us);
+        self.meter.counts.clock_offset_us = seen_us.max_by_key(|us| us.abs()).unwrap_or_default();
         let counts = Box::new(self.meter.finish(now, self.to));
         let thread = self.task.thread;
         let _ = self.to.send(Message::Done { thread, counts, fault });
@@ -174,7 +178,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    fn is_open_loop(&self) -> bool {
+    pub(super) fn is_open_loop(&self) -> bool {
         matches!(self.task.scenario.drive, Drive::Open { .. })
     }
 
@@ -203,13 +207,14 @@ impl<'a> Worker<'a> {
                 return Err(Fault::TooManyInFlight { bound: MAX_IN_FLIGHT });
             }
             let count = draw(&self.task.scenario.batch, &mut self.random);
-            connection.ask(&self.shared.wire, self.shared.promise.source, count, due_ns, excused);
+            let source = self.shared.peers[connection.peer].promise.source;
+            connection.ask(&self.shared.wire, source, count, due_ns, excused);
         }
         Ok(true)
     }
 
     /// Connections in turn, without those that are down or, being stalled, full.
-    fn next_open(&mut self) -> Option<usize> {
+    pub(super) fn next_open(&mut self) -> Option<usize> {
         for _ in 0..self.connections.len() {
             let index = self.next_connection;
             self.next_connection = (index + 1) % self.connections.len();
@@ -236,7 +241,8 @@ impl<'a> Worker<'a> {
                 if counts {
                     self.ids_left = self.ids_left.saturating_sub(count.into());
                 }
-                connection.ask(&self.shared.wire, self.shared.promise.source, count, now.ns, excused);
+                let source = self.shared.peers[connection.peer].promise.source;
+                connection.ask(&self.shared.wire, source, count, now.ns, excused);
             }
         }
         true
@@ -245,14 +251,15 @@ impl<'a> Worker<'a> {
     /// Sends the prepared requests. Returns true if the sockets took all.
     fn flush(&mut self) -> Result<bool, Fault> {
         let mut all = true;
-        let (strict, open_loop) = (self.shared.promise.strict, self.is_open_loop());
+        let open_loop = self.is_open_loop();
         for index in 0..self.connections.len() {
             let (stalled, hangs) = (self.is_stalled(index), self.is_hanging(index));
             let connection = &mut self.connections[index];
             if !connection.is_dirty() || (hangs && connection.is_full) {
                 continue;
             }
-            let above = if strict { self.shared.highest.load(Ordering::SeqCst) } else { 0 };
+            let peer = &self.shared.peers[connection.peer];
+            let above = if peer.promise.strict { peer.highest.load(Ordering::SeqCst) } else { 0 };
             let meter = &mut self.meter;
             let flushed = connection.flush(self.shared.now(), above, |request| meter.sent(request));
             match flushed {
@@ -300,12 +307,13 @@ impl<'a> Worker<'a> {
         self.hand_over_spans(now);
         self.meter.settle(now, &self.shared.stalls);
         let oldest_ns = now.ns.saturating_sub(ANSWER_TIMEOUT.as_nanos() as u64);
-        for (index, connection) in self.connections.iter().enumerate() {
+        for index in 0..self.connections.len() {
+            let connection = &self.connections[index];
             // One that is stalled on purpose has a time of its own.
             let waits_long = connection.in_flight.front().is_some_and(|request| request.sent_ns < oldest_ns);
             if waits_long && !self.is_stalled(index) {
                 let unanswered = connection.in_flight.len();
-                return Err(Fault::Silent { waited: ANSWER_TIMEOUT, unanswered });
+                self.excuse(index, Fault::Silent { waited: ANSWER_TIMEOUT, unanswered })?;
             }
         }
         Ok(())
@@ -314,11 +322,12 @@ impl<'a> Worker<'a> {
     pub(super) fn hand_over_spans(&mut self, now: Now) {
         let sent_us = self.connections.iter().filter_map(|connection| connection.in_flight.front());
         let oldest_us = sent_us.map(|request| request.asked.sent_us).fold(now.wall_us, i64::min);
-        let low_us = self
-            .clocks
-            .known_us()
-            .and_then(|offset_us| self.shared.promise.earliest_us(oldest_us, offset_us));
-        let spans = std::mem::take(&mut self.spans);
+        let earliest_us = |(clock, peer): (&ClockOffset, &Peer)| {
+            clock.known_us().and_then(|offset_us| peer.promise.earliest_us(oldest_us, offset_us))
+        };
+        // Nothing is forgotten while one of the clocks is not known.
+        let low_us = self.clocks.iter().zip(&self.shared.peers).map(earliest_us).min().flatten();
+        let spans = self.spans.iter_mut().map(std::mem::take).collect();
         let _ = self.to.send(Message::Spans { thread: self.task.thread, spans, low_us });
     }
 }

@@ -33,6 +33,12 @@ impl Owner {
         process.filter(|&process| process > 1).map_or(Self::Unknown, Self::Process)
     }
 
+    /// Returns the name of its process, if that is on this machine.
+    pub(crate) fn name(self) -> Option<String> {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.process()?)).ok()?;
+        Some(name.trim_end().to_owned())
+    }
+
     /// Returns false if the target may use this machine's cores unseen.
     pub(crate) fn is_known(self) -> bool {
         self != Self::Unknown

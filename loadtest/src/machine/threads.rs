@@ -25,7 +25,7 @@ const LOOKS_KEPT: usize = 64;
 /// The threads whose waits count.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    owner: Owner,
+    owners: Vec<Owner>,
     known: BTreeMap<u32, Thread>,
     refreshed_ns: Option<u64>,
     /// Ascending.
@@ -57,7 +57,8 @@ struct Thread {
     is_target: bool,
     /// True if its waits count: those of the target's threads, and of the generator's that carry the load.
     is_loaded: bool,
-    /// Processor time when it was first seen.
+    /// When it was first seen, and its processor time then.
+    seen_ns: u64,
     first_ns: u64,
     ran_ns: u64,
     waited_ns: u64,
@@ -81,10 +82,10 @@ pub(crate) struct OwnWaits {
 }
 
 impl Threads {
-    /// Takes the owner of the target's socket; the generator is this process.
-    pub(crate) fn new(owner: Owner) -> Self {
+    /// Takes the owners of the targets' sockets; the generator is this process.
+    pub(crate) fn new(owners: Vec<Owner>) -> Self {
         Self {
-            owner,
+            owners,
             known: BTreeMap::new(),
             refreshed_ns: None,
             looks: VecDeque::new(),
@@ -95,9 +96,19 @@ impl Threads {
     }
 
     /// Follows the target to another process.
-    pub(super) fn follow(&mut self, owner: Owner) {
-        self.owner = owner;
+    pub(super) fn follow(&mut self, owners: Vec<Owner>) {
+        self.owners = owners;
         self.refreshed_ns = None;
+    }
+
+    /// Returns the largest share of a core that one thread of the target used, if it is on this machine.
+    pub(super) fn busiest_of_target(&self) -> Option<f64> {
+        let now_ns = self.looks.back()?.at_ns;
+        let of_target = self.known.values().filter(|thread| thread.is_target);
+        let share = |thread: &Thread| {
+            (thread.ran_ns - thread.first_ns) as f64 / now_ns.saturating_sub(thread.seen_ns).max(1) as f64
+        };
+        of_target.map(share).reduce(f64::max)
     }
 
     pub(super) fn own_waits(&self) -> OwnWaits {
@@ -108,7 +119,7 @@ impl Threads {
     pub(super) fn look(&mut self, now_ns: u64, stalls: &Stalls) {
         if self.refreshed_ns.is_none_or(|at_ns| now_ns >= at_ns + REFRESH_NS) {
             self.refreshed_ns = Some(now_ns);
-            self.refresh();
+            self.refresh(now_ns);
         }
         let waits = self.read(now_ns);
         // A wait ended since the last look.
@@ -136,7 +147,7 @@ impl Threads {
             return Causes::default();
         };
         let length_ns = end.at_ns.saturating_sub(begin.at_ns);
-        if !self.owner.is_known() || length_ns == 0 {
+        if self.owners.iter().any(|owner| !owner.is_known()) || length_ns == 0 {
             return Causes::default();
         }
         let share = |from_ns: u64, until_ns: u64| until_ns.saturating_sub(from_ns) as f64 / length_ns as f64;
@@ -164,11 +175,13 @@ impl Threads {
         waits
     }
 
-    fn refresh(&mut self) {
+    fn refresh(&mut self, now_ns: u64) {
         let mut present = BTreeMap::new();
-        for (process, is_target) in [(Some(std::process::id()), false), (self.owner.process(), true)] {
-            let tasks = process.into_iter().flat_map(tasks);
-            present.extend(tasks.map(|(id, path)| (id, (path, is_target))));
+        let targets = self.owners.iter().filter_map(|owner| owner.process());
+        for (process, is_target) in
+            [(std::process::id(), false)].into_iter().chain(targets.map(|id| (id, true)))
+        {
+            present.extend(tasks(process).into_iter().map(|(id, path)| (id, (path, is_target))));
         }
         let ended = &mut self.ended;
         self.known.retain(|id, thread| {
@@ -180,7 +193,7 @@ impl Threads {
             if let (false, Ok(file)) = (self.known.contains_key(&id), File::open(&path)) {
                 let name = std::fs::read_to_string(path.with_file_name("comm")).unwrap_or_default();
                 let is_loaded = is_target || name.trim_end() == LOAD_THREAD;
-                self.known.insert(id, Thread::new(file, is_target, is_loaded));
+                self.known.insert(id, Thread::new(file, now_ns, is_target, is_loaded));
             }
         }
     }
@@ -204,8 +217,8 @@ fn tasks(process: u32) -> Vec<(u32, std::path::PathBuf)> {
 }
 
 impl Thread {
-    fn new(file: File, is_target: bool, is_loaded: bool) -> Self {
-        let mut thread = Self { file, is_target, is_loaded, first_ns: 0, ran_ns: 0, waited_ns: 0 };
+    fn new(file: File, seen_ns: u64, is_target: bool, is_loaded: bool) -> Self {
+        let mut thread = Self { file, is_target, is_loaded, seen_ns, first_ns: 0, ran_ns: 0, waited_ns: 0 };
         thread.read();
         Self { first_ns: thread.ran_ns, ..thread }
     }
@@ -230,7 +243,7 @@ mod tests {
 
     /// Looks every 4 ms for 100 ms, by threads that use so much of a core.
     fn threads(generator: f64, target: f64) -> Threads {
-        let mut threads = Threads::new(Owner::Process(1));
+        let mut threads = Threads::new(vec![Owner::Process(1)]);
         let look = |number: u64| {
             let at_ns = number * 4_000_000;
             let of = |share: f64| (share * at_ns as f64) as u64;
@@ -250,13 +263,13 @@ mod tests {
         assert_eq!(causes_ms(0.25, 0.5), [25, 50, 25]);
         assert_eq!(causes_ms(0.0, 1.0), [0, 100, 0]);
         assert_eq!(causes_ms(0.5, 1.5), [0, 75, 25], "on two cores");
-        let unknown = Threads { owner: Owner::Unknown, ..threads(0.0, 0.0) };
+        let unknown = Threads { owners: vec![Owner::Unknown], ..threads(0.0, 0.0) };
         assert_eq!(unknown.causes(60_000_000, 10_000_000), Causes::default());
     }
 
     #[test]
     fn the_threads_of_a_process_are_read() {
-        let mut threads = Threads::new(Owner::Remote);
+        let mut threads = Threads::new(vec![Owner::Remote]);
         let (stalls, begun) = (Stalls::default(), std::time::Instant::now());
         threads.look(1, &stalls);
         while threads.looks.back().is_none_or(|look| look.ran.generator_ns == 0) {

@@ -145,7 +145,12 @@ fn check(plan: &Plan) -> String {
     let spare = match plan.spare {
         0 => String::new(),
         spare => {
-            format!("Then, at the full rate, stop {}: no request may be refused.\n", counted(spare, "daemon"))
+            format!(
+                "Then load all at once, at the full rate, and stop {}: no request may be refused. Add `--rate {:.0}/s`, \
+                 `--may-lose {spare}`, and an `--address` for each.\n",
+                counted(spare, "daemon"),
+                plan.inputs.ids_per_s
+            )
         }
     };
     format!(

@@ -12,10 +12,16 @@ const BURST_WINDOW_S: f64 = 0.01;
 /// The daemon's default `max_connections`.
 const MAX_CONNECTIONS: u64 = 10_000;
 
+/// The assumption of every fleet.
+const EVENLY: &str = "The requests spread evenly over the daemons. A client that stays with one daemon gives it its whole rate.";
+
 pub(super) fn of(plan: &Plan, sweep: &Swept, wanted: &Wanted, form: &Form) -> Vec<String> {
     let mut warnings = Vec::new();
     warnings.extend(of_the_sweep(plan, sweep));
     warnings.extend(of_other_requests(plan, sweep, form));
+    if plan.daemons + plan.spare > 1 {
+        warnings.push(EVENLY.to_owned());
+    }
     warnings.extend(of_the_fleet(plan, sweep, form));
     if wanted.spare == 0 {
         warnings.push("No spare: one daemon that stops takes its share of the rate with it.".to_owned());
@@ -71,7 +77,7 @@ fn of_other_requests(plan: &Plan, sweep: &Swept, form: &Form) -> Vec<String> {
              that of an ID: the same requests/s, with another number of IDs in each. Sweep with --batch {} to know.",
             grouped(inputs.knee_batch),
             grouped(inputs.batch),
-            grouped(inputs.batch)
+            inputs.batch_option
         ));
     }
     if form.other_layout {

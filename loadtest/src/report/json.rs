@@ -4,12 +4,11 @@ mod effects;
 
 use std::time::Duration;
 
-pub(crate) use effects::{ClientStallFigures, MachineFigures, OutageFigures};
+pub(crate) use effects::{ClientStallFigures, LostTarget, MachineFigures, OutageFigures};
 use serde::{Deserialize, Serialize};
 
 use super::{QUANTILES, Report};
-use crate::machine::owner::Owner;
-use crate::measure::{SecondFigures, micros};
+use crate::measure::{RefusalsByCode, SecondFigures, micros};
 use crate::origin::Origin;
 use crate::run::Outcome;
 use crate::scenario::{Drive, Length, Scenario};
@@ -61,12 +60,21 @@ pub(crate) struct Run {
     /// True if the target was a daemon started for this run.
     pub(crate) own_daemon: bool,
     pub(crate) address: String,
+    /// The targets that went away, where some may.
+    #[serde(default)]
+    pub(crate) lost_targets: Vec<LostTarget>,
     /// Its version.
     pub(crate) version: Option<String>,
     /// The source's name.
     pub(crate) source: String,
     /// Its layout in text form.
     pub(crate) layout: Option<String>,
+    /// An ID is dated by at most this before its request was sent; `None` where IDs have no time.
+    #[serde(default)]
+    pub(crate) window_before_us: Option<i64>,
+    /// An ID is dated by at most this after its reply came.
+    #[serde(default)]
+    pub(crate) window_after_us: Option<i64>,
     /// The highest rate of the source by its own INFO.
     pub(crate) source_per_second: Option<u64>,
     /// The rate offered, of an open loop.
@@ -89,6 +97,12 @@ pub(crate) struct Run {
     pub(crate) elapsed_s: f64,
     /// IDs per second of the measurement outside the announced outage.
     pub(crate) ids_per_s: f64,
+    /// True if a closed loop shows only that: the target was not busy.
+    #[serde(default)]
+    pub(crate) at_least: bool,
+    /// The largest share of a core that one thread of the target used; `None` on another machine.
+    #[serde(default)]
+    pub(crate) target_busiest_thread_share: Option<f64>,
     /// Requests sent.
     pub(crate) requests: u64,
     /// Those answered with IDs.
@@ -99,6 +113,9 @@ pub(crate) struct Run {
     pub(crate) checked_ids: u64,
     /// Requests refused, by the error code's name.
     pub(crate) refused: std::collections::BTreeMap<String, u64>,
+    /// Those of the warm-up.
+    #[serde(default)]
+    pub(crate) warm_up_refused: std::collections::BTreeMap<String, u64>,
     /// The announced outage; `None` without one.
     pub(crate) outage: Option<OutageFigures>,
     /// The announced stall of a client; `None` without one.
@@ -135,6 +152,10 @@ pub(crate) struct Run {
     pub(crate) clock_offset_us: Option<i64>,
     /// Second by second.
     pub(crate) seconds: Vec<SecondFigures>,
+}
+
+fn by_name(refused: &RefusalsByCode) -> std::collections::BTreeMap<String, u64> {
+    refused.iter().map(|(&code, refusals)| (code_name(code), refusals.count)).collect()
 }
 
 fn us(time: Duration) -> f64 {
@@ -234,14 +255,17 @@ impl Run {
             objectives: ObjectiveFigures::of(report),
             elapsed_s: outcome.elapsed.as_secs_f64(),
             ids_per_s: report.ids_per_s(),
+            at_least: report.evidence().is_lower_bound(),
+            target_busiest_thread_share: outcome.target_busiest,
             requests: counts.requests,
             answered: counts.answered,
             unanswered: counts.unanswered,
             checked_ids: counts.checked_ids,
-            refused: counts.refused.iter().map(|(&code, it)| (code_name(code), it.count)).collect(),
+            refused: by_name(&counts.refused),
+            warm_up_refused: by_name(&counts.warm_up_refused),
             outage: scenario.outage.map(|outage| OutageFigures::of(outage, counts)),
             client_stall: scenario.client_stall.map(|stall| ClientStallFigures::of(stall, counts)),
-            clock_offset_us: (outcome.owner == Owner::Remote).then_some(counts.clock_offset_us),
+            clock_offset_us: (!outcome.same_clock).then_some(counts.clock_offset_us),
             seconds: outcome.collected.seconds.clone(),
             ..Self::of_target(outcome).with_load(scenario).with_times(report)
         }
@@ -253,10 +277,13 @@ impl Run {
             kind: RUN.to_owned(),
             own_daemon: outcome.own_daemon,
             address: outcome.address.clone(),
+            lost_targets: outcome.lost_targets.iter().map(LostTarget::of).collect(),
             version: outcome.version.clone(),
             source: outcome.promise.source_name.clone(),
             layout: outcome.promise.layout(),
-            source_per_second: outcome.promise.per_second,
+            window_before_us: outcome.promise.window_us().map(|(before_us, _)| before_us),
+            window_after_us: outcome.promise.window_us().map(|(_, after_us)| after_us),
+            source_per_second: outcome.per_second,
             ..Self::default()
         }
     }
@@ -336,7 +363,7 @@ impl Run {
 
     /// Returns the requests that were refused or have no answer.
     pub(crate) fn errors(&self) -> u64 {
-        self.refused.values().sum::<u64>() + self.unanswered
+        self.refused.values().chain(self.warm_up_refused.values()).sum::<u64>() + self.unanswered
     }
 
     /// Returns the processor time that a daemon of our own took for each request it answered.

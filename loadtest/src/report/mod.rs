@@ -2,8 +2,10 @@
 //!
 //! - [`json`]: all figures of a run; [`read`] reads them from a file. Every other report is made from them.
 //! - [`table`]: the final table. [`html`]: a page with charts. [`hdr`]: files for HdrHistogram's viewers.
+//!   [`csv`]: seconds for spreadsheets.
 //! - [`progress`]: the progress bar.
 
+pub(crate) mod csv;
 pub(crate) mod hdr;
 pub(crate) mod html;
 pub(crate) mod json;
@@ -64,7 +66,9 @@ impl<'a> Report<'a> {
             undisturbed: &self.undisturbed,
             stalls: self.outcome.stalls,
             own_waits: self.outcome.own_waits,
-            is_owner_known: self.outcome.owner.is_known(),
+            is_owner_known: self.outcome.is_owner_known,
+            target_busiest: self.outcome.target_busiest,
+            per_second: self.outcome.per_second,
             elapsed: self.outcome.elapsed,
             promise: &self.outcome.promise,
             open_loop: matches!(self.scenario.drive, Drive::Open { .. }),
@@ -90,6 +94,7 @@ impl<'a> Report<'a> {
             && !self.outcome.collected.is_cut_short()
             && counts.requests > 0
             && counts.refused.is_empty()
+            && counts.warm_up_refused.is_empty()
             && counts.unanswered == 0
     }
 
@@ -126,6 +131,12 @@ impl<'a> Report<'a> {
         let judged = elapsed.saturating_sub(outage.unwrap_or_default());
         counts.ids as f64 / judged.as_secs_f64().max(1e-9)
     }
+}
+
+/// Prints to standard error, where standard output is for programs.
+pub(crate) fn print_aside(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out = io::stderr().lock();
+    let _ = write(&mut out).and_then(|()| out.flush());
 }
 
 /// Prints to standard output. Its reader may leave early; the exit code stays.

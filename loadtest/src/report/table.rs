@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::QUANTILES;
-use super::json::{ClientStallFigures, MachineFigures, OutageFigures, Run};
-use crate::units::{count, counted, rate};
+use super::json::{ClientStallFigures, LostTarget, MachineFigures, OutageFigures, Run};
+use crate::units::{count, counted, rate, time};
 use crate::value::Time;
 use crate::verdict::quantile_name;
 
@@ -24,6 +24,9 @@ pub(crate) fn write(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "requests    none: the run ended before one was due in the measurement")?;
     }
     writeln!(out, "IDs         {} checked, the warm-up's included", count(run.checked_ids))?;
+    for LostTarget { address, at_s } in &run.lost_targets {
+        writeln!(out, "lost        {address} went away after {at_s:.3} s; the others went on")?;
+    }
     run.outage.iter().try_for_each(|figures| outage(figures, out))?;
     run.client_stall.iter().try_for_each(|figures| stall(figures, out))?;
     if run.requests > 0 {
@@ -40,7 +43,13 @@ fn target(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let layout = run.layout.as_deref().unwrap_or("unknown: times and workers are not checked");
     writeln!(out, "source      {}", run.source)?;
     // The fields, and below them tick and epoch.
-    writeln!(out, "layout      {}", layout.replacen(';', ";\n            ", 1))
+    writeln!(out, "layout      {}", layout.replacen(';', ";\n            ", 1))?;
+    let Some((before_us, after_us)) = run.window_before_us.zip(run.window_after_us) else {
+        return Ok(());
+    };
+    let of = |us: i64| time(us as f64);
+    writeln!(out, "window      an ID is dated at most {} before its request", of(before_us))?;
+    writeln!(out, "            and {} after its reply", of(after_us))
 }
 
 fn load(run: &Run, out: &mut dyn Write) -> io::Result<()> {
@@ -102,7 +111,13 @@ fn requests(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     let (sent, answered, unanswered) = (count(run.requests), count(run.answered), count(run.unanswered));
     writeln!(out, "requests    {sent} sent, {answered} answered,")?;
     writeln!(out, "            {refused} refused, {unanswered} without an answer")?;
-    run.refused.iter().try_for_each(|(code, number)| writeln!(out, "            {code}: {}", count(*number)))
+    run.refused
+        .iter()
+        .try_for_each(|(code, number)| writeln!(out, "            {code}: {}", count(*number)))?;
+    let in_warm_up = run.warm_up_refused.iter();
+    in_warm_up.into_iter().try_for_each(|(code, number)| {
+        writeln!(out, "            refused in the warm-up, {code}: {}", count(*number))
+    })
 }
 
 fn outage(outage: &OutageFigures, out: &mut dyn Write) -> io::Result<()> {
@@ -144,7 +159,7 @@ fn generator(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     }
     if let Some(offset_us) = run.clock_offset_us {
         let offset_ms = offset_us as f64 / 1e3;
-        writeln!(out, "clocks      {offset_ms:+.3} ms apart in the warm-up;")?;
+        writeln!(out, "clocks      {offset_ms:+.3} ms apart at most, measured again and again;")?;
         writeln!(out, "            the allowed time of an ID is widened by that")?;
     }
     Ok(())

@@ -16,15 +16,36 @@ const CONNECT_ALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// A timeout of 0 is refused by the system.
 const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 
+/// Open connections, each with the index of its target, in one list for each thread.
+pub(super) type Streams = Vec<Vec<(usize, Stream)>>;
+
 /// Does all that comes before the load: each step blocks.
 pub(super) fn approach(
-    access: &Access,
+    targets: &[Access],
     scenario: &Scenario,
-) -> Result<(Greeted, Vec<Vec<Stream>>), CannotRun> {
-    let greeted = greet(access, scenario)?;
-    check_batch(scenario, &greeted.promise)?;
-    let streams = connect_all(access, scenario)?;
-    Ok((greeted, streams))
+) -> Result<(Vec<Greeted>, Streams), CannotRun> {
+    let greeted: Vec<Greeted> =
+        targets.iter().map(|access| greet(access, scenario)).collect::<Result<_, _>>()?;
+    for (index, one) in greeted.iter().enumerate() {
+        check_batch(scenario, &one.promise)?;
+        for (other, address) in greeted[..index].iter().zip(targets) {
+            check_distinct((&targets[index], &one.promise), (address, &other.promise))?;
+        }
+    }
+    Ok((greeted, connect_all(targets, scenario)?))
+}
+
+/// Checks that two targets cannot hand out the same ID.
+fn check_distinct(one: (&Access, &Promise), other: (&Access, &Promise)) -> Result<(), CannotRun> {
+    let addresses = || (one.0.endpoint.to_string(), other.0.endpoint.to_string());
+    let collision = one.1.collision(other.1).ok_or_else(|| {
+        let (one, other) = addresses();
+        CannotRun::OtherSpaces { one, other }
+    })?;
+    collision.map_or(Ok(()), |worker_id| {
+        let (one, other) = addresses();
+        Err(CannotRun::SameWorkerId { one, other, worker_id })
+    })
 }
 
 /// Checks that the target allows the scenario's largest request.
@@ -68,21 +89,22 @@ fn greet(access: &Access, scenario: &Scenario) -> Result<Greeted, CannotRun> {
     }
 }
 
-/// Opens one list of connections for each thread.
-fn connect_all(access: &Access, scenario: &Scenario) -> Result<Vec<Vec<Stream>>, CannotRun> {
+/// Opens one list of connections for each thread, to each target in turn.
+fn connect_all(targets: &[Access], scenario: &Scenario) -> Result<Streams, CannotRun> {
     allow_open_files();
-    let mut streams: Vec<Vec<Stream>> = (0..scenario.threads).map(|_| Vec::new()).collect();
+    let mut streams: Streams = (0..scenario.threads).map(|_| Vec::new()).collect();
     let (deadline, wanted) = (Instant::now() + CONNECT_ALL_TIMEOUT, scenario.connections);
     for taken in 0..wanted {
         let left = deadline.saturating_duration_since(Instant::now());
-        let stream =
-            access.open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT)).map_err(|reason| match reason {
-                NoTarget::Unreachable { reason, .. } if is_our_limit(&reason) => {
-                    CannotRun::TooManyConnections { taken, wanted, reason }
-                }
-                reason => CannotRun::Connections { taken, wanted, reason },
-            })?;
-        streams[taken % scenario.threads].push(stream);
+        let (peer, thread) = (taken % targets.len(), taken / targets.len() % scenario.threads);
+        let opened = targets[peer].open(GREETING_TIMEOUT.min(left).max(SHORTEST_TIMEOUT));
+        let stream = opened.map_err(|reason| match reason {
+            NoTarget::Unreachable { reason, .. } if is_our_limit(&reason) => {
+                CannotRun::TooManyConnections { taken, wanted, reason }
+            }
+            reason => CannotRun::Connections { taken, wanted, reason },
+        })?;
+        streams[thread].push((peer, stream));
     }
     Ok(streams)
 }

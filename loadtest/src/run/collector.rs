@@ -40,7 +40,8 @@ pub(crate) struct Collected {
 struct Collector<'a> {
     scenario: &'a Scenario,
     shared: &'a Shared,
-    distinct: &'a mut Distinct,
+    /// By target.
+    distinct: &'a mut Vec<Distinct>,
     target: Target<'a>,
     /// For each thread, the earliest time that an ID still to come may have.
     low_us: Vec<Option<i64>>,
@@ -58,7 +59,7 @@ struct Collector<'a> {
 pub(super) fn collect(
     scenario: &Scenario,
     shared: &Shared,
-    seen: &mut Distinct,
+    seen: &mut Vec<Distinct>,
     from: &Receiver<Message>,
     target: Target<'_>,
     interrupt: &AtomicBool,
@@ -102,10 +103,11 @@ impl<'a> Collector<'a> {
     fn new(
         scenario: &'a Scenario,
         shared: &'a Shared,
-        distinct: &'a mut Distinct,
+        distinct: &'a mut Vec<Distinct>,
         target: Target<'a>,
     ) -> Self {
         let until_origin = shared.origin.saturating_duration_since(Instant::now());
+        distinct.resize_with(shared.peers.len(), Distinct::default);
         let begin = SystemTime::now() + until_origin + scenario.measured_from();
         Self {
             scenario,
@@ -149,13 +151,13 @@ impl<'a> Collector<'a> {
     /// Brings about the announced outage when it is due; without one, reads the daemon's processor time.
     fn watch_daemon(&mut self, elapsed: Duration) {
         match self.scenario.outage.zip(self.scenario.outage_at()) {
-            None => self.cpu.look(self.target.owner, elapsed, self.scenario),
+            None => self.cpu.look(&self.target.owners, elapsed, self.scenario),
             // The processor time of two processes would be of no use.
             Some((outage, at)) if elapsed >= at && !self.is_outage_begun => {
                 self.is_outage_begun = true;
                 let Some(daemon) = &mut self.target.daemon else { return };
                 let restarted = daemon.restart(outage.ending);
-                self.target.watch.follow(Owner::Process(daemon.process()));
+                self.target.watch.follow(vec![Owner::Process(daemon.process())]);
                 if let Err(error) = restarted {
                     self.collected.faults.push(Fault::Unreadable(error.to_string()));
                     self.stop();
@@ -169,34 +171,40 @@ impl<'a> Collector<'a> {
         self.reached.fill(u64::MAX);
         self.finish_seconds();
         self.collected.interval_log = self.log.map(|log| log.text).unwrap_or_default();
-        self.collected.target_cpu = self.cpu.used(self.target.owner);
+        self.collected.target_cpu = self.cpu.used(&self.target.owners);
         self.collected
     }
 
-    fn take(&mut self, thread: usize, mut spans: Vec<Span>, low_us: Option<i64>) {
+    fn take(&mut self, thread: usize, spans: Vec<Vec<Span>>, low_us: Option<i64>) {
         self.low_us[thread] = low_us;
         if self.collected.too_scattered {
             return;
         }
-        match self.distinct.add(&mut spans) {
-            Ok(()) => {}
-            Err(NotAdded::Twice { position }) => {
-                let duplicate = Violation::Duplicate { id: self.shared.promise.id_at(position) };
-                // The connection on which it came may have noticed, too.
-                if !self.collected.faults.contains(&Fault::Violation(duplicate)) {
-                    self.collected.faults.insert(0, Fault::Violation(duplicate));
+        for (peer, mut spans) in spans.into_iter().enumerate() {
+            match self.distinct[peer].add(&mut spans) {
+                Ok(()) => {}
+                Err(NotAdded::Twice { position }) => self.repeated(peer, position),
+                Err(NotAdded::Full) => {
+                    self.collected.too_scattered = true;
+                    self.stop();
                 }
-                self.stop();
-            }
-            Err(NotAdded::Full) => {
-                self.collected.too_scattered = true;
-                self.stop();
             }
         }
         let oldest_us = self.low_us.iter().copied().min().flatten();
-        if let Some(position) = oldest_us.and_then(|low_us| self.shared.promise.first_position_at(low_us)) {
-            self.distinct.forget_below(position);
+        for (distinct, peer) in self.distinct.iter_mut().zip(&self.shared.peers) {
+            if let Some(position) = oldest_us.and_then(|low_us| peer.promise.first_position_at(low_us)) {
+                distinct.forget_below(position);
+            }
         }
+    }
+
+    fn repeated(&mut self, peer: usize, position: u64) {
+        let duplicate = Violation::Duplicate { id: self.shared.peers[peer].promise.id_at(position) };
+        // The connection on which it came may have noticed, too.
+        if !self.collected.faults.contains(&Fault::Violation(duplicate)) {
+            self.collected.faults.insert(0, Fault::Violation(duplicate));
+        }
+        self.stop();
     }
 
     /// Records the seconds that every thread has sent.
@@ -222,19 +230,24 @@ struct TargetCpu {
 }
 
 impl TargetCpu {
-    fn look(&mut self, owner: Owner, elapsed: Duration, scenario: &Scenario) {
+    fn look(&mut self, owners: &[Owner], elapsed: Duration, scenario: &Scenario) {
         if self.at_begin.is_none() && elapsed >= scenario.measured_from() {
-            self.at_begin = owner.process().and_then(processor::of_process);
+            self.at_begin = of_all(owners);
         }
         if self.at_end.is_none() && scenario.ends_at().is_some_and(|end| elapsed >= end) {
-            self.at_end = owner.process().and_then(processor::of_process);
+            self.at_end = of_all(owners);
         }
     }
 
-    fn used(self, owner: Owner) -> Option<Duration> {
-        let at_end = self.at_end.or_else(|| owner.process().and_then(processor::of_process))?;
+    fn used(self, owners: &[Owner]) -> Option<Duration> {
+        let at_end = self.at_end.or_else(|| of_all(owners))?;
         Some(at_end.saturating_sub(self.at_begin?))
     }
+}
+
+/// Returns the processor time of all targets, if the processes of all can be seen.
+fn of_all(owners: &[Owner]) -> Option<Duration> {
+    owners.iter().map(|owner| owner.process().and_then(processor::of_process)).sum()
 }
 
 /// An interval log in memory: one or two KiB for each second.

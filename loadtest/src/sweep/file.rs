@@ -11,6 +11,7 @@ use super::{Sweep, Target};
 use crate::report::json::FORMAT;
 use crate::scenario::Protocol;
 use crate::schedule::Arrivals;
+use crate::verdict::Latency;
 
 /// The value of `kind`.
 pub(crate) const KIND: &str = "sweep";
@@ -75,6 +76,12 @@ pub(crate) struct Objective {
     pub(crate) limit_us: f64,
 }
 
+impl Objective {
+    fn of(latency: &Latency) -> Self {
+        Self { quantile: latency.name(), limit_us: latency.limit.as_secs_f64() * 1e6 }
+    }
+}
+
 /// The options of the search.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Searched {
@@ -94,17 +101,13 @@ impl File {
         let (settings, bounds) = (&sweep.settings, sweep.bounds);
         let scenario = &settings.scenario;
         let first = sweep.steps.first().map(|step| &step.run);
-        let objective = |latency: &crate::verdict::Latency| Objective {
-            quantile: latency.name(),
-            limit_us: latency.limit.as_secs_f64() * 1e6,
-        };
         Self {
             format: FORMAT,
             kind: KIND.to_owned(),
             summary: summary(sweep),
             exit_code: sweep.exit_code(),
             ended: sweep.ended.name().to_owned(),
-            objective: settings.objectives.latencies.iter().map(objective).collect(),
+            objective: settings.objectives.latencies.iter().map(Objective::of).collect(),
             knee: sweep.finding.knee,
             confirmed: sweep.finding.confirmed,
             at_least: sweep.is_lower_bound(),

@@ -22,6 +22,9 @@ use crate::verdict::{Objectives, Verdict};
 /// next tick or are refused.
 const AT_CEILING: f64 = 0.99;
 
+/// With more of the cores in use, more by the generator than by the target, the generator is the limit.
+const MAX_SHARED: f64 = 0.9;
+
 /// A step of a sweep, with the keys of its JSON.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Step {
@@ -50,7 +53,7 @@ pub(super) fn run(
     settings: &Settings,
     (rate, phase, ceiling): (f64, Phase, Option<u64>),
     daemon: Option<&mut Daemon>,
-    seen: &mut Distinct,
+    seen: &mut Vec<Distinct>,
     interrupt: &AtomicBool,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<(Step, Result<Answer, Ended>), CannotRun> {
@@ -100,5 +103,18 @@ fn limit(report: &Report<'_>, rate: f64, ceiling: Option<u64>) -> Limit {
         return Limit::Target;
     }
     let at_ceiling = ceiling.is_some_and(|ceiling| rate >= ceiling as f64 * AT_CEILING);
-    if at_ceiling || !collected.counts.refused.is_empty() { Limit::Layout } else { Limit::Latency }
+    if at_ceiling || !collected.counts.refused.is_empty() {
+        return Limit::Layout;
+    }
+    let share = |time: Duration| time.as_secs_f64() / report.outcome.elapsed.as_secs_f64().max(1e-9);
+    let generator = share(collected.counts.cpu);
+    let has_room = match collected.target_cpu.map(share) {
+        // Both share the cores of this machine.
+        Some(target) => {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+            generator + target <= cores * MAX_SHARED || target >= generator
+        }
+        None => collected.counts.busiest_thread <= MAX_SHARED,
+    };
+    if has_room { Limit::Latency } else { Limit::Generator }
 }

@@ -27,6 +27,8 @@ fn evidence<'a>(
         stalls: StallSum::default(),
         own_waits: OwnWaits::default(),
         is_owner_known: false,
+        target_busiest: None,
+        per_second: None,
         elapsed: Duration::from_secs(10),
         promise,
         open_loop: true,
@@ -134,14 +136,28 @@ fn a_refusal_fails() {
 }
 
 #[test]
-fn a_closed_loop_at_the_generators_limit_says_nothing() {
-    let mut busy = counts(100, 0);
-    busy.busiest_thread = 0.99;
-    assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
-    assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
-    (busy.busiest_thread, busy.hungriest_thread, busy.throttled_share) = (0.2, 0.2, 0.8);
-    assert_eq!(verdict(&busy, &[], false).exit_code(), 2);
-    assert_eq!(verdict(&busy, &[], true).exit_code(), 0);
+fn a_closed_loop_says_at_least_where_the_target_was_not_busy() {
+    let mut counts = counts(100, 0);
+    let line = |counts: &Counts, target_busiest| {
+        let (promise, undisturbed) = (Promise::of_counter(), Undisturbed::with_all(counts));
+        let evidence = evidence(counts, &[], &promise, &undisturbed);
+        let evidence = Evidence { open_loop: false, target_busiest, ..evidence };
+        last_line(&judge(&evidence, &objectives()), &evidence, &objectives())
+    };
+    let is_bound =
+        |counts: &Counts, busiest| line(counts, busiest).contains("response time: at least 10,000");
+    assert_eq!([Some(0.5), Some(0.95), None].map(|busiest| is_bound(&counts, busiest)), [true, false, false]);
+    counts.busiest_thread = 0.99;
+    assert_eq!([Some(0.5), Some(0.95), None].map(|busiest| is_bound(&counts, busiest)), [true, false, true]);
+    assert!(line(&counts, None).starts_with("pass: "), "the figure itself is right");
+}
+
+#[test]
+fn a_closed_loop_under_a_quota_says_nothing() {
+    let mut held = counts(100, 0);
+    held.throttled_share = 0.8;
+    assert_eq!(verdict(&held, &[], false).exit_code(), 2);
+    assert_eq!(verdict(&held, &[], true).exit_code(), 0);
 }
 
 #[test]

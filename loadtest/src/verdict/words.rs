@@ -2,19 +2,32 @@
 
 use super::{Assessment, BOTTLENECK, Evidence, Latency, Objectives, Verdict};
 use crate::machine::stalls::StallSum;
-use crate::measure::{Counts, Fault, TimeHistogram};
+use crate::measure::{Counts, Fault, RefusalsByCode, TimeHistogram};
 use crate::promise::Promise;
 use crate::target::code_name;
 use crate::units::{count, counted, ms, rate};
 use crate::value::Time;
 
 pub(super) fn refusals(counts: &Counts) -> Option<String> {
-    let (refused, all) = (counts.refused_count(), counted(counts.requests, "request"));
-    let codes = counts.refused.iter().map(|(&code, refusals)| {
+    let all = counted(counts.requests, "request");
+    (counts.refused_count() > 0).then(|| {
+        format!("{} of {all} were refused: {}", count(counts.refused_count()), codes(&counts.refused))
+    })
+}
+
+/// Describes refusals in the warm-up: it has the full rate, and a target that cannot keep it there may only seem
+/// to keep it later.
+pub(super) fn warm_up_refusals(counts: &Counts) -> Option<String> {
+    let refused = counts.warm_up_refused.values().map(|refusals| refusals.count).sum();
+    let requests = counted(refused, "request");
+    (refused > 0).then(|| format!("{requests} of the warm-up refused: {}", codes(&counts.warm_up_refused)))
+}
+
+fn codes(refused: &RefusalsByCode) -> String {
+    let codes = refused.iter().map(|(&code, refusals)| {
         format!("{} x {} ({})", code_name(code), count(refusals.count), refusals.first_message)
     });
-    let codes = codes.collect::<Vec<_>>().join(", ");
-    (refused > 0).then(|| format!("{} of {all} were refused: {codes}", count(refused)))
+    codes.collect::<Vec<_>>().join(", ")
 }
 
 /// Describes a miss by a target that may have been in time, and a generator that was not.
@@ -74,7 +87,8 @@ pub(crate) fn last_line(verdict: &Verdict, evidence: &Evidence<'_>, objectives: 
     if counts.requests == 0 {
         return format!("{}: nothing was measured: {because}", verdict.word());
     }
-    let mut figures = vec![format!("{} IDs/s", rate(evidence.ids_per_s))];
+    let at_least = if evidence.is_lower_bound() { "at least " } else { "" };
+    let mut figures = vec![format!("{at_least}{} IDs/s", rate(evidence.ids_per_s))];
     for latency in &objectives.latencies {
         figures.push(figure(evidence, latency));
     }

@@ -3,8 +3,13 @@
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
-// The span of the charts: a minute at first, then longer. Prometheus is there for longer times.
-const SHOWN_S = [60, 300];
+// The spans of the charts to choose from, and the times on their axes. Prometheus is there for longer times.
+const SPANS = [
+  { name: "Last hour", shown_s: 3600, ticks_s: [0, 600, 1200, 1800, 2400, 3000, 3600] },
+  { name: "Last 5 minutes", shown_s: 300, ticks_s: [0, 60, 120, 180, 240, 300] },
+];
+// How often the daemon's own history is fetched: as often as it grows.
+const HISTORY_PERIOD_S = 30;
 // The seconds whose requests percentiles are computed from.
 const LATENCY_S = 5;
 const LINES_MAX = 8;
@@ -44,29 +49,61 @@ function duration(seconds) {
   return Math.round(seconds / 86400) + " days";
 }
 
-// ---- the statuses received, oldest first: {at_s, status, ids: [per second of each source], requests, errors}
+// ---- moments, oldest first: {at_s, covers_s, ids: [per second of each source], requests, refused, latency: [seconds]}
 
+// From the daemon's history, also of the time before this page was opened.
+let past = [];
+// Statuses received: moments with the status.
 let seen = [];
+let span = SPANS[0];
+
+// The moments of the chosen span: an hour from the history up to now, or the minutes as they were seen.
+function moments() {
+  const now_s = seen.at(-1)?.at_s ?? performance.now() / 1000;
+  const from_s = now_s - span.shown_s;
+  const live = span === SPANS[0] ? seen.slice(-1) : seen;
+  const before_s = span === SPANS[0] ? now_s : (seen[0]?.at_s ?? now_s);
+  return [...past.filter((one) => one.at_s < before_s), ...live].filter((one) => one.at_s >= from_s);
+}
+
+// Takes the daemon's history. Of a daemon before the last restart, what this page has seen stays.
+function takeHistory(history) {
+  const last = seen.at(-1);
+  if (!last) return;
+  const started_s = last.at_s - last.status.uptime_s;
+  const points = history.points.map((point) => ({
+    at_s: started_s + point.uptime_s,
+    covers_s: history.every_s,
+    ids: point.ids,
+    requests: point.requests,
+    refused: point.refused,
+    latency: point.latency_s,
+  }));
+  past = [...past.filter((one) => one.at_s <= started_s && one.at_s > last.at_s - SPANS[0].shown_s), ...points];
+}
 
 function note(status) {
   const at_s = performance.now() / 1000;
   const before = seen.at(-1);
-  if (before && before.status.instance !== status.instance) seen = [];
+  if (before && before.status.instance !== status.instance) {
+    seen = [];
+    historyAt_s = -Infinity;
+  }
   const last = seen.at(-1);
   const elapsed_s = last ? status.uptime_s - last.status.uptime_s : 0;
   const perSecond = (now, then) => (elapsed_s > 0 ? Math.max(0, now - then) / elapsed_s : null);
   const sum = (of, what) => of.sources.reduce((total, source) => total + source[what], 0);
-  const errors = (of) => Object.values(of.errors).reduce((total, n) => total + n, 0);
   seen.push({
     at_s,
+    covers_s: 1,
     status,
     ids: status.sources.map((source, i) => perSecond(source.ids, last?.status.sources[i]?.ids ?? source.ids)),
     requests: last ? perSecond(sum(status, "requests"), sum(last.status, "requests")) : null,
-    errors: last ? perSecond(errors(status), errors(last.status)) : null,
+    refused: last ? perSecond(sum(status, "refused"), sum(last.status, "refused")) : null,
   });
   const moment = seen.at(-1);
   moment.latency = percentiles(moment);
-  seen = seen.filter((one) => one.at_s > at_s - SHOWN_S[1] - 5);
+  seen = seen.filter((one) => one.at_s > at_s - SPANS[1].shown_s - 5);
 }
 
 // Computes a percentile of the last seconds' requests, as Prometheus' histogram_quantile does.
@@ -112,13 +149,14 @@ class Chart {
 
   draw() {
     const lines = this.lines();
+    const shownMoments = moments();
     const now_s = seen.at(-1)?.at_s ?? 0;
     const width = this.svg.clientWidth;
     if (width === 0) return;
     const [top, right, bottom] = [8, 8, 18];
-    const values = lines.flatMap((line) => seen.map(line.value)).filter((value) => value !== null);
+    const values = lines.flatMap((line) => shownMoments.map(line.value)).filter((value) => value !== null);
     const { ticks, share } = this.scale(values);
-    const shown_s = Math.min(SHOWN_S[1], Math.max(SHOWN_S[0], now_s - (seen[0]?.at_s ?? now_s)));
+    const { shown_s, ticks_s } = span;
     const left = 10 + 6.3 * Math.max(...ticks.map((tick) => this.write(tick).length));
     const toX = (at_s) => left + ((at_s - now_s + shown_s) / shown_s) * (width - left - right);
     const toY = (value) => top + (1 - share(value)) * (this.height - top - bottom);
@@ -130,19 +168,18 @@ class Chart {
       parts.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
       parts.push(make("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, this.write(tick)));
     }
-    const times = [0, 30, 60, 120, 180, 240, 300].filter((ago_s) => ago_s <= shown_s && (ago_s !== 30 || shown_s < 120));
-    for (const ago_s of times) {
+    for (const ago_s of ticks_s) {
       const anchor = ago_s === 0 ? "end" : toX(now_s - ago_s) < left + 12 ? "start" : "middle";
-      const name = ago_s === 0 ? "now" : ago_s < 60 ? `−${ago_s} s` : `−${ago_s / 60} min`;
+      const name = ago_s === 0 ? "now" : `−${ago_s / 60} min`;
       parts.push(make("text", { x: toX(now_s - ago_s), y: this.height - 3, "text-anchor": anchor }, name));
     }
     for (const line of lines) {
-      for (const points of unbroken(line.value)) {
+      for (const points of unbroken(shownMoments, line.value)) {
         const text = points.map(([at_s, value]) => `${toX(at_s).toFixed(1)},${toY(value).toFixed(1)}`).join(" ");
         parts.push(make("polyline", { class: line.class, points: text }));
       }
     }
-    const shown = this.pointed();
+    const shown = this.pointed(shownMoments);
     if (shown && this.pointed_s !== null) {
       const x = toX(shown.at_s);
       parts.push(make("line", { class: "cursor", x1: x, x2: x, y1: top, y2: this.height - bottom }));
@@ -156,10 +193,10 @@ class Chart {
   }
 
   // The moment under the pointer, or the last one.
-  pointed() {
+  pointed(shownMoments) {
     if (this.pointed_s === null) return seen.at(-1);
     const distance = (one) => Math.abs(one.at_s - this.pointed_s);
-    return seen.reduce((best, one) => (best && distance(best) <= distance(one) ? best : one), undefined);
+    return shownMoments.reduce((best, one) => (best && distance(best) <= distance(one) ? best : one), undefined);
   }
 }
 
@@ -184,17 +221,19 @@ function logarithmic(values) {
   return { ticks, share: (v) => (Math.max(low, Math.log10(v)) - low) / (high - low) };
 }
 
-// A line's points, with gaps where no status was received.
-function unbroken(value) {
+// A line's points, with gaps where there was no daemon, or no status was received.
+function unbroken(shownMoments, value) {
   const pieces = [];
   let last_s = -Infinity;
-  for (const moment of seen) {
+  for (const moment of shownMoments) {
     const here = value(moment);
     if (here === null) {
       last_s = -Infinity;
       continue;
     }
-    if (moment.at_s - last_s > 5) pieces.push([]);
+    // The last moment of the history is up to two of its periods before the next.
+    const isLive = moment.covers_s === 1 && last_s >= (seen[0]?.at_s ?? 0) && span !== SPANS[0];
+    if (moment.at_s - last_s > (isLive ? 5 : 2 * HISTORY_PERIOD_S + 5)) pieces.push([]);
     pieces.at(-1).push([moment.at_s, here]);
     last_s = moment.at_s;
   }
@@ -223,7 +262,7 @@ const charts = [
     duration,
     logarithmic,
   ),
-  new Chart("Head-room to the ceiling", "0 while a source rests", 150, () => sourceLines((moment, i) => moment.status.sources[i]?.headroom_s), duration, linear),
+  new Chart("Requests refused per second", "of all sources", 150, () => [{ name: "refused", class: "c1", value: (moment) => moment.refused }], (v) => (v === null ? "–" : rate(v)), linear),
 ];
 
 // ---- findings and figures
@@ -276,12 +315,14 @@ function drawTiles(moment) {
   const most = status.sources.reduce((total, source) => total + source.ids_per_second, 0);
   const waiting = status.sources.reduce((total, source) => total + source.waiting_requests, 0);
   const { open, max, refused } = status.connections;
+  const lately = (what) => status.sources.reduce((total, source) => total + source.last_minute[what], 0);
+  const [asked, refusedLately] = [lately("requests"), lately("refused")];
   const known = moment.requests !== null;
   const percent = (100 * ids) / most;
   const tiles = [
     ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
     ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
-    ["Errors per second", known ? rate(moment.errors) : "–", `${count(Object.values(status.errors).reduce((a, b) => a + b, 0))} since the start`],
+    ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)} requests`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
     ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
   ];
@@ -317,6 +358,10 @@ function sentence(check) {
   return begin ? begin + check.message : check.message[0].toUpperCase() + check.message.slice(1);
 }
 
+function times(n) {
+  return n === 1 ? "once" : `${count(n)} times`;
+}
+
 function drawFacts(status) {
   const { clock, ceilings } = status;
   const wall = {
@@ -329,9 +374,9 @@ function drawFacts(status) {
   facts("clock", [
     ["Wall clock", wall],
     ["Steps noticed", `${count(clock.steps_back)} back, ${count(clock.steps_forward)} forward`],
-    ["Ceilings raised", `${count(ceilings.raises)} times${mean}`],
+    ["Ceilings raised", times(ceilings.raises) + mean],
     ["Last", last],
-    ["Failed", ceilings.failures === 0 ? "never" : `${count(ceilings.failures)} times${ceilings.failing ? ", and now: " + ceilings.failing : ""}`],
+    ["Failed", ceilings.failures === 0 ? "never" : times(ceilings.failures) + (ceilings.failing ? ", and now: " + ceilings.failing : "")],
     ["Worker IDs", ceilings.lost ? "lost: " + ceilings.lost : "held by this daemon alone"],
   ]);
   const errors = Object.entries(status.errors).filter(([, n]) => n > 0).sort((a, b) => b[1] - a[1]);
@@ -348,15 +393,24 @@ function facts(id, rows) {
 
 let heard_ms = null;
 let timer = null;
+let historyAt_s = -Infinity;
+
+async function get(path) {
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
+  if (!response.ok) throw new Error(`it answers ${response.status} ${response.statusText}`);
+  return response.json();
+}
 
 async function ask() {
   clearTimeout(timer);
   const begun = performance.now();
   try {
-    const response = await fetch("status", { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });
-    if (!response.ok) throw new Error(`it answers ${response.status} ${response.statusText}`);
-    note(await response.json());
+    note(await get("status"));
     heard_ms = Date.now();
+    if (seen.at(-1).at_s - historyAt_s >= HISTORY_PERIOD_S) {
+      takeHistory(await get("history"));
+      historyAt_s = seen.at(-1).at_s;
+    }
     draw();
   } catch (error) {
     const since = heard_ms === null ? "and has not been reached since this page was opened" : `last heard from at ${new Date(heard_ms).toLocaleTimeString()}`;
@@ -378,6 +432,17 @@ function draw() {
   charts.forEach((chart) => chart.draw());
 }
 
+byId("spans").append(
+  ...SPANS.map((one) => {
+    const button = make("button", { type: "button", "aria-pressed": one === span }, one.name);
+    button.addEventListener("click", () => {
+      span = one;
+      for (const other of byId("spans").children) other.setAttribute("aria-pressed", other === button);
+      charts.forEach((chart) => chart.draw());
+    });
+    return button;
+  }),
+);
 byId("charts").append(...charts.map((chart) => chart.node));
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) clearTimeout(timer);

@@ -95,10 +95,12 @@ impl DiskStore {
         self.directory.await_names()
     }
 
-    /// Makes the records of all sources durable, with these changes.
+    /// Makes the records of all sources durable, with these changes. All records of this boot get the belief of wall − boot:
+    /// a start must not find an older one in a record that did not change.
     fn store(
         &mut self,
         changes: &[(usize, Position)],
+        wall_minus_boot_us: i64,
         change: impl Fn(&StoredSource, Position) -> Record,
     ) -> Result<(), StoreError> {
         let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
@@ -107,7 +109,12 @@ impl DiskStore {
                 records[index] = change(source, position);
             }
         }
-        self.file.write(self.retired.iter().chain(&records))?;
+        let mut retired = self.retired.clone();
+        let of_this_boot =
+            retired.iter_mut().chain(&mut records).filter(|record| record.boot == self.host.boot);
+        of_this_boot.for_each(|record| record.wall_minus_boot_us = wall_minus_boot_us);
+        self.file.write(retired.iter().chain(&records))?;
+        self.retired = retired;
         #[cfg(test)]
         self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
         for (source, record) in self.sources.iter_mut().zip(records) {
@@ -153,18 +160,19 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, |StoredSource { record, numbering }, ceiling| {
+        self.store(raises, wall_minus_boot_us, |StoredSource { record, numbering }, ceiling| {
             let record = record.at(numbering, ceiling.max(record.ceiling));
-            Record { wall_minus_boot_us, clean: false, ..record }
+            Record { clean: false, ..record }
         })
     }
 
     /// Lowers the ceilings to the first positions never claimed, at a clean stop. Nothing is claimed after it was tried.
+    /// `wall_minus_boot_us` is as for [`raise`](DiskStore::raise).
     ///
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
-    pub fn trim(&mut self, trims: &[(usize, Position)]) -> Result<(), StoreError> {
-        self.store(trims, |StoredSource { record, numbering }, cursor| Record {
+    pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
+        self.store(trims, wall_minus_boot_us, |StoredSource { record, numbering }, cursor| Record {
             clean: true,
             ..record.at(numbering, cursor)
         })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::record::{Record, id_bound, position_from};
 use crate::clock;
-use snowbank_client::layout::{Layout, Numbering, Position, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Numbering, PRESETS, Position, UnixMicros, WorkerSet};
 
 /// A configured source that wants to start.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,9 @@ pub struct Plan {
 pub enum PlanError {
     /// A worker ID was moved away.
     #[error(
-        "source {name:?}: worker IDs {worker_ids} of layout {layout} were moved away by `snowbank state export`; give \
-         this source others, or bring these back with `snowbank state import`"
+        "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source others, or bring these back \
+         with `snowbank state import`",
+        worker_ids.in_words(), by_name(layout)
     )]
     Released {
         /// The source.
@@ -49,9 +50,11 @@ pub enum PlanError {
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
-        "source {name:?}: its IDs must go on above those of layout {stored}, granted up to {stored_bound}, and layout \
-         {configured} is at {configured_bound} now; {when}; until then keep the old layout, or give other IDs that need \
-         not sort above those a --state-dir of their own"
+        "source {name:?}: its IDs must go on above those of layout {}, granted up to {stored_bound}, and layout {} is at \
+         {configured_bound} now; {when}; keep layout {0}, or choose one whose IDs lie higher, or, for IDs that need not sort \
+         above the old ones, use a --state-dir of their own",
+        by_name(stored),
+        by_name(configured)
     )]
     TooFarAhead {
         /// The source.
@@ -82,9 +85,15 @@ impl std::fmt::Display for When {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             When::From(instant) => write!(f, "it can start from {} on", instant.rfc3339(3)),
-            When::Never => f.write_str("its IDs end below that, so it can never start"),
+            When::Never => f.write_str("all its IDs lie below that"),
         }
     }
+}
+
+/// Returns the name of the preset that a layout is, or else its text form.
+fn by_name(layout: &Layout) -> String {
+    let text = layout.to_string();
+    PRESETS.iter().find(|preset| preset.spec == text).map_or(text, |preset| preset.name.to_owned())
 }
 
 /// Decides where every claimant starts.

@@ -33,7 +33,7 @@ pub struct Record {
     pub boot: Option<String>,
     /// The machine on which that was.
     pub machine: Option<String>,
-    /// The owner's belief of wall − boot at that time, in microseconds. Meaningless without `boot`.
+    /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
     /// True after a clean stop: the ceiling is then the first position never claimed.
     pub clean: bool,

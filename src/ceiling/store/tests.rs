@@ -54,9 +54,10 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(900), false), "a ceiling never sinks");
     assert_eq!(stored[0].wall_minus_boot_us, 9);
     assert_eq!(stored[0].id_bound, numbering.id_at(Position(900)));
-    store.trim(&[(0, Position(123))]).unwrap();
+    store.trim(&[(0, Position(123))], 10).unwrap();
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
+    assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
 }
 
 #[test]
@@ -406,7 +407,7 @@ fn a_newcomer_is_stored_beside_the_others_and_raised_like_them() {
     // After a failure too.
     store.file.fail();
     store.raise(&[(1, Position(900))], 4).unwrap();
-    store.trim(&[(0, Position(550))]).unwrap();
+    store.trim(&[(0, Position(550))], 5).unwrap();
     assert_eq!((stored("orders"), stored("new")), (Some(550), Some(900)));
     // One that was given up makes room for the next, and stays stored.
     store.add(1, &[newcomer("other", &numbering("twitter", "3"), 300)], 5).unwrap();

@@ -38,14 +38,13 @@ enum Command {
 }
 
 const EXPORT_HELP: &str = "\
-Stop the daemon first. The sources are durably marked as released before the export is
-written. From then on a start with their worker IDs is refused here, until they are imported
-again. Exporting again writes the same. Import the file on one machine only: Snowbank cannot
-notice a second import, and both machines would hand out the same IDs.
+Stop the daemon first. The sources are durably marked as released before the export is written. From then on a start with \
+their worker IDs is refused here, until they are imported again. Exporting again writes the same. Import the file on one \
+machine only: Snowbank cannot notice a second import, and both machines would hand out the same IDs.
 
 Exit codes:
   0  exported
-  1  no state, the state is in use, it is an older copy, or the export cannot be written
+  1  no state, in use, an older copy, or the export cannot be written
   2  wrong use";
 
 const IMPORT_HELP: &str = "\
@@ -53,8 +52,7 @@ Stop the daemon that uses the state directory first.
 
 Exit codes:
   0  imported
-  1  refused: the state is in use, the file is not an export, or it is lower than what was
-     granted here
+  1  refused: in use, no export, or lower than what was granted here
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
@@ -214,8 +212,8 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     refuse_lower(&export.records, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
-        let (name, workers, bound) = (&record.name, &record.worker_ids, record.id_bound);
-        writeln!(answer, "imported source {name:?}: worker IDs {workers} go on from ID {bound}")?;
+        let (name, workers, bound) = (&record.name, record.worker_ids.in_words(), record.id_bound);
+        writeln!(answer, "imported source {name:?}, {workers}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let arriving = export.records.clone();

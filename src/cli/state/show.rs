@@ -16,9 +16,8 @@ use crate::clock;
 use snowbank_client::layout::{Numbering, UnixMicros};
 
 pub(super) const HELP: &str = "\
-Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is
-in the lock file of a worker ID until the machine's next boot: the lowest ID that was never
-granted, and the state that granted the others.
+Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is in the lock file of a worker \
+ID until the machine's next boot: the lowest ID that was never granted, and the state that granted the others.
 
 Exit codes:
   0  shown; if a mark cannot be read, its line says so

@@ -9,7 +9,7 @@ use std::{io, thread};
 use tokio::time::Instant;
 
 use super::start_sources::{self, Durable, Joined, Joining, Planned};
-use super::storage_thread::{Done, Storage};
+use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::{Record, id_bound};
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
@@ -298,8 +298,9 @@ impl Ceilings {
         let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
             self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
         });
-        let trims = Some(trims).filter(|_| !is_lost && marked.is_ok());
-        let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trims));
+        let trim = Trim { ceilings: trims, wall_minus_boot_us: self.keeper.wall_minus_boot_us() };
+        let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
+        let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed
     }

@@ -1,15 +1,19 @@
 //! The start of sources: their first positions, above everything stored, and their first ceilings.
 
+mod first_position;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::first_position::FirstPosition;
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
-use crate::server::ceilings::start_notes::{not_covered, not_reached, sorts_below};
+use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
+use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
@@ -31,7 +35,7 @@ pub(crate) struct Found {
     records: Vec<Record>,
     owner: Owner,
     here: HostIdentity,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 /// The result of a start over what is stored.
@@ -40,7 +44,7 @@ pub(crate) struct Granted {
     /// The owner of what is stored; `None`: nothing outlasts the process.
     pub(crate) owner: Option<Owner>,
     /// Lines for the operator, once the daemon has started.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Sources whose first ceilings are durable and may be granted.
@@ -54,10 +58,10 @@ pub(crate) struct Durable {
 
 /// The first position of every source.
 struct Starts {
-    positions: Vec<Position>,
+    positions: Vec<FirstPosition>,
     /// The records beside those of the sources.
     retired: Vec<Record>,
-    notes: Vec<String>,
+    notes: Vec<Note>,
 }
 
 impl Found {
@@ -80,9 +84,9 @@ impl Found {
                      choose another --state-dir"
                 )));
             }
-            notes.push(format!(
+            notes.push(Note::Warning(format!(
                 "adopted the state of another machine in {path}: its daemon must never run again with these worker IDs"
-            ));
+            )));
             records.iter_mut().for_each(|record| record.machine.clone_from(&here.machine));
         }
         let owner = Owner::after(records.iter().map(|record| &record.owner));
@@ -133,8 +137,9 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts =
-                    starts.map(|((settings, numbering), start)| (settings.name.as_str(), numbering, *start));
+                let starts = starts.map(|((settings, numbering), start)| {
+                    (settings.name.as_str(), numbering, start.position)
+                });
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
@@ -163,15 +168,20 @@ impl Found {
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
-            notes.extend(fresh.map(|(_, source)| not_covered(source)));
+            notes.extend(fresh.map(|(_, source)| first_time(source)));
         }
         notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
-        let mut positions: Vec<Position> = starts.into_iter().enumerate().map(first).collect();
-        for ((claimant, start), locks) in claimants.iter().zip(&mut positions).zip(locks) {
-            notes.extend(self.start_above_marks(claimant, start, locks, now)?);
+        let mut positions = Vec::with_capacity(claimants.len());
+        for ((claimant, start), locks) in
+            claimants.iter().zip(starts.into_iter().enumerate().map(first)).zip(locks)
+        {
+            let mut start = start;
+            notes.extend(self.start_above_marks(claimant, &mut start, locks, now)?);
+            let source = (claimant.name, claimant.numbering);
+            positions.push(FirstPosition::of(start, source, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         Ok(Starts { positions, retired, notes })
@@ -187,7 +197,7 @@ impl Found {
         start: &mut Position,
         locks: &WorkerLocks,
         now: Now,
-    ) -> Result<Option<String>, StartError> {
+    ) -> Result<Option<Note>, StartError> {
         let Claimant { name, numbering, max_ahead, .. } = *claimant;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
@@ -223,10 +233,10 @@ impl Found {
             )));
         }
         *start = end;
-        Ok(Some(format!(
+        Ok(Some(Note::Warning(format!(
             "adopted an older copy of the state: source {name:?} starts above all IDs granted until {shown}; the newer \
              one must never be used again"
-        )))
+        ))))
     }
 }
 
@@ -271,7 +281,7 @@ pub(crate) struct Joining {
 pub(crate) struct Joined {
     pub(crate) sources: Vec<Arc<Source>>,
     /// Lines for the operator about how they started.
-    pub(crate) notes: Vec<String>,
+    pub(crate) notes: Vec<Note>,
 }
 
 /// Sources that may start once their first ceilings are durable.
@@ -308,7 +318,7 @@ pub(super) fn plan_joining(
     for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
         planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
         if start.is_none() && is_kept {
-            planned.joined.notes.push(not_covered(&settings));
+            planned.joined.notes.push(first_time(&settings));
         }
         let start = start.unwrap_or_else(|| first_start(&numbering, now));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
@@ -322,6 +332,7 @@ pub(super) fn plan_joining(
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
             Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
+        let start = FirstPosition::of(start, (&settings.name, &numbering), retired, &marks);
         let managed = manage(&settings, numbering, start, is_kept, now);
         planned.joined.notes.extend(not_reached(&managed, now));
         planned.joined.sources.push(Arc::clone(managed.source()));
@@ -341,23 +352,24 @@ fn first_start(numbering: &Numbering, now: Now) -> Position {
 fn manage(
     settings: &SourceSettings,
     numbering: Numbering,
-    start: Position,
+    start: FirstPosition,
     is_kept: bool,
     now: Now,
 ) -> ManagedSource {
+    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let rules = Rules {
         burst_window: settings.burst_window,
-        max_ahead: settings.max_ahead,
+        max_ahead: start.max_ahead(settings.on_step_back, &rule),
         on_step_back: settings.on_step_back,
         sequence_start: settings.sequence_start,
     };
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
     let grant = Grant::new(Position(0));
-    let source = Source::new(settings.name.clone(), numbering, rules, grant, start, now);
+    let position = start.position;
+    let source = Source::new(settings.name.clone(), numbering, rules, grant, position, now);
     // Where nothing is kept, the next start in this tick would ride from the same place.
     let source = if is_kept { source } else { source.begins_with_the_clock() };
-    ManagedSource::new(Arc::new(source), rule, start, now)
+    ManagedSource::new(Arc::new(source), rule, position, now).leaving(start.unclaimed)
 }
 
 #[cfg(test)]

@@ -27,9 +27,16 @@ enum Job {
     /// Make ceilings durable, of these sources if they join.
     Write(Write, Vec<Arc<Source>>),
     /// Lower the ceilings at a clean stop.
-    Trim(Vec<(usize, Position)>),
+    Trim(Trim),
     /// Look whether the state is still this process's.
     Look,
+}
+
+/// The ceilings that a clean stop leaves, by their sources' index, and wall − boot as it is believed then.
+#[derive(Debug)]
+pub(super) struct Trim {
+    pub(super) ceilings: Vec<(usize, Position)>,
+    pub(super) wall_minus_boot_us: i64,
 }
 
 /// The end of a job.
@@ -119,9 +126,9 @@ impl Storage {
     ///
     /// # Errors
     /// The ceilings may not be lowered.
-    pub(super) fn end(mut self, trims: Option<Vec<(usize, Position)>>) -> Result<(), StoreError> {
-        let is_wanted = trims.is_some_and(|trims| {
-            self.send(Job::Trim(trims));
+    pub(super) fn end(mut self, trim: Option<Trim>) -> Result<(), StoreError> {
+        let is_wanted = trim.is_some_and(|trim| {
+            self.send(Job::Trim(trim));
             true
         });
         drop(self.jobs);
@@ -144,7 +151,7 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     }
     match job {
         Job::Look => Done::Ours,
-        Job::Trim(trims) => Done::Trimmed(store.trim(&trims)),
+        Job::Trim(trim) => Done::Trimmed(store.trim(&trim.ceilings, trim.wall_minus_boot_us)),
         Job::Write(write, joining) => {
             let (writer, number) = (write.writer, write.number);
             let result = write_ceilings(store, &write, &joining);
@@ -187,6 +194,10 @@ mod tests {
         (directory, store)
     }
 
+    fn trim(ceilings: Vec<(usize, Position)>) -> Trim {
+        Trim { ceilings, wall_minus_boot_us: 0 }
+    }
+
     fn take_over(directory: &Path) {
         fs::remove_file(directory.join("lock")).unwrap();
     }
@@ -209,7 +220,7 @@ mod tests {
         let bytes = || fs::read(directory.path().join("ceilings")).unwrap();
         let before = bytes();
         assert!(matches!(run(&mut store, job(11)), Done::Lost(_)));
-        assert!(matches!(run(&mut store, Job::Trim(vec![(0, Position(6))])), Done::Lost(_)));
+        assert!(matches!(run(&mut store, Job::Trim(trim(vec![(0, Position(6))]))), Done::Lost(_)));
         assert_eq!(bytes(), before, "written though another daemon has it");
     }
 
@@ -234,7 +245,7 @@ mod tests {
         for is_wanted in [true, false] {
             let (directory, store) = store();
             take_over(directory.path());
-            let trimmed = Storage::start(store).unwrap().end(is_wanted.then(Vec::new));
+            let trimmed = Storage::start(store).unwrap().end(is_wanted.then(|| trim(Vec::new())));
             assert_eq!(trimmed.is_err(), is_wanted);
         }
     }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::admin::Status;
 use crate::server::shared::common::Common;
 
-/// The time for which a stop waits for storage beyond `drain_timeout`. With the default `drain_timeout`, the stop ends before
-/// the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
+/// The time for which a stop waits for storage beyond `drain_timeout`. With the defaults and without an admin listener, the
+/// stop ends before the 10 s after which containers are killed. A slower disk costs the next start no more than a kill does.
 pub(crate) const TRIM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The times of a stop.
@@ -44,6 +44,17 @@ impl Health {
         let limits = &self.common.live_config.borrow().limits;
         let drain_delay = Some(limits.drain_delay).filter(|delay| was_ready && !delay.is_zero());
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
+    }
+
+    /// Returns the live configuration, a line for each setting.
+    pub(crate) fn config(&self) -> String {
+        self.common.live_config.borrow().text.clone()
+    }
+
+    /// Returns the last hour, as JSON.
+    pub(crate) fn history_json(&self) -> String {
+        // Plain structs do not fail to serialize.
+        serde_json::to_string(&*self.common.metrics.history()).unwrap_or_default()
     }
 
     /// Completes when every thread has shown that it makes progress. Never completes if one is blocked.

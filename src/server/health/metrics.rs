@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
 
-use crate::admin::{BOUNDS_US, Latency, Recent};
+use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::SOURCES_MAX;
 use crate::server::ceilings::last_seen::LastSeen;
@@ -213,6 +213,8 @@ pub(crate) struct Metrics {
     pub(crate) acceptors: AcceptorCounters,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
+    history: Mutex<History>,
+    last_reload: Mutex<Option<LastReload>>,
     /// Set when the stop begins.
     pub(crate) draining: AtomicBool,
     pub(crate) instance: String,
@@ -227,6 +229,8 @@ impl Metrics {
             acceptors: AcceptorCounters::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
+            history: Mutex::default(),
+            last_reload: Mutex::default(),
             draining: AtomicBool::new(false),
             instance,
             started,
@@ -236,6 +240,16 @@ impl Metrics {
     /// Returns the keeper's last observations. Not for a request's path: it takes a lock, which is held for moments.
     pub(crate) fn keeper(&self) -> MutexGuard<'_, LastSeen> {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the result of the last reload.
+    pub(crate) fn last_reload(&self) -> MutexGuard<'_, Option<LastReload>> {
+        self.last_reload.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the last hour.
+    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the samples of the last minute. As with [`keeper`](Self::keeper), the lock is held for moments.

@@ -115,7 +115,10 @@ impl Changes {
             return Vec::new();
         }
         let mut changed: Vec<Vec<&Check>> = Vec::new();
-        for check in status.checks.iter().filter(|check| self.has_changed(check, now)) {
+        let mut checks: Vec<&Check> =
+            status.checks.iter().filter(|check| !check.is_logged_elsewhere()).collect();
+        checks.retain(|check| self.has_changed(check, now));
+        for check in checks {
             let alike =
                 |group: &&mut Vec<&Check>| group[0].name == check.name && group[0].level == check.level;
             match changed.iter_mut().find(alike) {

@@ -30,10 +30,11 @@ impl Common {
         status
     }
 
-    /// Takes the last minute's next sample, and returns the daemon's current status. The keeper's thread does this about once
+    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's current status. The keeper's thread does this about once
     /// a second.
     pub(crate) fn observe(&self) -> Status {
         let mut status = self.measure();
+        self.metrics.history().observe(&status);
         let mut recent = self.metrics.recent();
         recent.observe(&status);
         recent.fill(&mut status);
@@ -73,6 +74,7 @@ impl Common {
             sources: sources.collect(),
             connections: connections_status(metrics, limits),
             last_minute: LastMinute::default(),
+            last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
             other_requests: sum(|shard| shard.other_requests.get()),
             received_bytes: sum(|shard| shard.received_bytes.get()),

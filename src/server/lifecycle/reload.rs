@@ -13,13 +13,16 @@ use tokio::sync::watch;
 
 use super::info::describe;
 use super::worker_ids::{lock, number};
+use crate::admin::LastReload;
 use crate::ceiling::Owner;
+use crate::clock;
 use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 
 /// The time for which a reload waits for the shards. A turn takes far less. A thread that is blocked longer takes up the newest
@@ -70,7 +73,7 @@ pub struct Reloaded {
     /// True if TLS listeners show another certificate, or accept other clients.
     pub certificates: bool,
     /// Notes for the operator, a line each.
-    pub notes: Vec<String>,
+    pub notes: Vec<Note>,
 }
 
 impl fmt::Display for Reloaded {
@@ -113,6 +116,13 @@ impl Reloader {
         (reloader, send_adopted, receive_requests)
     }
 
+    /// Notes the result of a reload for the status: the reasons, one per line, if it was refused.
+    pub fn note(&self, result: Result<(), &str>) {
+        let at_unix_s = clock::os::read().wall.0 as f64 / 1e6;
+        let refused = result.err().map(|reasons| reasons.replace('\n', "; "));
+        *self.common.metrics.last_reload() = Some(LastReload { at_unix_s, refused });
+    }
+
     /// Makes these settings, tokens and certificates live. Blocks on storage if sources join, and until all shards use the
     /// new configuration.
     ///
@@ -134,7 +144,8 @@ impl Reloader {
         let live_config = |version, info_json| {
             let max_count = settings.limits.max_count.get();
             let facts = Facts { info_json, max_count, sources: supplies.len(), tokens: tokens.clone() };
-            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone() }
+            let text = settings.to_text();
+            LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone(), text }
         };
         if !names.is_empty() {
             // A client that learns of a source from INFO may request its IDs from any shard. So all shards have the source

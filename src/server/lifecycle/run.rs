@@ -79,12 +79,17 @@ fn tls_of(listener: &Registered, common: &Common) -> Option<tls::Acceptor> {
 /// Starts to serve on the admin listeners.
 fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> {
     let health = Health::new(Arc::clone(common));
-    let of_beats = health.clone();
+    let (of_beats, of_config, of_history) = (health.clone(), health.clone(), health.clone());
     let all_beat = move || -> Beats {
         let health = of_beats.clone();
         Box::pin(async move { health.all_beat().await })
     };
-    let site = Arc::new(Site::new(move || health.status(), all_beat));
+    let site = Arc::new(Site::new(
+        move || health.status(),
+        move || of_config.config(),
+        move || of_history.history_json(),
+        all_beat,
+    ));
     let serve = |listener| {
         let tls = tls_of(&listener, common);
         admin_accept::serve(listener, tls, Arc::clone(&site))

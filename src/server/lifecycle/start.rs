@@ -22,6 +22,7 @@ use crate::server::net::listen::{self, Listener};
 use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
+use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
@@ -37,7 +38,7 @@ pub struct Server {
     pub(super) join_requests: mpsc::Receiver<JoinRequest>,
     pub(super) adopted: mpsc::Sender<u64>,
     pub(super) kernel_log: KernelLog,
-    pub(super) notes: Vec<String>,
+    pub(super) notes: Vec<Note>,
 }
 
 impl Server {
@@ -75,7 +76,8 @@ impl Server {
 
         let facts =
             Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), tokens };
-        let live_config = LiveConfig { version: 0, facts, limits: settings.limits.clone(), supplies };
+        let (limits, text) = (settings.limits.clone(), settings.to_text());
+        let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
         let metrics = Metrics::new(shards.len(), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
@@ -88,7 +90,7 @@ impl Server {
     }
 
     /// Returns what the operator should know of the start, a line each.
-    pub fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[Note] {
         &self.notes
     }
 

@@ -7,6 +7,7 @@
 //!   shard.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
+//! - `turnstile`: keeps connections that send much from making the others wait.
 
 mod backlog;
 mod connection;
@@ -19,4 +20,5 @@ pub(crate) mod run;
 pub(crate) mod thread_state;
 mod ticker;
 mod turn_state;
+mod turnstile;
 mod wakers;

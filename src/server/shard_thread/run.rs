@@ -28,6 +28,8 @@ pub(crate) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
+        let of_turnstile = Rc::clone(&thread);
+        tokio::task::spawn_local(async move { of_turnstile.turnstile.run().await });
         let (common, index) = (Arc::clone(&thread.common), thread.index);
         tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
         loop {

@@ -7,6 +7,7 @@ use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
 use super::turn_state::TurnState;
+use super::turnstile::Turnstile;
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
@@ -20,6 +21,8 @@ pub(crate) struct ThreadState {
     /// This shard's counters. Only this thread writes them.
     pub(super) counters: Arc<CachePadded<ShardCounters>>,
     pub(super) turn: RefCell<TurnState>,
+    /// Hands out turns to connections that send much.
+    pub(super) turnstile: Turnstile,
     /// The configuration of this thread's turns. Replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
@@ -40,6 +43,7 @@ impl ThreadState {
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             turn: RefCell::new(TurnState::new(shard, seed)),
+            turnstile: Turnstile::default(),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
             awaits_newcomers: Cell::new(true),

@@ -19,6 +19,8 @@ pub(crate) struct LiveConfig {
     pub(crate) limits: Limits,
     /// The sources by their index. A reload can add sources and cannot remove any.
     pub(crate) supplies: Vec<Supply>,
+    /// All settings, for the operator.
+    pub(crate) text: String,
 }
 
 /// A source and the shards' rings of it.

@@ -3,9 +3,11 @@
 //! - `common`: what all threads share.
 //! - `live_config`: everything that a reload can change.
 //! - `wake_ups`: how threads wake each other.
+//! - `note`: lines for the operator on how sources started.
 //! - `start_error`: why the daemon does not start.
 
 pub(crate) mod common;
 pub(crate) mod live_config;
+pub(crate) mod note;
 pub(crate) mod start_error;
 pub(crate) mod wake_ups;

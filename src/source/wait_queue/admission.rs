@@ -1,12 +1,11 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if those of all
 //! requests admitted before still are by theirs.
 
-use std::time::Duration;
-
 use super::{Entry, PASSING_SHARE, Queue, Refusal, Ticket, WaitRequest, share};
 use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
+use snowbank_client::layout::Position;
 
 /// The fraction of the rate, as a divisor, that is not promised to requests admitted behind others.
 const RESERVED_SHARE: u64 = 64;
@@ -86,9 +85,12 @@ impl Source {
         if count > supply.limit.saturating_sub(window.floor.0) {
             return Err(Refusal::Exhausted(None));
         }
-        let ticks =
-            short.saturating_mul(self.wait_queue.ticks_per_promise).div_ceil(self.numbering.ids_per_tick());
-        Err(Refusal::Exhausted(Some(self.ticks_last(window, ticks))))
+        // A request that waits as long can have them once its deadline lies in the tick of the last.
+        let at_hand = supply.limit - supply.to_come;
+        let needed = supply.to_come.saturating_add(short).saturating_mul(self.wait_queue.ticks_per_promise);
+        let last = Position(at_hand.saturating_add(needed).saturating_sub(1));
+        let wait = request.due.since(window.now.boot);
+        Err(Refusal::Exhausted(Some(self.reaches_in(window.now, last).saturating_sub(wait))))
     }
 
     /// Returns by how many positions the supply is too small for this many more.
@@ -141,10 +143,59 @@ impl Source {
     pub(super) fn next_free(&self, window: &Window) -> u64 {
         self.cursor.load(Ordering::Relaxed).max(window.floor.0)
     }
+}
 
-    /// Returns how long the next `ticks` ticks last: twice as long during a catch-up.
-    fn ticks_last(&self, window: &Window, ticks: u64) -> Duration {
-        let slowness = if window.id_time > window.now.wall { 2 } else { 1 };
-        self.tick().saturating_mul(u32::try_from(ticks.saturating_mul(slowness)).unwrap_or(u32::MAX))
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ceiling::Grant;
+    use crate::clock::Now;
+    use crate::source::Rules;
+    use crate::source::tests::{RULES, START, TWITTER, drain, numbering};
+    use snowbank_client::layout::{Tick, UnixMicros};
+
+    const LONG_TICKS: &str = "time:31,worker:2,sequence:8;tick=3600s";
+
+    proptest! {
+        /// `retry_after` is the time that is left: a request that waits as long is admitted then, and not a moment before.
+        #[test]
+        fn a_refused_request_is_admitted_after_the_time_that_is_left(
+            layout in prop::sample::select(vec![TWITTER, "time:31,worker:2,sequence:8;tick=10s", LONG_TICKS]),
+            phase_us in 0_i64..3_600_000_000,
+            // Fractions of a tick, in thousandths.
+            wait in 0_u32..4_000,
+            count in 1_u64..3_000,
+            ahead in prop::sample::select(vec![0, 0, 3]),
+        ) {
+            let numbering = numbering(layout);
+            let tick = Duration::from_millis(numbering.layout().tick_ms());
+            let rules = Rules { burst_window: 4 * tick, max_ahead: 8 * tick, ..RULES };
+            let begin = Now { wall: UnixMicros(START.wall.0 + phase_us), ..START };
+            // A start ahead of the clock begins a catch-up.
+            let first = Tick(numbering.tick_at(begin.wall).0 + ahead);
+            let start = if ahead == 0 { Position(0) } else { numbering.first_of(first) };
+            let source = Source::new(String::new(), numbering.clone(), rules, Grant::new(numbering.end()), start, begin);
+            drain(&source, begin);
+            let count = (count * numbering.ids_per_tick() / 1_000).max(1);
+            let wait = tick * wait / 1_000;
+            let admit = |now: Now| {
+                let due = now.boot.after(wait);
+                let request = WaitRequest { count, due, partial: false, shard: 0 };
+                source.admit(&source.window(now), request)
+            };
+            if let Err(refusal) = admit(begin) {
+                let Refusal::Exhausted(Some(retry_after)) = refusal else {
+                    panic!("{refusal:?}, a window holds it");
+                };
+                let at = begin.after(retry_after);
+                let before = begin.after(retry_after - Duration::from_micros(2));
+                prop_assert!(admit(before).is_err(), "{retry_after:?} is too long");
+                prop_assert!(admit(at).is_ok(), "{retry_after:?} is too short");
+            }
+        }
     }
 }

@@ -174,6 +174,24 @@ fn requests_that_are_refused_keep_nobody_from_passing() {
     source.claim(&source.window(after_ms(1)), 1, &mut rng()).expect("it passes");
 }
 
+/// Passing requests can reach a tick before the wake-up that shares it out.
+#[test]
+fn passing_before_a_ticks_wake_up_breaks_no_promise() {
+    let source = source(TWITTER, RULES);
+    drain(&source, START);
+    let window = source.window(START);
+    // Exactly the hundred ticks to come.
+    source.admit(&window, request(ids_of_ticks(100), START, 100, false)).expect("just available");
+    for ms in 1..=100 {
+        let now = after_ms(ms);
+        let window = source.window(now);
+        while source.claim(&window, 1, &mut rng()).is_some() {}
+        source.advance(now, &mut rng(), &Heard::default());
+    }
+    let finished = source.collect(0);
+    assert_eq!((finished.len(), finished[0].refusal), (1, None));
+}
+
 #[test]
 fn a_request_larger_than_a_share_does_not_pass() {
     let source = source(TWITTER, RULES);

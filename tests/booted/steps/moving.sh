@@ -30,7 +30,7 @@ to_new_hardware() {
     show systemctl disable --now snowbank.socket snowbank
     show snowbank state export --state-dir /var/lib/snowbank --output /root/moved.export
     on ids-1 cat /root/moved.export | on ids-2 sh -c 'cat >/root/moved.export'
-    expect_refusal snowbank.service 2 'were moved away by'
+    expect_refusal snowbank.service 2 'state export. moved worker ID'
     machine=ids-2
     echo "on the new one:"
     show snowbank state import --state-dir /var/lib/snowbank /root/moved.export

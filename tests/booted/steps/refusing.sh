@@ -4,7 +4,7 @@
 expect_line() {
     read_journal
     # The last lines of a running daemon that is stopped are no refusal.
-    sed -i '/: stopping: answers the requests that have arrived$/d' "$work/news"
+    sed -i '/: stopping: /d' "$work/news"
     daemon_lines | sed 's/^/journal: /'
     [ "$(daemon_lines | wc -l)" -eq 1 ] || fail "wanted: one line"
     daemon_lines | grep -q -- "$1" || fail "the line does not say: $1"
@@ -27,7 +27,7 @@ expect_refusal() {
 refused_peers() {
     say "peers that are not let in: a line each, and the daemon serves on"
     inside sh -e -c '
-        cd /etc/snowbank
+        mkdir /root/ca && cd /root/ca
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=snowbank CA" \
             -keyout ca.key -out ca.crt
         echo "subjectAltName=DNS:localhost,IP:127.0.0.1" >names
@@ -37,12 +37,16 @@ refused_peers() {
             days=30; [ $name != expired ] || days=-1
             openssl x509 -req -days $days -in $name.csr -CA ca.crt -CAkey ca.key -CAcreateserial -extfile names -out $name.crt
         done
-        chgrp snowbank *.key
-        chmod 640 *.key
+        chmod 600 *.key
+        # As docs/tls.md has it.
+        install -m 644 ca.crt daemon.crt client.crt expired.crt /etc/snowbank/
+        install -m 640 -g snowbank daemon.key expired.key /etc/snowbank/
+        install -m 600 client.key /etc/snowbank/
+        cd /etc/snowbank
         echo the-right-token >tokens
         echo a-wrong-token >wrong-token
         chmod 640 tokens && chgrp snowbank tokens
-        chmod 644 client.key expired.key wrong-token
+        chmod 644 wrong-token
     ' >"$work/openssl.log" 2>&1 || fail "no certificates: $(cat "$work/openssl.log")"
     inside sh -c 'cat >/etc/snowbank/secure.toml' <<'TOML'
 listen = ["127.0.0.1:7680", "tls:127.0.0.1:7681"]
@@ -129,7 +133,7 @@ refused_starts() {
 }
 
 port_taken() {
-    say "a port that is taken may be free later: tried again every three seconds"
+    say "a port that is taken may be free later: tried again, slower and slower"
     inside python3 -c '
 import socket, time
 taken = socket.create_server(("127.0.0.1", 7680))
@@ -145,4 +149,73 @@ time.sleep(8)' &
     until_true inside systemctl is-active snowbank@secure || fail "it did not come up when the port was free"
     echo "up after $(property NRestarts snowbank@secure) restarts"
     read_journal
+}
+
+full_disk() {
+    say "a disk that is full at the first start, and a client that waits at the socket: tried for ever, with the reason in the status"
+    local client
+    inside sh -e -c '
+        mkdir -p /var/lib/snowbank/full
+        mount -t tmpfs -o size=64k,mode=700 tmpfs /var/lib/snowbank/full
+        chown snowbank: /var/lib/snowbank/full
+        dd if=/dev/zero of=/var/lib/snowbank/full/filler bs=4k 2>/dev/null || true
+        echo "worker_ids = 10" >/etc/snowbank/full.toml'
+    show systemctl start snowbank@full.socket
+    inside timeout 120 snowbank next --address unix:/run/snowbank/full.sock --timeout 100s >"$work/waited" 2>&1 &
+    client=$!
+    sleep 25
+    show systemctl status --no-pager --lines=0 snowbank@full.service | grep 'Active:\|Status:' >"$work/status" || true
+    cat "$work/status"
+    grep -q 'Status: "cannot start: .*No space left on device' "$work/status" || fail "the status has no reason"
+    [ "$(property ActiveState snowbank@full.socket)" = active ] || fail "the socket is lost"
+    read_journal
+    echo "tries in 25 s: $(daemon_lines | grep -c 'No space left')"
+    [ "$(daemon_lines | grep -c 'No space left')" -le 8 ] || fail "it is tried again and again"
+    show rm /var/lib/snowbank/full/filler
+    until_true inside systemctl is-active snowbank@full || fail "it did not come up when there was room"
+    wait "$client" || fail "the client that waited was not answered: $(cat "$work/waited")"
+    echo "the client that waited: $(cat "$work/waited")"
+    inside systemctl stop snowbank@full.socket snowbank@full
+    inside umount /var/lib/snowbank/full
+    inside rm -r /var/lib/snowbank/full /etc/snowbank/full.toml
+    read_journal
+}
+
+hanging_disk() {
+    say "a disk that hangs (fsfreeze): the stop ends, and the next start comes up by itself when the disk answers"
+    local began
+    inside sh -e -c '
+        install -d -o snowbank -g snowbank -m 700 /srv/disk/state
+        mkdir -p /run/systemd/system/snowbank@hangs.service.d
+        printf "[Service]\nReadWritePaths=/srv/disk\n" >/run/systemd/system/snowbank@hangs.service.d/disk.conf
+        printf "listen = [\"127.0.0.1:7691\"]\nworker_ids = 11\nstate_dir = \"/srv/disk/state\"\n" >/etc/snowbank/hangs.toml
+        systemctl daemon-reload'
+    show systemctl start snowbank@hangs
+    as_user snowbank next --address 127.0.0.1:7691 -n 100 >"$work/before"
+    echo "(host)# fsfreeze -f"
+    fsfreeze -f "$work/disk"
+    # A raise of the ceiling begins to hang.
+    for _ in $(seq 15); do
+        as_user snowbank next --address 127.0.0.1:7691 >>"$work/before" 2>/dev/null || true
+        sleep 0.2
+    done
+    began=$SECONDS
+    show systemctl stop snowbank@hangs
+    echo "after $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -lt 60 ] || fail "the stop waited for the disk"
+    show systemctl start --no-block snowbank@hangs
+    sleep 5
+    echo "the state meanwhile: $(property ActiveState snowbank@hangs)"
+    [ "$(property ActiveState snowbank@hangs)" != active ] || fail "it serves without a disk"
+    echo "(host)# fsfreeze -u"
+    thaw
+    until_true inside systemctl is-active snowbank@hangs || fail "it did not come up when the disk answered"
+    as_user snowbank next --address 127.0.0.1:7691 -n 100 >"$work/after"
+    [ "$(sort -n "$work/after" | head -n 1)" -gt "$(sort -n "$work/before" | tail -n 1)" ] || fail "an ID lies below earlier ones"
+    echo "up after $(property NRestarts snowbank@hangs) restarts; its IDs lie above the earlier ones"
+    inside systemctl stop snowbank@hangs
+    inside rm -r /etc/snowbank/hangs.toml /run/systemd/system/snowbank@hangs.service.d
+    inside systemctl daemon-reload
+    # Of the stop and what followed, without what each start says.
+    show_journal | sed -n '1p;/Stopping/,$p' | grep -v 'listen\|admin on\|source 0\|kernel.s log\|state in'
 }

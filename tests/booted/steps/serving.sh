@@ -72,17 +72,17 @@ restarted_under_load() {
 
 reloaded() {
     say "reloaded"
-    edit 's/^#max_connections = .*/max_connections = 5000/' /etc/snowbank/snowbank.toml
+    inside sh -c 'printf "\n[limits]\nmax_connections = 5000\n" >>/etc/snowbank/snowbank.toml'
     show systemctl reload snowbank.service
     read_journal
     daemon_lines
     daemon_lines | grep -q '^reloaded: limits.max_connections: 10000 -> 5000' || fail "the reload was not taken"
-    edit 's/^#shards = .*/shards = 7/' /etc/snowbank/snowbank.toml
+    edit '1i shards = 7' /etc/snowbank/snowbank.toml
     show systemctl reload snowbank.service
     read_journal
     daemon_lines
     daemon_lines | grep -q '^reload refused: .*shards' || fail "the reload was not refused"
-    edit 's/^shards = .*/#shards = "auto"/' /etc/snowbank/snowbank.toml
+    edit '/^shards/d' /etc/snowbank/snowbank.toml
     show systemctl reload snowbank.service
     read_journal
 }
@@ -112,10 +112,49 @@ upgraded_under_load() {
 several_daemons() {
     say "an instance, with an admin listener of its own"
     show install -m 644 /etc/snowbank/snowbank.toml /etc/snowbank/orders.toml
-    edit 's/^#listen = \["127.*/listen = ["127.0.0.1:7670"]/; s/^#worker_ids = .*/worker_ids = 6/' /etc/snowbank/orders.toml
+    edit '1i listen = ["127.0.0.1:7670"]\nworker_ids = 6' /etc/snowbank/orders.toml
     show grep '^listen = \["\|^worker_ids' /etc/snowbank/orders.toml
     show systemctl enable --now snowbank@orders
     show snowbank status --admin unix:/run/snowbank/orders/admin.sock | head -n 2
     show_as_user snowbank next --address 127.0.0.1:7670
+    read_journal
+}
+
+upgraded_without_some() {
+    say "upgraded while an instance has a mistake in its file, and another takes an hour to stop: the first serves on, and nothing waits"
+    local orders began
+    edit '1i shadrs = 3' /etc/snowbank/orders.toml
+    inside sh -c 'cat >/etc/snowbank/late.toml' <<'TOML'
+listen = ["127.0.0.1:7690"]
+worker_ids = 9
+
+[limits]
+drain_delay = "1h"
+TOML
+    inside systemctl start snowbank@late
+    orders=$(property MainPID snowbank@orders)
+    began=$SECONDS
+    show dpkg -i /root/upgrade.deb | tee "$work/upgrade"
+    echo "after $((SECONDS - began)) s"
+    [ $((SECONDS - began)) -lt 300 ] || fail "the upgrade waited"
+    grep -q 'snowbank@orders.service was not restarted and serves on with the old program' "$work/upgrade" ||
+        fail "dpkg does not say that an instance was kept"
+    grep -q "did you mean .shards" "$work/upgrade" || fail "dpkg does not say what is wrong"
+    grep -q 'snowbank@late.service is not ready yet: ' "$work/upgrade" || fail "dpkg does not say that an instance is late"
+    [ "$(inside dpkg-query -W -f '${db:Status-Abbrev}' snowbank)" = "ii " ] || fail "the package is half configured"
+    [ "$(property MainPID snowbank@orders)" = "$orders" ] || fail "the instance with a mistake was restarted"
+    show_as_user snowbank next --address 127.0.0.1:7670
+    show_as_user snowbank next
+    # A second signal ends the hour.
+    inside systemctl kill --signal=TERM snowbank@late
+    until_true inside systemctl is-active snowbank@late || fail "it did not come back"
+    inside systemctl stop --no-block snowbank@late
+    until_true inside sh -c 'curl -s --unix-socket /run/snowbank/late/admin.sock http://localhost/readyz | grep stop'
+    show_as_user snowbank next --address 127.0.0.1:7690
+    inside systemctl kill --signal=TERM snowbank@late
+    edit '/^shadrs/d' /etc/snowbank/orders.toml
+    show systemctl restart snowbank@orders
+    inside rm /etc/snowbank/late.toml
+    inside dpkg -i /root/snowbank.deb >/dev/null 2>&1
     read_journal
 }

@@ -122,8 +122,8 @@ impl Client {
         let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
-            let moves_on = exhausted.0.len() + 1 < self.shared.names.len();
-            let moves_on_by = moves_on.then_some(deadline.at);
+            self.shared.check_collision()?;
+            let moves_on_by = (exhausted.0.len() + 1 < self.shared.names.len()).then_some(deadline.at);
             let error = match timeout_at(deadline.at, self.try_once(&call, moves_on_by)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
@@ -134,7 +134,7 @@ impl Client {
             };
             tries += 1;
             if is_exhausted_beyond(&error, deadline.at) {
-                let asks_next = moves_on && exhausted.is_first_of_its_endpoint(&error);
+                let asks_next = moves_on_by.is_some() && exhausted.is_first_of_its_endpoint(&error);
                 exhausted.0.push(error.clone());
                 if asks_next {
                     continue;

@@ -8,6 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::connection::{Connection, End, is_final};
 use super::error::Error;
 use super::queue::{Abandoned, Queue};
+use super::same_workers::Check;
 use super::shared::{Shared, Stage};
 
 /// The recent failures of an endpoint.
@@ -29,13 +30,14 @@ pub(super) struct Driver {
     current: usize,
     /// The number of failed connections since the last success.
     failed_in_a_row: usize,
+    check: Check,
 }
 
 impl Driver {
     pub(super) fn new(shared: Arc<Shared>, queue: Queue) -> Self {
         let fresh = Health { failures: 0, not_before: Instant::now() };
         let health = vec![fresh; shared.names.len()];
-        Self { shared, queue, health, current: 0, failed_in_a_row: 0 }
+        Self { shared, queue, health, current: 0, failed_in_a_row: 0, check: Check::default() }
     }
 
     pub(super) async fn run(mut self) {
@@ -69,6 +71,7 @@ impl Driver {
             }
         };
         self.shared.enter(Stage::Serving(index));
+        self.check.start(&self.shared);
         self.failed_in_a_row = 0;
         self.current = index;
         let end = connection.serve(&mut self.queue).await;

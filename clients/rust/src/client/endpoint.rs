@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::options::TlsChoice;
 use crate::address::Address;
@@ -27,7 +27,7 @@ pub(super) struct Writer {
 }
 
 impl Streams {
-    fn plain(
+    pub(super) fn plain(
         reader: impl AsyncRead + Send + Unpin + 'static,
         writer: impl AsyncWrite + Send + Unpin + 'static,
     ) -> Self {
@@ -64,17 +64,22 @@ impl Writer {
 /// Resolves the name and connects, trying each of its addresses. `limit` covers everything, with the TLS
 /// handshake.
 pub(super) async fn connect(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
-    let patiently = connect_patiently(endpoint, tls, limit);
-    timeout(limit, patiently).await.unwrap_or_else(|_| Err(timed_out(limit)))
+    let deadline = Instant::now() + limit;
+    let connected = timeout_at(deadline, connect_patiently(endpoint, tls, deadline)).await;
+    connected.unwrap_or_else(|_| Err(timed_out(&format!("not connected within {limit:?}"))))
 }
 
-async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
+    #[cfg(test)]
+    if let Some(dialed) = super::simulation::dial(endpoint) {
+        return dialed.await;
+    }
     match endpoint {
         Address::Tcp { host, port } => {
-            let (reader, writer) = connect_tcp(host, *port, limit).await?.into_split();
+            let (reader, writer) = connect_tcp(host, *port, deadline).await?.into_split();
             Ok(Streams::plain(reader, writer))
         }
-        Address::Tls { host, port } => connect_tls(host, *port, tls, limit).await,
+        Address::Tls { host, port } => connect_tls(host, *port, tls, deadline).await,
         #[cfg(unix)]
         Address::Unix(path) => {
             let (reader, writer) = tokio::net::UnixStream::connect(path).await?.into_split();
@@ -86,29 +91,31 @@ async fn connect_patiently(endpoint: &Address, tls: &TlsChoice, limit: Duration)
 }
 
 #[cfg(feature = "tls")]
-async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, limit: Duration) -> io::Result<Streams> {
+async fn connect_tls(host: &str, port: u16, tls: &TlsChoice, deadline: Instant) -> io::Result<Streams> {
     let files = tls.clone();
     // The disk may be slow, and other tasks share this thread.
     let connector = tokio::task::spawn_blocking(move || files.read()).await.map_err(io::Error::other)?;
     let connector = connector.map_err(io::Error::other)?;
-    let stream = connect_tcp(host, port, limit).await?;
-    let (reader, writer) = tokio::io::split(connector.connect(host, stream).await?);
+    let stream = connect_tcp(host, port, deadline).await?;
+    let silent = "it accepted the connection and did not finish the TLS handshake in time";
+    let stream =
+        timeout_at(deadline, connector.connect(host, stream)).await.map_err(|_| timed_out(silent))??;
+    let (reader, writer) = tokio::io::split(stream);
     let writer = Writer { inner: Box::new(writer), encrypts: true, holds: false };
     Ok(Streams { reader: Box::new(reader), writer })
 }
 
 #[cfg(not(feature = "tls"))]
-async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Duration) -> io::Result<Streams> {
+async fn connect_tls(_: &str, _: u16, _: &TlsChoice, _: Instant) -> io::Result<Streams> {
     Err(io::Error::new(
         io::ErrorKind::Unsupported,
         "built without TLS: enable the cargo feature `tls` of snowbank-client",
     ))
 }
 
-async fn connect_tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
-    let began = Instant::now();
+async fn connect_tcp(host: &str, port: u16, deadline: Instant) -> io::Result<TcpStream> {
     let addresses: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
-    connect_any(&addresses, began + limit).await
+    connect_any(&addresses, deadline).await
 }
 
 /// Connects to the first address that accepts. Each gets an equal share of the remaining time, so that an
@@ -125,14 +132,14 @@ async fn connect_any(addresses: &[SocketAddr], deadline: Instant) -> io::Result<
                 return Ok(stream);
             }
             Ok(Err(error)) => last = error,
-            Err(_) => last = timed_out(share),
+            Err(_) => last = timed_out(&format!("{address} did not accept within {share:?}")),
         }
     }
     Err(last)
 }
 
-fn timed_out(limit: Duration) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, format!("not connected within {limit:?}"))
+fn timed_out(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, text)
 }
 
 #[cfg(test)]

@@ -74,6 +74,21 @@ pub enum Error {
         /// The highest ID of the last reply.
         found: u64,
     },
+    /// Two endpoints are daemons that hand out the same IDs. Calls fail until the worker IDs differ.
+    #[error(
+        "{one} and {other} are two daemons with worker ID {worker_id} of the layout {layout}: both hand out the same \
+         IDs; stop one of them, and start it with worker IDs that no other daemon has"
+    )]
+    SameWorkerIds {
+        /// The one endpoint.
+        one: Arc<str>,
+        /// The other endpoint.
+        other: Arc<str>,
+        /// The first daemon's worker ID that both have.
+        worker_id: u64,
+        /// The first daemon's layout.
+        layout: Arc<str>,
+    },
     /// An option has a value that is not allowed.
     #[error("{0}")]
     BadOption(Arc<str>),

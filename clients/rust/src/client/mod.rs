@@ -17,7 +17,10 @@ mod ids;
 mod options;
 mod partial_reply;
 mod queue;
+mod same_workers;
 mod shared;
+#[cfg(test)]
+mod simulation;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -12,6 +12,8 @@ pub(super) struct Shared {
     /// The endpoints as text, in the options' order.
     pub(super) names: Vec<Arc<str>>,
     progress: Mutex<Progress>,
+    /// The error of every call while two endpoints hand out the same IDs.
+    collision: Mutex<Option<Error>>,
 }
 
 /// The driver's progress, for callers whose deadline passes meanwhile.
@@ -37,11 +39,21 @@ impl Shared {
     pub(super) fn new(options: ClientOptions) -> Self {
         let names: Vec<_> = options.endpoints.iter().map(|endpoint| endpoint.to_string().into()).collect();
         let progress = Progress { stage: Stage::Idle, failures: vec![None; names.len()] };
-        Self { options, names, progress: Mutex::new(progress) }
+        Self { options, names, progress: Mutex::new(progress), collision: Mutex::new(None) }
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that two endpoints hand out the same IDs, or none do.
+    pub(super) fn set_collision(&self, collision: Option<Error>) {
+        *self.collision.lock().unwrap_or_else(PoisonError::into_inner) = collision;
+    }
+
+    /// Returns an error if two endpoints hand out the same IDs.
+    pub(super) fn check_collision(&self) -> Result<(), Error> {
+        self.collision.lock().unwrap_or_else(PoisonError::into_inner).clone().map_or(Ok(()), Err)
     }
 
     /// Notes the driver's current work. An endpoint that serves has no failure any more.
@@ -78,7 +90,10 @@ impl Shared {
         match stage {
             Stage::Serving(index) => return Ok(Arc::clone(&self.names[index])),
             Stage::Idle => {}
-            Stage::Connecting(index) => pending(index, "it has not accepted the connection yet"),
+            Stage::Connecting(index) if self.options.endpoints[index].is_tls() => {
+                pending(index, "it has not finished the TLS handshake, or not accepted the connection");
+            }
+            Stage::Connecting(index) => pending(index, "it has not accepted the connection"),
             Stage::Greeting(index) => pending(index, "it accepted the connection and has sent no greeting"),
         }
         Err(Error::join(failures.into_iter().flatten().collect()))

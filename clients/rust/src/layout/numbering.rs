@@ -96,13 +96,7 @@ impl Numbering {
         let rows = layout.ids_per_tick();
         let ids_per_tick = rows * workers.len() as u64;
         let equal = groups.iter().all(|group| group.columns.len() == groups[0].columns.len());
-        let random_parts: Box<[_]> = layout
-            .fields()
-            .iter()
-            .filter(|field| field.role() == Role::Random)
-            .map(|field| (field.values(), field.weight()))
-            .collect();
-        let wide = |stride: u64| u32::try_from(stride).is_err();
+        let random_parts = random_parts(&layout);
         let mut tables = Tables {
             ids_per_tick: Divisor::new(ids_per_tick),
             tick_weight: layout.tick_weight(),
@@ -111,9 +105,7 @@ impl Numbering {
             whole_tick: None,
             row_weight: row_weight(&layout),
             group_size: equal.then(|| Divisor::new(rows * groups[0].columns.len() as u64)),
-            needs_list: !random_parts.is_empty()
-                || columns.iter().any(|column| wide(column.stride))
-                || groups.iter().any(|group| wide(group.stride_out)),
+            needs_list: !random_parts.is_empty() || has_wide_strides(&groups, &columns),
             random_parts,
             groups,
             columns,
@@ -280,6 +272,19 @@ fn progression(group: &Group, column: &Column, left: u64) -> (u64, u64) {
 
 fn count(max: u64, available: u64) -> u32 {
     u32::try_from(max.clamp(1, available)).unwrap_or(u32::MAX)
+}
+
+/// Returns the size and the weight of each random field.
+fn random_parts(layout: &Layout) -> Box<[(u64, u64)]> {
+    let random = layout.fields().iter().filter(|field| field.role() == Role::Random);
+    random.map(|field| (field.values(), field.weight())).collect()
+}
+
+/// Returns whether a stride exceeds the 32 bits that a run has for it.
+fn has_wide_strides(groups: &[Group], columns: &[Column]) -> bool {
+    let strides =
+        columns.iter().map(|column| column.stride).chain(groups.iter().map(|group| group.stride_out));
+    strides.max() > Some(u64::from(u32::MAX))
 }
 
 fn row_weight(layout: &Layout) -> u64 {

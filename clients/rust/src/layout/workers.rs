@@ -57,6 +57,12 @@ impl WorkerSet {
         self.ids.len()
     }
 
+    /// Returns `worker ID 5` or `worker IDs 0-3`.
+    pub fn in_words(&self) -> String {
+        let noun = if self.len() == 1 { "worker ID" } else { "worker IDs" };
+        format!("{noun} {self}")
+    }
+
     /// Returns whether the set has this worker ID.
     pub fn contains(&self, id: u64) -> bool {
         self.ids.binary_search(&id).is_ok()

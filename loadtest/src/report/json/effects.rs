@@ -110,3 +110,17 @@ impl ClientStallFigures {
         }
     }
 }
+
+/// A target that went away during a run that may lose it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LostTarget {
+    pub(crate) address: String,
+    /// In seconds of the measurement.
+    pub(crate) at_s: f64,
+}
+
+impl LostTarget {
+    pub(super) fn of((address, at): &(String, std::time::Duration)) -> Self {
+        Self { address: address.clone(), at_s: at.as_secs_f64() }
+    }
+}

@@ -32,6 +32,11 @@ fn a_first_start_lies_above_the_current_tick() {
     assert_eq!(first_start(&numbering, NOW), numbering.first_of(Tick(tick.0 + 1)));
 }
 
+/// A first position of which nothing else is known.
+fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
+    FirstPosition::of(position, ("default", numbering), &[], &[])
+}
+
 /// A source's life from a start until it is killed at once: claims one ID, and gives where the next life starts.
 fn life(
     source: &SourceSettings,
@@ -39,7 +44,7 @@ fn life(
     start: Position,
     now: Now,
 ) -> Result<Position, Bound> {
-    let mut managed = manage(source, numbering.clone(), start, true, now);
+    let mut managed = manage(source, numbering.clone(), unknown(start, numbering), true, now);
     let ceiling = managed.first_ceiling(now);
     managed.grant(ceiling);
     let window = managed.source().window(now);
@@ -84,7 +89,10 @@ fn a_start_beyond_reach_says_how_long_the_clock_is_behind() {
     assert!(life(&source, &numbering, reached, NOW).is_ok());
     let wait = Duration::from_millis(667);
     assert_eq!(life(&source, &numbering, beyond, NOW), Err(Bound::Standing(wait)));
-    assert_eq!(manage(&source, numbering.clone(), beyond, true, NOW).source().stands_for(NOW), wait);
+    assert_eq!(
+        manage(&source, numbering.clone(), unknown(beyond, &numbering), true, NOW).source().stands_for(NOW),
+        wait
+    );
     assert!(life(&source, &numbering, beyond, NOW.after(wait)).is_ok());
 }
 

@@ -29,10 +29,17 @@ use super::backlog::Backlog;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
+use super::turnstile::Place;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
+
+/// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other connections have their turn then.
+const READ_BYTES_MAX: usize = 8 * 1024;
+
+/// The bytes of requests in a turn from which a connection is busy: some 16 requests. Its system calls cost more than fewer.
+const BUSY_BYTES: usize = 256;
 
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
@@ -47,6 +54,9 @@ pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Memb
         unwritten: Vec::new(),
         read_at: NEVER_READ,
         backlog: None,
+        errors_in_row: 0,
+        is_busy: false,
+        place: Place::default(),
     };
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
@@ -65,13 +75,18 @@ struct Connection<F> {
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
     backlog: Option<Box<Backlog>>,
+    /// Requests in a row, up to the last, that were answered with an error.
+    errors_in_row: u16,
+    /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
+    is_busy: bool,
+    place: Place,
 }
 
 /// The outcome of a turn.
 enum Turn {
     /// All requests that had arrived are answered.
     Done,
-    /// All requests that were read are answered. The input buffer was full, so there is more to read.
+    /// All requests that were read are answered. As much was read as a turn may, so there is more to read.
     Full,
     /// There is more to do as soon as the replies so far are written.
     Again,
@@ -94,11 +109,11 @@ impl<F: Front> Connection<F> {
             }
             match turn {
                 Turn::Done => read = true,
-                // Other connections of this shard have their turn before a client that sends faster than it is answered,
-                // or that receives a long reply.
-                Turn::Full | Turn::Again => {
-                    read = matches!(turn, Turn::Full);
-                    tokio::task::yield_now().await;
+                Turn::Full => read = true,
+                // Other connections of this shard have their turn before a client that receives a long reply.
+                Turn::Again => {
+                    read = false;
+                    poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
                 }
                 Turn::Waits(waiting) => {
                     Box::pin(self.wait(waiting)).await?;
@@ -144,10 +159,16 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
+        if self.is_busy {
+            ready!(thread.turnstile.poll_pass(&mut self.place, cx));
+        }
         let mut input = std::mem::take(&mut state.input);
         let live_config = &thread.live_config.borrow();
         let polled = self.poll_turn_with(&thread, live_config, state, &mut input, cx);
         state.input = input;
+        if polled.is_pending() && self.is_busy {
+            thread.turnstile.give_back();
+        }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
             polled => polled,
@@ -172,7 +193,9 @@ impl<F: Front> Connection<F> {
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
         let mut turn = self.take(thread, live_config, state, &input[..end]);
-        if matches!(turn, Turn::Done) && end == input.len() {
+        let read = end - kept;
+        self.is_busy = read >= BUSY_BYTES;
+        if matches!(turn, Turn::Done) && read == READ_BYTES_MAX.min(input.len() - kept) {
             turn = Turn::Full;
         }
         if kept > 0 && self.unread.len() == end {
@@ -194,7 +217,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let mut buffer = ReadBuf::new(input);
+        let read_to = input.len().min(kept + READ_BYTES_MAX);
+        let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
         if polled.is_pending() {

@@ -3,9 +3,9 @@
 use super::super::backlog::Backlog;
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
-use super::wait::Waiting;
+use super::wait::{Waiting, wait_of};
 use super::{Connection, Turn};
-use crate::front::{Ask, FrameIds, Front, Step};
+use crate::front::{Ask, FrameIds, Front, Refused, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
 use crate::source::wait_queue::Refusal;
@@ -14,6 +14,10 @@ use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 /// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
 /// to the socket, two being filled.
 const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+
+/// Errors in a row, with nothing else between them, after which the connection is closed. A client with a defect has seen
+/// many of them by then, and an error costs more than a request.
+const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
 impl<F: Front> Connection<F> {
     /// Takes all requests in `bytes`, and keeps the rest of the bytes.
@@ -39,9 +43,14 @@ impl<F: Front> Connection<F> {
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     note_answer(thread, error);
+                    if self.has_only_errors(error) {
+                        at = bytes.len();
+                        break Turn::Close;
+                    }
                 }
                 Step::Ids { consumed, ask } => {
                     at += consumed;
+                    self.errors_in_row = 0;
                     if let Some(waiting) = self.serve_ids(thread, live_config, state, ask, &bytes[at..]) {
                         break Turn::Waits(waiting);
                     }
@@ -57,6 +66,17 @@ impl<F: Front> Connection<F> {
         };
         keep(&mut self.unread, &bytes[at..]);
         turn
+    }
+
+    /// Counts an answer. Returns true if the peer has only sent errors for so long that it must be closed.
+    #[cold]
+    fn has_only_errors(&mut self, error: Option<ErrorCode>) -> bool {
+        self.errors_in_row = if error.is_some() { self.errors_in_row + 1 } else { 0 };
+        let is_one_too_many = self.errors_in_row == ERRORS_IN_ROW_MAX;
+        if is_one_too_many {
+            rejections::log(self.stream.peer(), "a thousand requests in a row that are errors");
+        }
+        is_one_too_many
     }
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
@@ -128,8 +148,10 @@ impl<F: Front> Connection<F> {
         ask: Ask,
         refusal: Refusal,
     ) {
-        let name = live_config.source(ask.source).name();
-        let code = self.front.refuse(&mut state.output, ask.form, refusal, name);
+        let (source, limits) = (live_config.source(ask.source), &live_config.limits);
+        let longer_wait = Some(limits.max_wait).filter(|most| wait_of(&ask, limits, source) < *most);
+        let refused = Refused { refusal, source: source.name(), longer_wait };
+        let code = self.front.refuse(&mut state.output, ask.form, refused);
         let counters = &thread.counters.sources[ask.source];
         counters.requests.add(1);
         counters.refused.add(1);

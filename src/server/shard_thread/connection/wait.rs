@@ -2,6 +2,7 @@
 
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -28,8 +29,13 @@ pub(super) struct Waiting {
 
 /// Returns when a request that was read at `read_at` must be answered.
 fn deadline_of(ask: &Ask, limits: &Limits, source: &Source, read_at: BootMicros) -> BootMicros {
+    read_at.after(wait_of(ask, limits, source))
+}
+
+/// Returns how long a request may wait.
+pub(super) fn wait_of(ask: &Ask, limits: &Limits, source: &Source) -> Duration {
     let default_wait = || limits.default_wait_for(source.tick());
-    read_at.after(ask.wait.map_or_else(default_wait, |wait| wait.min(limits.max_wait)))
+    ask.wait.map_or_else(default_wait, |wait| wait.min(limits.max_wait))
 }
 
 impl<F: Front> Connection<F> {

@@ -1,0 +1,138 @@
+//! The check that no two endpoints are daemons with the same worker IDs: they would hand out the same IDs.
+//!
+//! A daemon refuses a worker ID that another daemon of its machine has. Containers and machines do not see
+//! each other's locks, but a client sees all of its endpoints. It asks each for INFO when it connects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use super::connection::Connection;
+use super::error::Error;
+use super::shared::Shared;
+use crate::layout::{Layout, WorkerSet, concurrent_collision};
+use crate::protocol::Info;
+use crate::protocol::info::Source;
+
+/// The time before the first look, and between two looks while daemons collide. A client that lives for less
+/// costs the other endpoints nothing. A daemon that restarts, or that passes its worker IDs on, can look like
+/// two for a moment, so a collision counts when two looks in a row find it.
+const CONFIRMATION: Duration = Duration::from_secs(1);
+
+/// The time between two looks while an endpoint does not answer, and the shortest after one that found nothing.
+const REPETITION: Duration = Duration::from_secs(60);
+
+/// The check of one client. It ends when dropped.
+#[derive(Debug, Default)]
+pub(super) struct Check {
+    task: Option<AbortHandle>,
+    began: Option<Instant>,
+}
+
+impl Check {
+    /// Starts a check in the background, unless one is under way or was started a moment ago.
+    pub(super) fn start(&mut self, shared: &Arc<Shared>) {
+        let is_recent = self.began.is_some_and(|began| began.elapsed() < REPETITION);
+        let is_under_way = self.task.as_ref().is_some_and(|task| !task.is_finished());
+        if shared.names.len() > 1 && !is_recent && !is_under_way {
+            self.began = Some(Instant::now());
+            self.task = Some(tokio::spawn(check(Arc::clone(shared))).abort_handle());
+        }
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+/// Looks until all endpoints have answered and none collide.
+async fn check(shared: Arc<Shared>) {
+    let mut earlier = None;
+    let mut pause = CONFIRMATION;
+    loop {
+        sleep(pause).await;
+        let infos = look(&shared).await;
+        let found = find(&infos);
+        if found.is_none() || found == earlier {
+            shared.set_collision(found.clone().map(|collision| collision.error(&shared)));
+        }
+        pause = match &found {
+            Some(_) => CONFIRMATION,
+            None if infos.len() < shared.names.len() => REPETITION,
+            None => return,
+        };
+        earlier = found;
+    }
+}
+
+/// Returns the INFO of each endpoint that answers, by its index. All connections are open at the same time.
+async fn look(shared: &Arc<Shared>) -> Vec<(usize, Info)> {
+    let mut looks = JoinSet::new();
+    for index in 0..shared.names.len() {
+        let shared = Arc::clone(shared);
+        looks.spawn(async move {
+            let mut connection = Connection::connect(shared, index).await.ok()?;
+            let info = connection.greet().await.ok()?;
+            Some((connection, index, info))
+        });
+    }
+    let answers: Vec<_> = looks.join_all().await.into_iter().flatten().collect();
+    let mut infos: Vec<_> = answers.into_iter().map(|(_, index, info)| (index, info)).collect();
+    infos.sort_by_key(|(index, _)| *index);
+    infos
+}
+
+/// Two endpoints whose daemons can hand out the same ID.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Collision {
+    endpoints: [usize; 2],
+    instances: [String; 2],
+    worker_id: u64,
+    layout: String,
+}
+
+impl Collision {
+    fn error(self, shared: &Shared) -> Error {
+        let [one, other] = self.endpoints.map(|index| Arc::clone(&shared.names[index]));
+        Error::SameWorkerIds { one, other, worker_id: self.worker_id, layout: self.layout.into() }
+    }
+}
+
+fn find(infos: &[(usize, Info)]) -> Option<Collision> {
+    infos
+        .iter()
+        .enumerate()
+        .find_map(|(at, one)| infos[at + 1..].iter().find_map(|other| compare(one, other)))
+}
+
+/// Compares two endpoints. Those with the same instance lead to one daemon.
+fn compare(one: &(usize, Info), other: &(usize, Info)) -> Option<Collision> {
+    let instances = [one.1.instance.clone()?, other.1.instance.clone()?];
+    if instances[0] == instances[1] {
+        return None;
+    }
+    let generators = |info: &Info| info.sources.iter().filter_map(generator).collect::<Vec<_>>();
+    let others = generators(&other.1);
+    generators(&one.1).into_iter().find_map(|(layout, workers)| {
+        let collides = |(other_layout, other_workers): &(Layout, WorkerSet)| {
+            concurrent_collision((&layout, &workers), (other_layout, other_workers))
+        };
+        let (worker_id, _) = others.iter().find_map(collides)?;
+        let endpoints = [one.0, other.0];
+        Some(Collision { endpoints, instances: instances.clone(), worker_id, layout: layout.to_string() })
+    })
+}
+
+/// Returns the layout and the worker IDs of a source. A source that has none, or unreadable ones, is not
+/// compared.
+fn generator(source: &Source) -> Option<(Layout, WorkerSet)> {
+    let layout = source.layout.as_ref()?.parse().ok()?;
+    let workers = WorkerSet::from_list(source.worker_ids.clone()?).ok()?;
+    (workers.highest() < Layout::workers(&layout)).then_some((layout, workers))
+}

@@ -1,0 +1,231 @@
+//! The client over a simulated wire, on tokio's paused clock.
+//!
+//! Daemons stop, are replaced by others whose IDs lie lower, stand behind load balancers, lose replies, refuse,
+//! and are no daemons at all. A seed decides everything, so a failure repeats: it names its seed.
+
+mod app;
+mod daemon;
+mod world;
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::client::{Client, ClientOptions, Error, IdsOptions};
+use crate::protocol::ErrorCode;
+use app::{App, TIMEOUT};
+pub(in crate::client) use world::dial;
+use world::{Mode, PER_MS, Wire, World};
+
+/// The simulated time in which daemons fail.
+const STORM: Duration = Duration::from_secs(20);
+
+/// The time after the last failure in which calls may still fail: a rest that was asked for, the longest
+/// back-off, and a call that began before.
+const RECOVERY: Duration = Duration::from_secs(16);
+
+/// The simulated time after that, in which every call must succeed.
+const CALM: Duration = Duration::from_secs(5);
+
+/// Runs a test on a clock that jumps to the next timer whenever nothing else is left to do.
+fn simulate<T>(test: impl Future<Output = T>) -> T {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime").block_on(test)
+}
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+fn client(addresses: usize) -> Client {
+    let names = (1..=addresses).map(|port| format!("simulated:{port}"));
+    Client::new(ClientOptions::new(names).expect("addresses").timeout(TIMEOUT)).expect("a client")
+}
+
+/// Changes a daemon now and then, until the storm is over. Then all serve.
+async fn rage(wire: &Wire) {
+    let began = Instant::now();
+    wire.world().loses_one_in = 200;
+    while began.elapsed() < STORM {
+        let pause = {
+            let mut world = wire.world();
+            let daemons = world.daemons.len();
+            let index = world.rng.usize(..daemons);
+            let clock_ms = [0, 0, 5_000, -3_600_000][world.rng.usize(..4)];
+            match world.rng.u32(..10) {
+                0 | 1 => world.set(index, Mode::Down),
+                2 => world.set(index, Mode::Silent),
+                3 => world.set(index, Mode::Stalls),
+                4 => world.set(index, Mode::Http),
+                5 => world.set(index, Mode::Refuses(ErrorCode::Exhausted, Duration::from_secs(3_600))),
+                6 => world.set(index, Mode::Refuses(ErrorCode::ClockBehind, ms(300))),
+                _ => world.replace(index, clock_ms),
+            }
+            world.rng.u64(10..2_000)
+        };
+        sleep(ms(pause)).await;
+    }
+    let mut world = wire.world();
+    world.loses_one_in = 0;
+    (0..world.daemons.len()).for_each(|index| world.set(index, Mode::Serves));
+}
+
+/// Runs an application through a storm and a calm. Returns a digest of all that it got.
+fn weather(seed: u64) -> u64 {
+    simulate(async {
+        let addresses = 1 + seed as usize % 3;
+        let wire = Wire::lay(seed, &[1, 2, 1][..addresses]);
+        let app = App::start(&wire, &client(addresses), seed);
+        rage(&wire).await;
+        sleep(RECOVERY).await;
+        app.expect_calm();
+        sleep(CALM).await;
+        let (handed_out, digest) = app.finish().await;
+        let World { connects, claimed, .. } = *wire.world();
+        assert!(connects < 1_500, "seed {seed}: {connects} connections");
+        assert!(
+            claimed < 3 * handed_out + 100_000,
+            "seed {seed}: {claimed} claimed, {handed_out} handed out"
+        );
+        digest
+    })
+}
+
+#[test]
+fn an_application_through_storms() {
+    for seed in 0..24 {
+        weather(seed);
+    }
+}
+
+#[test]
+fn a_seed_repeats() {
+    assert_eq!(weather(5), weather(5));
+    assert_ne!(weather(5), weather(8));
+}
+
+#[test]
+fn a_daemon_with_lower_ids_at_the_same_address_is_followed_after_one_error() {
+    simulate(async {
+        let wire = Wire::lay(1, &[1]);
+        let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
+        let high = ids.next().await.expect("an ID");
+        wire.world().replace(0, -3_600_000);
+        let claimed = wire.world().claimed;
+        let began = Instant::now();
+        let error = loop {
+            match ids.next().await {
+                Ok(id) => assert!(id > high),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, Error::WentBack { .. }), "{error}");
+        assert!(began.elapsed() < ms(1_100), "{:?}", began.elapsed());
+        let skipped = wire.world().claimed - claimed;
+        assert!(skipped < PER_MS, "{skipped} IDs are skipped");
+        let mut last = 0;
+        for _ in 0..10_000 {
+            let id = ids.next().await.expect("the lower IDs");
+            assert!(last < id && id < high);
+            last = id;
+        }
+    });
+}
+
+#[test]
+fn a_balancer_whose_daemon_rode_ahead_and_went_costs_one_error_and_few_ids() {
+    simulate(async {
+        let wire = Wire::lay(2, &[2]);
+        wire.world().replace(0, 5_000);
+        wire.world().set(1, Mode::Down);
+        let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
+        ids.next().await.expect("an ID");
+        wire.world().set(1, Mode::Serves);
+        wire.world().set(0, Mode::Down);
+        let claimed = wire.world().claimed;
+        let mut errors = 0;
+        for _ in 0..10_000 {
+            errors += u32::from(ids.next().await.is_err());
+        }
+        assert_eq!(errors, 1);
+        assert!(wire.world().claimed - claimed < 4 * 10_000);
+    });
+}
+
+/// A reconnect can come to a shard, or to a clock, that is less far by a moment.
+#[test]
+fn ids_that_are_lower_for_a_moment_are_waited_out() {
+    simulate(async {
+        let wire = Wire::lay(3, &[1]);
+        let mut ids = client(1).ids(IdsOptions::default()).expect("IDs");
+        let mut last = ids.next().await.expect("an ID");
+        for _ in 0..20 {
+            wire.world().replace(0, -300);
+            for _ in 0..100 {
+                let id = ids.next().await.expect("it catches up");
+                assert!(id > last);
+                last = id;
+            }
+            wire.world().replace(0, 0);
+        }
+    });
+}
+
+#[test]
+fn two_daemons_with_the_same_worker_ids_are_refused_until_one_changes() {
+    simulate(async {
+        let wire = Wire::lay(4, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        let client = client(2);
+        client.batch(1).await.expect("nothing is known yet");
+        sleep(ms(3_000)).await;
+        let error = client.batch(1).await.expect_err("two daemons with worker ID 0");
+        let Error::SameWorkerIds { one, other, worker_id: 0, .. } = &error else { panic!("{error:?}") };
+        assert_eq!((&**one, &**other), ("simulated:1", "simulated:2"));
+        wire.world().daemons[1].worker = 1;
+        sleep(ms(3_000)).await;
+        client.batch(1).await.expect("they differ");
+    });
+}
+
+#[test]
+fn one_daemon_at_two_addresses_and_a_successor_are_no_collision() {
+    simulate(async {
+        // Two names of one daemon.
+        let wire = Wire::lay(5, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        wire.world().daemons[1].instance = 0;
+        let both = client(2);
+        both.batch(1).await.expect("IDs");
+        sleep(ms(3_000)).await;
+        both.batch(1).await.expect("IDs");
+
+        // A daemon that took the worker ID of one that is gone.
+        let wire = Wire::lay(6, &[1, 1]);
+        wire.world().daemons[1].worker = 0;
+        wire.world().set(0, Mode::Down);
+        let moved = client(2);
+        moved.batch(1).await.expect("IDs");
+        sleep(ms(200_000)).await;
+        moved.batch(1).await.expect("IDs");
+        // The one that was gone is back: looks go on until each endpoint has answered.
+        wire.world().set(0, Mode::Serves);
+        sleep(ms(200_000)).await;
+        moved.batch(1).await.expect_err("two daemons with worker ID 0");
+    });
+}
+
+#[test]
+fn a_daemon_that_is_exhausted_for_an_hour_is_left_for_the_next() {
+    simulate(async {
+        let wire = Wire::lay(7, &[1, 1]);
+        wire.world().set(0, Mode::Refuses(ErrorCode::Exhausted, Duration::from_secs(3_600)));
+        let client = client(2);
+        for _ in 0..100 {
+            let batch = client.batch(10).await.expect("IDs from the other");
+            assert_eq!(batch.endpoint(), "simulated:2");
+            sleep(ms(100)).await;
+        }
+        assert!(wire.world().connects < 10);
+    });
+}

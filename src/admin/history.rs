@@ -1,0 +1,128 @@
+//! The last hour in points of half a minute, for the page of somebody who opens it after something happened.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+
+use super::status::{Latency, Status};
+
+/// The time that a point covers: short enough to tell when something began, and long enough for an hour in a few KB.
+const POINT_S: f64 = 30.0;
+/// An hour of points. A point of a daemon with one source takes 60 bytes, with 64 sources 300.
+const POINTS_MAX: usize = 120;
+
+/// The last hour.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct History {
+    /// The time that a point covers, in seconds.
+    every_s: f64,
+    /// The oldest first.
+    points: VecDeque<Point>,
+    /// The counters at the end of the last point. All are 0 at the start.
+    #[serde(skip)]
+    before: Counters,
+}
+
+/// The mean of half a minute, or a percentile of its requests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Point {
+    /// The end of the half minute.
+    uptime_s: f64,
+    /// IDs a second, by source.
+    ids: Box<[f32]>,
+    /// Requests for IDs a second, and those of them that were refused.
+    requests: f32,
+    refused: f32,
+    /// The times within which 50, 99 and 99.9 % of requests were answered. `None` without requests.
+    latency_s: [Option<f32>; 3],
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    uptime_s: f64,
+    ids: Vec<u64>,
+    requests: u64,
+    refused: u64,
+    latency: Latency,
+}
+
+impl Counters {
+    fn of(status: &Status) -> Counters {
+        let sum = |of: fn(&super::SourceStatus) -> u64| status.sources.iter().map(of).sum();
+        Counters {
+            uptime_s: status.uptime_s,
+            ids: status.sources.iter().map(|source| source.ids).collect(),
+            requests: sum(|source| source.requests),
+            refused: sum(|source| source.refused),
+            latency: status.latency.clone(),
+        }
+    }
+}
+
+impl History {
+    /// Takes the counters, about once a second. Adds a point each half minute.
+    pub(crate) fn observe(&mut self, status: &Status) {
+        let elapsed_s = status.uptime_s - self.before.uptime_s;
+        if elapsed_s < POINT_S {
+            return;
+        }
+        let now = Counters::of(status);
+        let before = std::mem::replace(&mut self.before, now);
+        let now = &self.before;
+        let per_second = |now: u64, before: u64| (now.saturating_sub(before) as f64 / elapsed_s) as f32;
+        // A source that has joined since counts from 0.
+        let ids_before = before.ids.iter().copied().chain(std::iter::repeat(0));
+        let latency = now.latency.since(&before.latency);
+        if self.points.len() == POINTS_MAX {
+            self.points.pop_front();
+        }
+        self.every_s = POINT_S;
+        self.points.push_back(Point {
+            uptime_s: now.uptime_s,
+            ids: now.ids.iter().zip(ids_before).map(|(&now, before)| per_second(now, before)).collect(),
+            requests: per_second(now.requests, before.requests),
+            refused: per_second(now.refused, before.refused),
+            latency_s: [0.5, 0.99, 0.999].map(|share| latency.quantile_us(share).map(|us| (us / 1e6) as f32)),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::status::tests::healthy;
+    use super::*;
+
+    #[test]
+    fn an_hour_is_kept_in_points_of_half_a_minute_and_no_more() {
+        let (mut history, mut status) = (History::default(), healthy());
+        (status.sources[0].ids, status.sources[0].requests) = (0, 0);
+        for second in 1..=7_200 {
+            status.uptime_s = f64::from(second);
+            status.sources[0].ids += 50;
+            status.sources[0].requests += 10;
+            status.sources[0].refused += u64::from(second > 7_100) * 4;
+            status.latency.counts[7] += 10;
+            history.observe(&status);
+        }
+        assert_eq!(history.points.len(), POINTS_MAX);
+        let (first, last) = (&history.points[0], &history.points[POINTS_MAX - 1]);
+        assert_eq!((first.uptime_s, last.uptime_s), (3_630.0, 7_200.0));
+        assert_eq!((&*first.ids, first.requests, first.refused), (&[50.0][..], 10.0, 0.0));
+        assert_eq!((last.refused, last.latency_s[1].is_some_and(|p99_s| p99_s <= 0.002)), (4.0, true));
+        let json = serde_json::to_string(&history).unwrap();
+        assert!(json.len() < 20_000, "{}", json.len());
+    }
+
+    #[test]
+    fn a_source_that_joins_and_half_minutes_without_requests_are_points_too() {
+        let (mut history, mut status) = (History::default(), healthy());
+        status.uptime_s = 30.0;
+        history.observe(&status);
+        let joined = status.sources[0].clone();
+        status.sources.push(crate::admin::SourceStatus { ids: 60, ..joined });
+        status.uptime_s = 60.0;
+        history.observe(&status);
+        let last = history.points.back().unwrap();
+        assert_eq!((&*last.ids, last.latency_s), (&[0.0, 2.0][..], [None; 3]));
+    }
+}

@@ -1,0 +1,50 @@
+//! `snowbank reload`: asks a daemon of this machine to reload its configuration, and fails if the daemon refuses.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Failure, Outcome};
+use crate::service::{self, ReloadResult};
+
+/// The time for a reload: it waits at most 10 s for storage and 10 s for each of two changes of the shards' configuration.
+/// Below the units' TimeoutStartSec=, after which systemd ends this process.
+const WITHIN: Duration = Duration::from_secs(28);
+
+/// Options of `snowbank reload`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// The process ID of the daemon; systemd sets the variable for ExecReload=
+    #[arg(long, env = "MAINPID", value_name = "PID")]
+    pid: i32,
+
+    /// The daemon's runtime directory, which has to be its RUNTIME_DIRECTORY too [default: $RUNTIME_DIRECTORY]
+    #[arg(long, value_name = "DIR")]
+    runtime_dir: Option<PathBuf>,
+}
+
+/// Runs the command. Exit code 0: reloaded. 1: refused, or no result. 2: the daemon cannot be asked.
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let directory = arguments.runtime_dir.clone().or_else(service::runtime_directory).ok_or_else(|| {
+        Failure::usage("RUNTIME_DIRECTORY is not set: name the daemon's runtime directory with --runtime-dir")
+    })?;
+    let result = ReloadResult::open(&directory).map_err(|error| {
+        let directory = directory.display();
+        Failure::usage(format!(
+            "cannot wait for the result in {directory}: {error}; run this as the daemon's user"
+        ))
+    })?;
+    let pid = Pid::from_raw(arguments.pid).filter(|_| arguments.pid > 0);
+    let pid =
+        pid.ok_or_else(|| Failure::usage(format!("found --pid {}, allowed: above 0", arguments.pid)))?;
+    kill_process(pid, Signal::HUP)
+        .map_err(|error| Failure::usage(format!("cannot signal process {pid}: {error}")))?;
+    match result.wait(WITHIN) {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(reasons)) => Err(Failure::No(format!("the reload was refused: {reasons}"))),
+        Err(_) => Err(Failure::No(format!(
+            "the reload has not ended within {WITHIN:?}; the daemon's log has its result"
+        ))),
+    }
+}

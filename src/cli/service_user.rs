@@ -1,0 +1,89 @@
+//! The files of a configuration that the packaged service's user cannot read. Root, who writes them, reads everything.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::config::{FileRef, Settings};
+
+/// The user and the group of the packaged service.
+const USER: &str = "snowbank";
+
+/// Prints the numbers of those arguments that the caller cannot read.
+const UNREADABLE: &str = "n=0; for file; do [ -r \"$file\" ] || echo $n; n=$((n + 1)); done";
+
+/// Returns a warning for each file that the service's user cannot read. None if the caller is not root, or if the machine has
+/// no such user.
+pub(super) fn warnings(config: &Path, settings: &Settings) -> Vec<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Vec::new();
+    }
+    let named = [
+        ("auth.token_file", &settings.auth.token_file),
+        ("tls.certificate", &settings.tls.certificate),
+        ("tls.key", &settings.tls.key),
+        ("tls.client_ca", &settings.tls.client_ca),
+    ];
+    let named = named.into_iter().filter_map(|(key, file)| match file {
+        Some(FileRef::Path(path)) => Some((key, path.clone())),
+        // systemd reads credentials as root.
+        Some(FileRef::Credential(_)) | None => None,
+    });
+    let files: Vec<(&str, PathBuf)> = [("--config", config.to_owned())].into_iter().chain(named).collect();
+    unreadable_by(USER, &files).map_or_else(Vec::new, |unreadable| unreadable.iter().map(warning).collect())
+}
+
+fn warning((key, path): &(&str, PathBuf)) -> String {
+    let path = path.display();
+    format!(
+        "{key}: the user {USER} of the packaged service cannot read {path}: chgrp {USER} {path} && chmod g+r {path}, and \
+         let its group enter the directories above"
+    )
+}
+
+/// Returns the files that a user cannot read, with all groups that he has. `None` if there is no such user, or no `setpriv`.
+/// The system decides, because access lists and mounts count as well as modes.
+fn unreadable_by<'a>(user: &str, files: &[(&'a str, PathBuf)]) -> Option<Vec<(&'a str, PathBuf)>> {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", user, "--regid", user, "--init-groups", "--", "sh", "-c", UNREADABLE, "sh"]);
+    let output = command.args(files.iter().map(|(_, path)| path)).output().ok()?;
+    let numbers = String::from_utf8(output.stdout).ok().filter(|_| output.status.success())?;
+    numbers.lines().map(|number| files.get(number.parse::<usize>().ok()?).cloned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn files_and_directories_without_permission_are_found() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let make = |name: &'static str, mode| {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            (name, path)
+        };
+        let files =
+            [make("open", 0o644), make("key", 0o600), make("closed/file", 0o644), make("a file\n", 0o600)];
+        let close = |name, mode| {
+            fs::set_permissions(directory.path().join(name), Permissions::from_mode(mode)).unwrap();
+        };
+        close(".", 0o755);
+        close("closed", 0o700);
+        let names =
+            |files: Vec<(&'static str, PathBuf)>| files.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+        // The group of this user is called otherwise on some systems; root reads everything everywhere.
+        if let Some(found) = unreadable_by("daemon", &files) {
+            assert_eq!(names(found), ["key", "closed/file", "a file\n"]);
+        }
+        assert_eq!(unreadable_by("root", &files).map(names), Some(vec![]));
+        assert_eq!(unreadable_by("no-such-user", &files), None);
+    }
+}

@@ -1,0 +1,32 @@
+//! "Did you mean": the known name that is most like an unknown one.
+
+use snowbank_client::layout::{Layout, LayoutError, PRESETS};
+
+/// The likeness of an unknown key and a known one (1: equal) from which a message suggests the known one.
+const LIKENESS_MIN: f64 = 0.6;
+
+/// Returns the layout that a preset's name or a text form describes.
+///
+/// # Errors
+/// One line with the reason; for a misspelt preset with the one that is meant.
+pub fn resolve_layout(text: &str) -> Result<Layout, String> {
+    Layout::resolve(text).map_err(|error| {
+        let presets = PRESETS.iter().map(|preset| (preset.name, preset.name.to_owned()));
+        let lower = text.to_ascii_lowercase();
+        match (&error, nearest(&lower, presets)) {
+            (LayoutError::UnknownPreset { .. }, Some(meant)) => {
+                format!("no layout is called {text:?}; did you mean {meant}? `snowbank layout` lists all")
+            }
+            _ => error.to_string(),
+        }
+    })
+}
+
+/// Returns the suggestion whose key is most like a name. Of equally alike keys the last one counts.
+pub(super) fn nearest<K: AsRef<str>>(name: &str, known: impl Iterator<Item = (K, String)>) -> Option<String> {
+    known
+        .map(|(key, meant)| (strsim::normalized_damerau_levenshtein(name, key.as_ref()), meant))
+        .filter(|(likeness, _)| *likeness >= LIKENESS_MIN)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
+        .map(|(_, meant)| meant)
+}

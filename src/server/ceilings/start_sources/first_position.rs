@@ -1,0 +1,151 @@
+//! The first position of a source, and what is known of the time before it.
+
+use std::time::Duration;
+
+use crate::ceiling::store::{Record, position_from};
+use crate::ceiling::{CeilingRule, Mark};
+use crate::source::OnStepBack;
+use snowbank_client::layout::{Numbering, Position};
+
+/// The first position of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FirstPosition {
+    /// Nothing below it is claimed.
+    pub(super) position: Position,
+    /// The ceiling that a clean stop leaves if nothing was claimed until then.
+    pub(super) unclaimed: Position,
+    /// True if IDs were handed out up to this position, because a clean stop left it. After a crash they were handed out
+    /// up to some position below.
+    is_clean: bool,
+}
+
+impl FirstPosition {
+    /// Returns the first position of a source, with what the records of its state and the marks of its worker IDs say
+    /// about it.
+    pub(super) fn of(
+        position: Position,
+        (name, numbering): (&str, &Numbering),
+        records: &[Record],
+        marks: &[Mark],
+    ) -> Self {
+        let is_here = |bound: u64| position_from(numbering, bound) == position;
+        let mut ends_here = records.iter().filter(|record| is_here(record.id_bound)).peekable();
+        let is_clean = ends_here.peek().is_some() && ends_here.all(|record| record.clean);
+        let is_own = |record: &&Record| record.is_part_of(numbering.layout(), numbering.workers());
+        let binds = |record: &&Record| {
+            record.name == name || record.shares_ids_with(numbering.layout(), numbering.workers())
+        };
+        // A record of other worker IDs stays stored, and binds the next start as it binds this one. If this start raised
+        // the bound above it, worker IDs that change in turn would gain a tick with every other start. A record further
+        // ahead was passed over: it does not bind this start.
+        let is_bound_by_another =
+            records.iter().any(|record| !is_own(&record) && binds(&record) && is_here(record.id_bound));
+        let was_used = records.iter().filter(is_own).any(|record| is_here(record.id_bound))
+            || marks.iter().any(|mark| is_here(mark.id_bound));
+        let below = Position(position.0.saturating_sub(1));
+        let unclaimed = if is_bound_by_another && !was_used { below } else { position };
+        FirstPosition { position, unclaimed, is_clean }
+    }
+
+    /// Returns how far the ID clock may run ahead of the wall clock.
+    ///
+    /// Where a step back is waited for, that is as far as a crash leaves a ceiling ahead of a clock that never stepped: the
+    /// horizon, and two ticks for a second crash. Nothing after a clean stop: a clock before its IDs has gone back.
+    pub(super) fn max_ahead(self, on_step_back: OnStepBack, rule: &CeilingRule) -> Duration {
+        match on_step_back {
+            OnStepBack::Ride => rule.max_ahead,
+            OnStepBack::Wait if self.is_clean => Duration::ZERO,
+            OnStepBack::Wait => rule.max_ahead.min(rule.horizon.saturating_add(2 * rule.tick)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ceiling::store::{Claimant, id_bound, plan};
+    use crate::ceiling::{HostIdentity, Owner};
+    use snowbank_client::layout::{Layout, UnixMicros};
+
+    const NOW: UnixMicros = UnixMicros(1_800_000_000_333_000);
+    const MAX_AHEAD: Duration = Duration::from_secs(40_000);
+
+    fn numbering(workers: &str) -> Numbering {
+        let layout = "time:30,worker:10,sequence:12;tick=3600s;epoch=2020-01-01T00:00:00Z";
+        Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
+    }
+
+    fn record(name: &str, workers: &str, ceiling: Position, clean: bool) -> Record {
+        let record = Record::new(name, &numbering(workers), ceiling, &Owner::new(), &HostIdentity::default());
+        Record { clean, ..record }
+    }
+
+    fn first(workers: &str, position: Position, records: &[Record]) -> FirstPosition {
+        FirstPosition::of(position, ("orders", &numbering(workers)), records, &[])
+    }
+
+    #[test]
+    fn worker_ids_that_change_in_turn_leave_the_bound_where_it_was() {
+        let hour = numbering("5");
+        let at = hour.first_of(hour.tick_at(NOW));
+        let mut records = vec![record("orders", "5", at, true)];
+        let bound = records[0].id_bound;
+        for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
+            let numbering = numbering(workers);
+            let claimant = Claimant {
+                name: "orders",
+                numbering: &numbering,
+                max_ahead: MAX_AHEAD,
+                catch_up: MAX_AHEAD,
+            };
+            let plan = plan(&records, &[claimant], NOW).unwrap();
+            let first = first(workers, plan.starts[0].expect("the name binds it"), &records);
+            records = plan.retired;
+            records.push(record("orders", workers, first.unclaimed, true));
+            let highest = records.iter().map(|record| record.id_bound).max();
+            assert_eq!(highest, Some(bound), "{workers}: {records:?}");
+        }
+    }
+
+    #[test]
+    fn a_start_where_ids_may_have_been_handed_out_leaves_its_own_position() {
+        let (at, other) = (Position(900_000_000), numbering("9"));
+        let above = |workers: &str| position_from(&numbering(workers), id_bound(&other, at));
+        let by_another = [record("orders", "9", at, true)];
+        assert_eq!(first("5", above("5"), &by_another).unclaimed, Position(above("5").0 - 1));
+        let own_too = [by_another[0].clone(), record("orders", "5", above("5"), true)];
+        assert_eq!(first("5", above("5"), &own_too).unclaimed, above("5"), "its own record ends there");
+        let mark = Mark {
+            id_bound: id_bound(&numbering("5"), above("5")),
+            state: String::new(),
+            is_released: false,
+        };
+        let marked = FirstPosition::of(above("5"), ("orders", &numbering("5")), &by_another, &[mark]);
+        assert_eq!(marked.unclaimed, above("5"), "a mark ends there");
+        let passed_over = first("5", Position(above("5").0 - 7), &by_another);
+        assert_eq!(passed_over.unclaimed, passed_over.position, "a record further ahead does not bind it");
+        let renamed = [record("invoices", "9", at, true)];
+        assert_eq!(first("5", above("5"), &renamed).unclaimed, above("5"), "it binds this start alone");
+    }
+
+    #[test]
+    fn where_a_step_back_is_waited_for_a_start_is_as_far_ahead_as_a_crash_explains() {
+        let rule = CeilingRule {
+            horizon: Duration::from_secs(3),
+            max_ahead: Duration::from_secs(10),
+            tick: Duration::from_millis(1),
+        };
+        let at = Position(900_000_000);
+        let crashed = Duration::from_millis(3_002);
+        for (clean, on_step_back, expected) in [
+            (true, OnStepBack::Ride, rule.max_ahead),
+            (false, OnStepBack::Ride, rule.max_ahead),
+            (true, OnStepBack::Wait, Duration::ZERO),
+            (false, OnStepBack::Wait, crashed),
+        ] {
+            let found = first("5", at, &[record("orders", "5", at, clean)]);
+            assert_eq!(found.max_ahead(on_step_back, &rule), expected, "clean: {clean}, {on_step_back:?}");
+        }
+        assert_eq!(first("5", at, &[]).max_ahead(OnStepBack::Wait, &rule), crashed, "nothing is known");
+    }
+}

@@ -1,0 +1,20 @@
+//! Lines for the operator on how sources started. They are logged once the daemon serves, because a refusal is one line.
+
+/// One line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// Nothing needs to be done.
+    Info(String),
+    /// Somebody should look.
+    Warning(String),
+}
+
+impl Note {
+    /// Logs the line.
+    pub fn log(&self) {
+        match self {
+            Note::Info(line) => tracing::info!("{line}"),
+            Note::Warning(line) => tracing::warn!("{line}"),
+        }
+    }
+}

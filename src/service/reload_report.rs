@@ -1,0 +1,118 @@
+//! The report of a reload to the process that asked for it: `snowbank reload`, the `ExecReload=` of the units.
+//!
+//! That process binds a socket in the daemon's runtime directory, and then sends SIGHUP. The daemon sends a message to the
+//! socket when a reload begins, and another one with the result. So the result of a reload that was already under way is not
+//! taken for that of the next one. The runtime directory is the daemon's alone, so nobody else can send a result.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::outbox::send_now;
+
+const NAME: &str = "reload.sock";
+/// The longest message. Reasons are lines about settings, and the log has all of them.
+const BYTES_MAX: usize = 8 * 1024;
+const BEGUN: &str = "begun";
+const RELOADED: &str = "reloaded";
+
+/// Returns the runtime directory that the service manager gave to this process, if it did.
+pub fn runtime_directory() -> Option<PathBuf> {
+    let directories = std::env::var("RUNTIME_DIRECTORY").ok()?;
+    directories.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
+}
+
+/// Reports that a reload begins.
+pub fn reload_begins() {
+    report(BEGUN);
+}
+
+/// Reports the end of a reload: changes made, or the reasons for a refusal.
+pub fn reload_ended(result: Result<(), &str>) {
+    let mut text = result.err().unwrap_or(RELOADED).to_owned();
+    text.truncate((0..=BYTES_MAX).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0));
+    report(&text);
+}
+
+/// Most often nobody waits for it.
+fn report(text: &str) {
+    if let Some(directory) = runtime_directory() {
+        let _ = send_now(directory.join(NAME).as_os_str(), text);
+    }
+}
+
+/// Waits for the result of a reload that `ask` asks for.
+#[derive(Debug)]
+pub struct ReloadResult {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl ReloadResult {
+    /// Opens the socket to which the daemon of this runtime directory reports.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn open(directory: &Path) -> io::Result<ReloadResult> {
+        let path = directory.join(NAME);
+        // One that was killed has left it.
+        let _ = std::fs::remove_file(&path);
+        Ok(ReloadResult { socket: UnixDatagram::bind(&path)?, path })
+    }
+
+    /// Waits for the end of the next reload that begins. Returns the reasons if it was refused.
+    ///
+    /// # Errors
+    /// None ended in time.
+    pub fn wait(&self, within: Duration) -> io::Result<Result<(), String>> {
+        let deadline = Instant::now() + within;
+        let mut has_begun = false;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            self.socket.set_read_timeout(Some(left))?;
+            let mut message = vec![0; BYTES_MAX];
+            let size = self.socket.recv(&mut message)?;
+            match String::from_utf8_lossy(&message[..size]).as_ref() {
+                BEGUN => has_begun = true,
+                RELOADED if has_begun => return Ok(Ok(())),
+                reasons if has_begun => return Ok(Err(reasons.to_owned())),
+                // The end of an earlier one.
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Drop for ReloadResult {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_result_is_that_of_the_reload_that_began_afterwards() {
+        let directory = tempfile::tempdir().unwrap();
+        // Left behind by one that was killed.
+        drop(UnixDatagram::bind(directory.path().join(NAME)).unwrap());
+        let result = ReloadResult::open(directory.path()).unwrap();
+        let send = |text| send_now(directory.path().join(NAME).as_os_str(), text).unwrap();
+        for text in ["an earlier reason", BEGUN, "found 0\nfound 1"] {
+            send(text);
+        }
+        let within = Duration::from_secs(30);
+        assert_eq!(result.wait(within).unwrap().unwrap_err(), "found 0\nfound 1");
+        for text in [RELOADED, BEGUN, RELOADED] {
+            send(text);
+        }
+        assert_eq!(result.wait(within).unwrap(), Ok(()));
+        result.wait(Duration::from_millis(10)).unwrap_err();
+        let path = result.path.clone();
+        drop(result);
+        assert!(!path.exists());
+    }
+}
