@@ -39,7 +39,6 @@ pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
              the source a worker ID that was never used"
         }
     };
-    (!wait.is_zero()).then(|| {
-        Note::Warning(format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}"))
-    })
+    let line = || format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");
+    (!wait.is_zero()).then(|| Note::Warning(line()))
 }
