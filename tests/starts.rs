@@ -218,6 +218,15 @@ fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
         let shown = show(&machine);
         assert!(!shown.contains("older copy"), "after {worker_ids}:\n{shown}");
     }
+    // A copy from before the last start is one.
+    let ceilings = machine.path("state").join("ceilings");
+    let older = fs::read(&ceilings).expect("read");
+    let mut daemon = machine.start("worker_ids = 1");
+    draw(&mut daemon.connect(), 1_000, &mut ids);
+    daemon.stop();
+    fs::write(&ceilings, older).expect("written");
+    let shown = show(&machine);
+    assert!(shown.contains("this state is an older copy"), "{shown}");
 }
 
 /// Its text alone is longer than 256 bytes, and its lock names it.
