@@ -221,7 +221,7 @@ fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
     // A copy from before the last start is one.
     let ceilings = machine.path("state").join("ceilings");
     let older = fs::read(&ceilings).expect("read");
-    let mut daemon = machine.start("worker_ids = 1");
+    let daemon = machine.start("worker_ids = 1");
     draw(&mut daemon.connect(), 1_000, &mut ids);
     daemon.stop();
     fs::write(&ceilings, older).expect("written");
