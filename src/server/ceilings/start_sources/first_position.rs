@@ -1,11 +1,28 @@
 //! The first position of a source, and what is known of the time before it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::ceiling::store::{Record, position_from};
+use crate::ceiling::store::{Record, id_bound, position_from};
 use crate::ceiling::{CeilingRule, Mark};
+use crate::clock::Now;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Numbering, Position};
+use snowbank_client::layout::{Numbering, Position, Tick};
+
+/// Returns the position below which worker IDs do not start if the state does not know all of them: the next tick, because
+/// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the state knows them all.
+///
+/// Records of other worker IDs do not count: they bind the order of IDs, and say nothing of what these have handed out.
+pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
+    let layout = numbering.layout();
+    let of_this_space = records.iter().filter(|record| record.layout.space() == layout.space());
+    let known: HashSet<u64> =
+        of_this_space.flat_map(|record| record.layout.numbers_in_space(&record.worker_ids)).collect();
+    if layout.numbers_in_space(numbering.workers()).iter().all(|number| known.contains(number)) {
+        return Position(0);
+    }
+    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
+}
 
 /// The first position of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,29 +38,30 @@ pub(super) struct FirstPosition {
 
 impl FirstPosition {
     /// Returns the first position of a source, with what the records of its state and the marks of its worker IDs say
-    /// about it.
+    /// about it. It is not below their [`guard`].
     pub(super) fn of(
         position: Position,
+        guard: Position,
         (name, numbering): (&str, &Numbering),
         records: &[Record],
         marks: &[Mark],
     ) -> Self {
-        let is_here = |bound: u64| position_from(numbering, bound) == position;
-        let mut ends_here = records.iter().filter(|record| is_here(record.id_bound)).peekable();
+        let mut ends_here =
+            records.iter().filter(|record| position_from(numbering, record.id_bound) == position).peekable();
         let is_clean = ends_here.peek().is_some() && ends_here.all(|record| record.clean);
+        let below = Position(position.0.saturating_sub(1));
+        let is_above = |bound: u64| bound > id_bound(numbering, below);
         let is_own = |record: &&Record| record.is_part_of(numbering.layout(), numbering.workers());
         let binds = |record: &&Record| {
             record.name == name || record.shares_ids_with(numbering.layout(), numbering.workers())
         };
         // A record of other worker IDs stays stored, and binds the next start as it binds this one. If this start raised
-        // the bound above it, worker IDs that change in turn would gain a tick with every other start. A record further
-        // ahead was passed over: it does not bind this start.
+        // the bound above it, worker IDs that change in turn would gain a tick with every other start.
         let is_bound_by_another =
-            records.iter().any(|record| !is_own(&record) && binds(&record) && is_here(record.id_bound));
-        let was_used = records.iter().filter(is_own).any(|record| is_here(record.id_bound))
-            || marks.iter().any(|mark| is_here(mark.id_bound));
-        let below = Position(position.0.saturating_sub(1));
-        let unclaimed = if is_bound_by_another && !was_used { below } else { position };
+            records.iter().any(|record| !is_own(&record) && binds(&record) && is_above(record.id_bound));
+        let was_used = records.iter().filter(is_own).any(|record| is_above(record.id_bound))
+            || marks.iter().any(|mark| is_above(mark.id_bound));
+        let unclaimed = if is_bound_by_another && !was_used { below.max(guard) } else { position };
         FirstPosition { position, unclaimed, is_clean }
     }
 
@@ -63,11 +81,12 @@ impl FirstPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::store::{Claimant, id_bound, plan};
+    use crate::ceiling::store::{Claimant, plan};
     use crate::ceiling::{HostIdentity, Owner};
+    use crate::clock::BootMicros;
     use snowbank_client::layout::{Layout, UnixMicros};
 
-    const NOW: UnixMicros = UnixMicros(1_800_000_000_333_000);
+    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(0), jumped: false };
     const MAX_AHEAD: Duration = Duration::from_secs(40_000);
 
     fn numbering(workers: &str) -> Numbering {
@@ -81,25 +100,26 @@ mod tests {
     }
 
     fn first(workers: &str, position: Position, records: &[Record]) -> FirstPosition {
-        FirstPosition::of(position, ("orders", &numbering(workers)), records, &[])
+        FirstPosition::of(position, Position(0), ("orders", &numbering(workers)), records, &[])
     }
 
     #[test]
-    fn worker_ids_that_change_in_turn_leave_the_bound_where_it_was() {
+    fn worker_ids_that_change_in_turn_stay_within_the_next_tick() {
         let hour = numbering("5");
-        let at = hour.first_of(hour.tick_at(NOW));
-        let mut records = vec![record("orders", "5", at, true)];
-        let bound = records[0].id_bound;
+        let tick = hour.tick_at(NOW.wall);
+        let later = id_bound(&numbering("0"), numbering("0").first_of(Tick(tick.0 + 2)));
+        let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
             let claimant =
                 Claimant { name: "orders", numbering: &numbering, max_ahead: MAX_AHEAD, catch_up: MAX_AHEAD };
-            let plan = plan(&records, &[claimant], NOW).unwrap();
-            let first = first(workers, plan.starts[0].expect("the name binds it"), &records);
+            let plan = plan(&records, &[claimant], NOW.wall).unwrap();
+            let guard = guard(&numbering, &records, NOW);
+            let start = plan.starts[0].expect("the name binds it").max(guard);
+            let first = FirstPosition::of(start, guard, ("orders", &numbering), &records, &[]);
             records = plan.retired;
             records.push(record("orders", workers, first.unclaimed, true));
-            let highest = records.iter().map(|record| record.id_bound).max();
-            assert_eq!(highest, Some(bound), "{workers}: {records:?}");
+            assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");
         }
     }
 
@@ -116,10 +136,9 @@ mod tests {
             state: String::new(),
             is_released: false,
         };
-        let marked = FirstPosition::of(above("5"), ("orders", &numbering("5")), &by_another, &[mark]);
+        let marked =
+            FirstPosition::of(above("5"), Position(0), ("orders", &numbering("5")), &by_another, &[mark]);
         assert_eq!(marked.unclaimed, above("5"), "a mark ends there");
-        let passed_over = first("5", Position(above("5").0 - 7), &by_another);
-        assert_eq!(passed_over.unclaimed, passed_over.position, "a record further ahead does not bind it");
         let renamed = [record("invoices", "9", at, true)];
         assert_eq!(first("5", above("5"), &renamed).unclaimed, above("5"), "it binds this start alone");
     }
