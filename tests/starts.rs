@@ -144,3 +144,49 @@ fn without_a_state_a_step_back_is_ridden_out_once_the_first_id_is_out() {
     }
     daemon.stop();
 }
+
+/// A clock that ran two hours ahead while IDs were granted, and was put right.
+fn put_right_after_two_hours_ahead(toml: &str) -> Option<(Machine, BTreeSet<u64>)> {
+    let machine = Machine::with_clock()?;
+    machine.clock().set(2 * HOUR_MS);
+    let daemon = machine.start(toml);
+    let mut ids = BTreeSet::new();
+    draw(&mut daemon.connect(), 100, &mut ids);
+    daemon.stop();
+    machine.clock().set(0);
+    Some((machine, ids))
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+#[test]
+fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
+    let Some((machine, mut ids)) = put_right_after_two_hours_ahead("worker_ids = 1") else { return };
+    let daemon = machine.setup("worker_ids = 1").admin().start();
+    let message = assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+    assert!(message.contains("a worker ID that was never used"), "{message}");
+    assert_not_ready(&daemon);
+    assert!(daemon.log().contains("give the source a worker ID that was never used"), "{}", daemon.log());
+    daemon.stop();
+    // Nor does one among others that were used.
+    let daemon = machine.setup("worker_ids = \"1-2\"").admin().start();
+    assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+    daemon.stop();
+
+    // The clean stop of worker IDs 1 and 2 has used neither of them further, but both are in its record.
+    for _ in 0..2 {
+        let daemon = machine.setup("worker_ids = 3").admin().start();
+        await_ready(&daemon);
+        draw(&mut daemon.connect(), 100, &mut ids);
+        assert!(daemon.log().contains("new IDs sort below those"), "{}", daemon.log());
+        let status = http::get(&daemon, "/status").json();
+        assert_eq!(status["clock"]["state"], "steady", "{status}");
+        daemon.stop();
+    }
+    // The worker IDs that were used stay bound, also when they come back.
+    for used in ["1", "2"] {
+        let daemon = machine.setup(&format!("worker_ids = {used}")).admin().start();
+        assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
+        daemon.stop();
+    }
+}

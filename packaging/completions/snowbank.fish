@@ -49,12 +49,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Re
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l adopt-state -d 'Take over the state of another machine: for a disk or a machine\'s image that moved, once the daemon there has stopped for good. Or go on with an older copy of this machine\'s state, if the newest is lost, once the clock is past all that was granted since. Needed once; afterwards the state is this machine\'s'
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l stop-at-stdin-eof -d 'Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds the other end of a pipe, so that the daemon does not outlive it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l stop-at-stdin-eof -d 'Stop cleanly when standard input ends, as on a signal: for a program that starts a daemon for itself and holds the other end of a pipe, so that the daemon does not outlive it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s n -l count -d 'The number of IDs; more than the daemon\'s max_count are fetched in several batches' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
@@ -72,7 +72,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Pri
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'The same, as an option, as `serve` has it' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
@@ -86,7 +86,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
@@ -96,16 +96,16 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l json -d 'Writ
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l admin -d 'The daemon\'s admin address: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH [default: the configuration\'s, else 9660]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l config -d 'The daemon\'s configuration, whose [admin] has the address' -r -F
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l ca -d 'With tls: believe certificates of these CAs (PEM), not those of the system\'s' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-cert -d 'With tls: the client\'s own certificate (PEM), for a daemon that asks for one' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l client-key -d 'With tls: the private key of --client-cert (PEM)' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Ask again and again, every so many seconds, and show rates' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l watch -d 'Repeat every SECONDS, 2 by default, and show rates' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l timeout -d 'The longest wait for an answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -l json -d 'Write the status as JSON, as /status does'
 complete -c snowbank -n "__fish_snowbank_using_subcommand status" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -l pid -d 'The process ID of the daemon; systemd sets the variable for ExecReload=' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -l runtime-dir -d 'The daemon\'s runtime directory, which has to be its RUNTIME_DIRECTORY too [default: $RUNTIME_DIRECTORY]' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -l runtime-dir -d 'The daemon\'s runtime directory, as its own RUNTIME_DIRECTORY names it [default: $RUNTIME_DIRECTORY]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand reload" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and not __fish_seen_subcommand_from show export import help" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'

@@ -19,7 +19,7 @@ pub(super) struct Arguments {
     #[arg(long, env = "MAINPID", value_name = "PID")]
     pid: i32,
 
-    /// The daemon's runtime directory, which has to be its RUNTIME_DIRECTORY too [default: $RUNTIME_DIRECTORY]
+    /// The daemon's runtime directory, as its own RUNTIME_DIRECTORY names it [default: $RUNTIME_DIRECTORY]
     #[arg(long, value_name = "DIR")]
     runtime_dir: Option<PathBuf>,
 }

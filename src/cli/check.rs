@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     /// The configuration, in TOML
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The same, as an option, as `serve` has it
+    /// FILE, as an option
     #[arg(long, env = "SNOWBANK_CONFIG", value_name = "FILE", required_unless_present = "file")]
     config: Option<PathBuf>,
     #[command(flatten)]

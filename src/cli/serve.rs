@@ -35,7 +35,7 @@ pub(super) struct Arguments {
     /// all that was granted since. Needed once; afterwards the state is this machine's
     #[arg(long)]
     adopt_state: bool,
-    /// Stop in order when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
+    /// Stop cleanly when standard input ends, as on a signal: for a program that starts a daemon for itself and holds
     /// the other end of a pipe, so that the daemon does not outlive it
     #[arg(long)]
     stop_at_stdin_eof: bool,

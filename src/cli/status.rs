@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     json: bool,
 
-    /// Ask again and again, every so many seconds, and show rates
+    /// Repeat every SECONDS, 2 by default, and show rates
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     watch: Option<u64>,
 

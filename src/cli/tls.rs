@@ -9,7 +9,7 @@ use snowbank_client::tls::ClientFiles;
 /// Options of the commands that connect to a daemon.
 #[derive(Debug, clap::Args)]
 pub(super) struct TlsOptions {
-    /// With tls: believe certificates of these CAs (PEM), not those of the system's.
+    /// With tls: trust these CAs (PEM), not the system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<FileRef>,
 

@@ -110,8 +110,12 @@ pub fn state_import(data: &[u8]) {
 /// A source configured as a record says starts at its bound or above, if it starts.
 fn check_start(records: &[Record], record: &Record) {
     let numbering = record.numbering().expect("it was checked");
-    let claimant =
-        Claimant { name: &record.name, numbering: &numbering, max_ahead: std::time::Duration::ZERO };
+    let claimant = Claimant {
+        name: &record.name,
+        numbering: &numbering,
+        max_ahead: std::time::Duration::ZERO,
+        catch_up: std::time::Duration::ZERO,
+    };
     match plan(records, &[claimant], WALL) {
         Ok(Plan { starts, .. }) => {
             let start: Position = starts[0].expect("a record binds it");

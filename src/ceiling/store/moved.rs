@@ -194,8 +194,12 @@ mod tests {
     fn starts(records: &[Record], sources: &[Configured]) -> Vec<Option<Option<Position>>> {
         let start = |Configured(name, layout, workers): &Configured| {
             let numbering = numbering(layout, workers);
-            let claimant =
-                Claimant { name, numbering: &numbering, max_ahead: std::time::Duration::from_secs(10) };
+            let claimant = Claimant {
+                name,
+                numbering: &numbering,
+                max_ahead: std::time::Duration::from_secs(10),
+                catch_up: std::time::Duration::from_secs(10),
+            };
             Some(plan(records, &[claimant], WALL).ok()?.starts[0])
         };
         sources.iter().map(start).collect()

@@ -15,6 +15,8 @@ pub struct Claimant<'a> {
     pub numbering: &'a Numbering,
     /// The distance that its ID clock may run ahead of the wall clock.
     pub max_ahead: Duration,
+    /// The distance that its start may be ahead of the wall clock and still hand out IDs at once.
+    pub catch_up: Duration,
 }
 
 /// The starts of all claimants, and the records to keep.
@@ -22,6 +24,9 @@ pub struct Claimant<'a> {
 pub struct Plan {
     /// By claimant, the first position that it may use; `None` if no stored record binds it.
     pub starts: Vec<Option<Position>>,
+    /// By claimant, the furthest record of other worker IDs below whose IDs it starts, because its ID clock cannot ride that
+    /// far.
+    pub passed_over: Vec<Option<Record>>,
     /// The records that stay as they are beside those of the claimants.
     pub retired: Vec<Record>,
 }
@@ -98,6 +103,9 @@ fn by_name(layout: &Layout) -> String {
 /// all records that bind no claimant either, as long as they were not released. The start is the first position whose ID
 /// is at or above all bounds.
 ///
+/// A record of the same ID space and other worker IDs keeps nothing unique. It binds the order of IDs, and only as far as
+/// the ID clock can ride: a worker ID that was never used starts at the clock, however far another one had got.
+///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
 /// the clock has caught up. It is one if the space was changed, because waiting does not mend that.
 ///
@@ -119,53 +127,69 @@ pub fn plan_beside(
 ) -> Result<Plan, PlanError> {
     let everyone = [running, claimants].concat();
     let mut starts = Vec::with_capacity(claimants.len());
+    let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
         if let Some(record) = records.iter().find(|record| record.released && shares_ids(record, claimant)) {
             let (name, layout) = (claimant.name.to_owned(), Box::new(record.layout.clone()));
             return Err(PlanError::Released { name, layout, worker_ids: record.worker_ids.clone() });
         }
-        starts.push(start(records, &everyone, claimant, wall)?);
+        let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
+            .into_iter()
+            .partition(|record| is_within_reach(record, claimant, wall));
+        starts.push(highest(binding).map(|record| start(record, claimant, wall)).transpose()?);
+        passed_over.push(highest(out_of_reach).cloned());
     }
     let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
     let retired = records.iter().filter(stays).cloned().collect();
-    Ok(Plan { starts, retired })
+    Ok(Plan { starts, passed_over, retired })
 }
 
-fn start(
-    records: &[Record],
-    everyone: &[Claimant<'_>],
-    claimant: &Claimant<'_>,
-    wall: UnixMicros,
-) -> Result<Option<Position>, PlanError> {
-    let bound_by = |record: &&Record| binds(record, claimant);
+/// Returns the records that bind a claimant: those of its name or its IDs. If there are none, those that bind no claimant.
+fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Claimant<'_>) -> Vec<&'a Record> {
     let is_orphan =
         |record: &&Record| !record.released && !everyone.iter().any(|claimant| binds(record, claimant));
-    let highest =
-        |records: &mut dyn Iterator<Item = &Record>| records.max_by_key(|record| record.id_bound).cloned();
-    let binding = highest(&mut records.iter().filter(bound_by))
-        .or_else(|| highest(&mut records.iter().filter(is_orphan)));
-    let Some(record) = binding else {
-        return Ok(None);
-    };
+    let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
+    if binding.is_empty() { records.iter().filter(is_orphan).collect() } else { binding }
+}
+
+fn highest(records: Vec<&Record>) -> Option<&Record> {
+    records.into_iter().max_by_key(|record| record.id_bound)
+}
+
+/// Returns true unless a record binds only the order of the claimant's IDs, and further than its ID clock can ride.
+fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
+    let numbering = claimant.numbering;
+    let keeps_unique = record.layout.space() != numbering.layout().space() || shares_ids(record, claimant);
+    keeps_unique
+        || works_from(numbering, position_from(numbering, record.id_bound), claimant.catch_up) <= wall
+}
+
+/// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.
+fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> UnixMicros {
+    let reached = numbering.start_of(numbering.tick_of(position));
+    UnixMicros(reached.0.saturating_sub(clock::micros(ahead)))
+}
+
+/// Returns the first position above a record.
+fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, PlanError> {
     let numbering = claimant.numbering;
     let start = position_from(numbering, record.id_bound);
-    let works_from =
-        numbering.start_of(numbering.tick_of(start)).0.saturating_sub(clock::micros(claimant.max_ahead));
+    let works_from = works_from(numbering, start, claimant.max_ahead);
     let is_changed = record.layout.space() != numbering.layout().space();
-    if is_changed && (start >= numbering.end() || works_from > wall.0) {
+    if is_changed && (start >= numbering.end() || works_from > wall) {
         return Err(PlanError::TooFarAhead {
             name: claimant.name.to_owned(),
-            stored: Box::new(record.layout),
+            stored: Box::new(record.layout.clone()),
             stored_bound: record.id_bound,
             configured: Box::new(numbering.layout().clone()),
             configured_bound: id_bound(numbering, numbering.first_of(numbering.tick_at(wall))),
             when: match start < numbering.end() {
-                true => When::From(UnixMicros(works_from)),
+                true => When::From(works_from),
                 false => When::Never,
             },
         });
     }
-    Ok(Some(start))
+    Ok(start)
 }
 
 fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {

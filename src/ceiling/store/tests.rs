@@ -29,7 +29,8 @@ pub(super) fn record(name: &str, layout: &str, workers: &str, ahead_ms: i64) -> 
 }
 
 fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
-    Claimant { name, numbering, max_ahead: Duration::from_secs(10) }
+    let max_ahead = Duration::from_secs(10);
+    Claimant { name, numbering, max_ahead, catch_up: max_ahead }
 }
 
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
@@ -263,6 +264,38 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
     assert!(matches!(refused, PlanError::TooFarAhead { when: When::Never, .. }), "{refused}");
 }
 
+#[test]
+fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
+    let (used, unused, both) =
+        (numbering("twitter", "1"), numbering("twitter", "2"), numbering("twitter", "1-2"));
+    let plan_of = |ahead_ms, numbering: &Numbering, catch_up| {
+        let records = [record("orders", "twitter", "1", ahead_ms)];
+        let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
+        let Plan { starts, passed_over, retired } = plan(&records, &[claimant], WALL).unwrap();
+        assert_eq!(
+            retired.len(),
+            usize::from(numbering.workers() == unused.workers()),
+            "what was granted stays known"
+        );
+        (starts[0], passed_over[0].as_ref().map(|record| record.id_bound == records[0].id_bound))
+    };
+    let ten = Duration::from_secs(10);
+    assert_eq!(plan_of(10_000, &unused, ten), (Some(at(&unused, 10_000)), None));
+    assert_eq!(plan_of(10_001, &unused, ten), (None, Some(true)));
+    assert_eq!(plan_of(1, &unused, Duration::ZERO), (None, Some(true)), "it does not ride");
+    assert_eq!(plan_of(3_600_000, &used, ten), (Some(at(&used, 3_600_000)), None));
+    let (start, passed_over) = plan_of(3_600_000, &both, ten);
+    assert!(start.is_some_and(|start| start >= at(&both, 3_600_000)), "one of them was used");
+    assert_eq!(passed_over, None);
+
+    // Of two records the one that is within reach binds, and a source that is gone binds no further than a name.
+    let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
+    let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
+    assert_eq!(found.starts, [Some(position_from(&unused, records[1].id_bound))]);
+    let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
+    assert_eq!(found.starts, [Some(position_from(&unused, records[1].id_bound))]);
+}
+
 /// A configured source of a history: its name, its layout and its worker IDs.
 #[derive(Clone, Debug)]
 pub(super) struct Configured(pub(super) &'static str, pub(super) &'static str, pub(super) String);
@@ -332,6 +365,12 @@ proptest! {
                     prop_assert!(is_apart || id_bound(numbering, start) >= *bound, "workers {workers} of {layout}");
                 }
                 for record in stored.iter().filter(|record| record.name == claimant.name) {
+                    let ahead = numbering.start_of(numbering.tick_of(position_from(numbering, record.id_bound)));
+                    if plan.passed_over.iter().flatten().any(|passed| passed.name == claimant.name)
+                        && ahead.0 > wall.0 + 10_000_000
+                    {
+                        continue;
+                    }
                     prop_assert!(id_bound(numbering, start) >= record.id_bound, "the name {}", claimant.name);
                 }
                 let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);

@@ -9,12 +9,13 @@ use std::time::Duration;
 use self::first_position::FirstPosition;
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
-use crate::clock::{Now, Remembered, Wall};
+use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
+use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use crate::source::{Rules, Source};
+use crate::source::{OnStepBack, Rules, Source};
 use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
 
 /// The use of state that outlasts a restart.
@@ -93,17 +94,23 @@ impl Found {
     }
 
     /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
-    /// granted.
-    pub(crate) fn remembered(&self) -> Remembered {
+    /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
+    pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
+        let is_used = |record: &&Record| {
+            let mut configured = numberings.iter();
+            configured.any(|numbering| record.shares_ids_with(numbering.layout(), numbering.workers()))
+        };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
         let latest = |records: &mut dyn Iterator<Item = &Record>| {
             records.max_by_key(|record| record.instant()).cloned()
         };
         if let Some(last) = latest(&mut self.records.iter().filter(in_this_boot)) {
-            return Remembered::Offset(last.wall_minus_boot_us);
+            let used = latest(&mut self.records.iter().filter(in_this_boot).filter(is_used));
+            let ahead_us = used.map_or(i64::MIN, |used| used.wall_minus_boot_us).max(first.offset_us());
+            return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
-        latest(&mut self.records.iter())
+        latest(&mut self.records.iter().filter(is_used))
             .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
     }
 
@@ -116,12 +123,13 @@ impl Found {
         now: Now,
         wall: &Wall,
     ) -> Result<Granted, StartError> {
-        let Starts { positions, retired, notes } = self.plan(settings, numberings, &locks, now)?;
+        let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, now)?;
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
         let sources: Vec<ManagedSource> = sources
             .map(|((settings, numbering), &start)| manage(settings, numbering.clone(), start, is_kept, now))
             .collect();
+        notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
         let stored = match self.directory {
@@ -154,12 +162,13 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let Plan { starts, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
+        let Plan { starts, passed_over, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
             notes.extend(fresh.map(|(_, source)| first_time(source)));
         }
+        notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
         let first = |(claim, start): (usize, Option<Position>)| {
             start.unwrap_or_else(|| first_start(&numberings[claim], now))
         };
@@ -187,7 +196,7 @@ impl Found {
         locks: &WorkerLocks,
         now: Now,
     ) -> Result<Option<Note>, StartError> {
-        let Claimant { name, numbering, max_ahead } = *claimant;
+        let Claimant { name, numbering, max_ahead, .. } = *claimant;
         let marks = locks.marks()?;
         let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
         if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
@@ -250,7 +259,11 @@ fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: 
 }
 
 fn claimant<'a>(source: &'a SourceSettings, numbering: &'a Numbering) -> Claimant<'a> {
-    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead }
+    let catch_up = match source.on_step_back {
+        OnStepBack::Ride => source.max_ahead,
+        OnStepBack::Wait => Duration::ZERO,
+    };
+    Claimant { name: &source.name, numbering, max_ahead: source.max_ahead, catch_up }
 }
 
 /// A source that joins those of a running daemon. Dropped, it gives its worker IDs back.
@@ -290,16 +303,18 @@ pub(super) fn plan_joining(
     now: Now,
 ) -> Result<Planned, String> {
     // How far a running source may be ahead was decided when it started.
-    let max_ahead = Duration::ZERO;
+    let (max_ahead, catch_up) = (Duration::ZERO, Duration::ZERO);
     let running = running.iter();
     let running: Vec<_> = running
-        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead })
+        .map(|source| Claimant { name: source.name(), numbering: source.numbering(), max_ahead, catch_up })
         .collect();
     let claimants: Vec<_> = joining.iter().map(|new| claimant(&new.settings, &new.numbering)).collect();
     let plan =
         store::plan_beside(&running, retired, &claimants, now.wall).map_err(|error| error.to_string())?;
     let mut planned = Planned { sources: Vec::new(), locks: Vec::new(), joined: Joined::default() };
-    for (Joining { settings, numbering, locks }, start) in joining.into_iter().zip(plan.starts) {
+    let starts = plan.starts.into_iter().zip(plan.passed_over);
+    for (Joining { settings, numbering, locks }, (start, passed_over)) in joining.into_iter().zip(starts) {
+        planned.joined.notes.extend(sorts_below((&passed_over, &settings)));
         if start.is_none() && is_kept {
             planned.joined.notes.push(first_time(&settings));
         }
@@ -317,20 +332,12 @@ pub(super) fn plan_joining(
         };
         let start = FirstPosition::of(start, (&settings.name, &numbering), retired, &marks);
         let managed = manage(&settings, numbering, start, is_kept, now);
+        planned.joined.notes.extend(not_reached(&managed, now));
         planned.joined.sources.push(Arc::clone(managed.source()));
         planned.sources.push(managed);
         planned.locks.push(locks);
     }
     Ok(planned)
-}
-
-/// Returns the note of a source of which nothing is stored.
-fn first_time(source: &SourceSettings) -> Note {
-    Note::Info(format!(
-        "source {:?} starts for the first time with this state, at the current time; if its worker IDs were in use before, \
-         on another machine or with another state directory, move that state here first",
-        source.name
-    ))
 }
 
 /// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the

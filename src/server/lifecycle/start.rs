@@ -61,7 +61,7 @@ impl Server {
         let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
         let rule = settings.clock.step_rule();
-        let wall = Arc::new(Wall::new(rule, reading, found.remembered()));
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
         let Granted { durable, owner, notes } =
             found.grant(&settings.sources, &numberings, locks, now, &wall)?;

@@ -92,7 +92,8 @@ mod tests {
         let bound = records[0].id_bound;
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
-            let claimant = Claimant { name: "orders", numbering: &numbering, max_ahead: MAX_AHEAD };
+            let claimant =
+                Claimant { name: "orders", numbering: &numbering, max_ahead: MAX_AHEAD, catch_up: MAX_AHEAD };
             let plan = plan(&records, &[claimant], NOW).unwrap();
             let first = first(workers, plan.starts[0].expect("the name binds it"), &records);
             records = plan.retired;

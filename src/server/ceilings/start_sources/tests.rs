@@ -10,6 +10,8 @@ use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
 const NOW: Now =
     Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(500_000_000), jumped: false };
 
+const FIRST: Reading = Reading { wall: NOW.wall, boot: NOW.boot };
+
 fn source(toml: &str) -> (SourceSettings, Numbering) {
     with_layout(&format!("layout = \"time:32,worker:10,sequence:12;tick=1s\"\n{toml}"))
 }
@@ -122,8 +124,9 @@ fn an_offset_of_another_boot_is_not_remembered() {
         record("this boot", 2_000_000, 2),
         record("an earlier boot", 3_000_000, 3),
     ]);
-    assert_eq!(remembered.remembered(), Remembered::Offset(2), "what was believed last");
-    assert_eq!(found(vec![]).remembered(), Remembered::Nothing);
+    let numberings = [numbering];
+    assert_eq!(remembered.remembered(&numberings, FIRST), Remembered::Offset(2), "what was believed last");
+    assert_eq!(found(vec![]).remembered(&numberings, FIRST), Remembered::Nothing);
 }
 
 #[test]
@@ -133,5 +136,30 @@ fn of_another_boot_it_is_remembered_how_far_ceilings_were_granted() {
         |ceiling| Record::new("default", &numbering, ceiling, &Owner::new(), &host_in("an earlier boot"));
     let at = |seconds| numbering.first_of(Tick(seconds));
     let records = vec![record(at(1_000)), record(at(3_000)), record(at(2_000))];
-    assert_eq!(found(records).remembered(), Remembered::GrantedUntil(numbering.start_of(Tick(3_000))));
+    let granted = Remembered::GrantedUntil(numbering.start_of(Tick(3_000)));
+    assert_eq!(found(records).remembered(&[numbering], FIRST), granted);
+}
+
+#[test]
+fn a_clock_that_was_ahead_counts_for_the_worker_ids_that_were_used_then() {
+    let (_, used) = source("worker_ids = 1");
+    let (_, unused) = source("worker_ids = 2");
+    let record = |boot| Record {
+        wall_minus_boot_us: FIRST.offset_us() + 1_000,
+        ..Record::new("default", &used, Position(1_000_000), &Owner::new(), &host_in(boot))
+    };
+    let ahead = Remembered::Offset(FIRST.offset_us() + 1_000);
+    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&used), FIRST), ahead);
+    let first = Remembered::Offset(FIRST.offset_us());
+    assert_eq!(found(vec![record("this boot")]).remembered(std::slice::from_ref(&unused), FIRST), first);
+    assert_eq!(
+        found(vec![record("an earlier boot")]).remembered(std::slice::from_ref(&unused), FIRST),
+        Remembered::Nothing
+    );
+    let behind = Reading { wall: UnixMicros(NOW.wall.0 + 5_000), ..FIRST };
+    assert_eq!(
+        found(vec![record("this boot")]).remembered(&[unused], behind),
+        ahead,
+        "a step forward is held"
+    );
 }

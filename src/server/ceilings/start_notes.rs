@@ -1,0 +1,44 @@
+//! Lines for the operator about the start of a source.
+
+use crate::ceiling::store::Record;
+use crate::clock::Now;
+use crate::config::SourceSettings;
+use crate::keeper::ManagedSource;
+use crate::server::shared::note::Note;
+
+/// Returns the note of a source of which nothing is stored.
+pub(super) fn first_time(source: &SourceSettings) -> Note {
+    Note::Info(format!(
+        "source {:?} starts for the first time with this state, at the current time; if its worker IDs were in use before, \
+         on another machine or with another state directory, move that state here first",
+        source.name
+    ))
+}
+
+/// Returns a note on the IDs of other worker IDs below which a source starts.
+pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettings)) -> Option<Note> {
+    let (record, name) = (passed_over.as_ref()?, &source.name);
+    let (worker_ids, until) = (&record.worker_ids, record.layout.rfc3339(record.instant()));
+    Some(Note::Warning(format!(
+        "source {name:?} starts at the clock, and IDs of worker IDs {worker_ids} were granted until {until}: none comes \
+         twice, and until then new IDs sort below those"
+    )))
+}
+
+/// Returns a note with the remedy if the clock is too far behind a source's start.
+pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
+    let source = managed.source();
+    let (name, wait) = (source.name(), source.stands_for(now));
+    let until = source.numbering().layout().rfc3339(now.after(wait).wall);
+    let remedy = match source.is_yet_to_begin(now) {
+        true => {
+            "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"
+        }
+        false => {
+            "IDs were granted further ahead of this clock than max_ahead; set the clock right, or, if it is right, give \
+             the source a worker ID that was never used"
+        }
+    };
+    let line = || format!("source {name:?} refuses requests with clock_behind until {until}: {remedy}");
+    (!wait.is_zero()).then(|| Note::Warning(line()))
+}

@@ -1,0 +1,62 @@
+//! One process: the shipped types, and what the simulation remembers of it.
+
+use std::sync::Arc;
+
+use snowbank::ceiling::WorkerLocks;
+use snowbank::clock::{Now, Wall};
+use snowbank::keeper::Keeper;
+use snowbank::shard::{Shard, Taken};
+use snowbank::source::Source;
+use snowbank::source::wait_queue::Ticket;
+
+use crate::SHARDS;
+
+/// One process.
+pub(crate) struct Daemon {
+    pub(crate) source: Arc<Source>,
+    pub(crate) wall: Arc<Wall>,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) keeper: Keeper,
+    pub(crate) locks: WorkerLocks,
+    /// The last ID of each shard's only connection, and of all in strict order.
+    pub(crate) last_ids: [u64; SHARDS],
+    pub(crate) last_of_all: u64,
+    /// Each shard's request that waits.
+    pub(crate) waiting: Vec<Option<Waiting>>,
+    /// A wake-up whose thread was paused after it had read the clock.
+    pub(crate) paused: Option<(usize, Now)>,
+    pub(crate) renewal: Renewal,
+}
+
+/// The ceilings that must be durable after a grant was taken away, before anything is handed out.
+pub(crate) struct Renewal {
+    pub(crate) generation: u64,
+    /// By writer, the number of the last write that was handed out: so far, and before the grant was taken away.
+    pub(crate) last: Vec<u64>,
+    pub(crate) last_before: Vec<u64>,
+    /// By writer, whether a write that was handed out later is durable.
+    pub(crate) is_done: Vec<bool>,
+}
+
+impl Renewal {
+    pub(crate) fn note(&mut self, generation: u64) {
+        if generation != self.generation {
+            self.generation = generation;
+            self.last_before.clone_from(&self.last);
+            self.is_done.fill(false);
+        }
+    }
+}
+
+pub(crate) struct Waiting {
+    pub(crate) ticket: Ticket,
+    pub(crate) count: u64,
+    /// The IDs that it had before it waited.
+    pub(crate) taken: Taken,
+    /// The highest ID that was handed out before it was admitted.
+    pub(crate) above: u64,
+    /// The lowest wall time believed since it was admitted: nothing older than the burst window was at that time is claimed for it.
+    pub(crate) earliest_us: i64,
+    /// The highest wall time since it was admitted: what was claimed for it then is not taken back by a step.
+    pub(crate) latest_us: i64,
+}

@@ -1,0 +1,128 @@
+//! The end of a life: the faults end, and what is promised then must hold.
+
+use snowbank::source::OnStepBack;
+use snowbank_client::layout::Position;
+
+use crate::world::World;
+use crate::{MS, SHARDS};
+
+/// A recovery is watched in so many steps for each `max_ahead`.
+const STEPS_PER_MAX_AHEAD: i64 = 25;
+
+impl World {
+    /// The faults end: storage works and is done with its writes. The wall clock runs, and shows the highest time that it
+    /// ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
+    pub(crate) fn recover(&mut self) {
+        (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
+        let now_us = self.machine.true_us;
+        self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
+        self.set_clock_right();
+        if self.daemon.is_none() {
+            self.put_newest_back();
+            self.start();
+        }
+        if self.is_ended() {
+            return;
+        }
+        let stays_wrong = self.rules.on_step_back == OnStepBack::Ride && self.rng.bool();
+        let used_us = self.highest_used_us().filter(|_| stays_wrong);
+        if let Some(used_us) = used_us {
+            // The clock goes to any time that can be bridged, wherever it was before.
+            let behind_us = self.rng.i64(0..=self.max_ahead_us() / 2);
+            self.machine.wall_offset_us = (used_us - behind_us).min(self.highest_wall_us) - now_us;
+        }
+        match used_us.is_some() && self.is_bridged() {
+            true => self.expect_ids(2 * self.tick_us().max(1_500 * MS)),
+            false => self.expect_ids(8 * self.max_ahead_us()),
+        }
+        if self.tick_us() <= 10 * MS {
+            self.rest();
+            self.burst();
+        }
+    }
+
+    /// The wall clock runs, and shows the highest time that it ever showed.
+    pub(crate) fn set_clock_right(&mut self) {
+        self.machine.frozen = None;
+        self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
+    }
+
+    /// Returns true once the layout's life is over, or so nearly that nothing can be watched.
+    fn is_ended(&self) -> bool {
+        let numbering = &self.numbering;
+        let end = numbering.start_of(numbering.tick_of(numbering.end()));
+        self.highest_wall_us + 16 * self.max_ahead_us() > end.0
+    }
+
+    /// Returns the start of the highest tick of which something was claimed.
+    fn highest_used_us(&self) -> Option<i64> {
+        let cursor = self.daemon.as_ref()?.source.cursor()?;
+        Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
+    }
+
+    /// Returns whether the wall clock is believed and a catch-up has room left.
+    fn is_bridged(&self) -> bool {
+        let reading = self.machine.read();
+        self.daemon.as_ref().is_some_and(|daemon| {
+            let now = daemon.wall.believe(reading);
+            let ahead_us = daemon.source.id_time(now).0 - now.wall.0;
+            now.wall == reading.wall && ahead_us < self.max_ahead_us()
+        })
+    }
+
+    fn pass(&mut self, passes_us: i64) {
+        self.machine.true_us += passes_us;
+        self.note_wall();
+        self.keep();
+        self.advance();
+    }
+
+    fn expect_ids(&mut self, within_us: i64) {
+        let before = self.granted;
+        let until_us = self.machine.true_us + within_us;
+        while self.granted == before {
+            let seed = self.seed;
+            assert!(
+                self.machine.true_us < until_us,
+                "seed {seed}: no ID within {within_us} us of good weather"
+            );
+            self.pass((within_us / 8).min(self.max_ahead_us() / STEPS_PER_MAX_AHEAD));
+            // The raise ends after its reading, and before the ID clock has left what it grants.
+            self.machine.true_us += 3 * MS;
+            self.take_outcomes();
+            self.take();
+        }
+    }
+
+    /// Lets the wall clock catch up, and all who wait have their answers.
+    fn rest(&mut self) {
+        for _ in 0..3 * STEPS_PER_MAX_AHEAD {
+            self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
+        }
+        self.machine.true_us += 3 * MS;
+        self.take_outcomes();
+    }
+
+    /// After a rest any shard answers a burst of seven eighths of the burst window at once.
+    fn burst(&mut self) {
+        let reading = self.machine.read();
+        let window_us = self.rules.burst_window.as_micros() as u64;
+        let count = self.numbering.ids_per_tick() * window_us / self.tick_us() as u64 * 7 / 8;
+        let index = self.rng.usize(..SHARDS);
+        let Some(daemon) = self.daemon.as_mut().filter(|_| count > 0) else {
+            return;
+        };
+        daemon.paused = None;
+        let now = daemon.wall.believe(reading);
+        if daemon.source.id_time(now) > now.wall {
+            // After hours without a clock that runs, a catch-up takes as long.
+            return;
+        }
+        let mut runs = Vec::new();
+        daemon.shards[index].wake(now);
+        let (lane, rng) = daemon.shards[index].lane(0);
+        let taken = lane.take(count, || 0, rng, &mut runs);
+        assert_eq!(taken, Ok(()), "seed {}: a burst of {count} after a rest", self.seed);
+        self.hand_out(index, &runs, now.wall.0);
+    }
+}

@@ -1,0 +1,168 @@
+//! The work of the daemon's threads: the keeper's looks, requests, and ticks.
+
+use std::time::Duration;
+
+use snowbank::clock::Now;
+use snowbank::shard::Order;
+use snowbank::source::wait_queue::{Finished, Signals, WaitRequest};
+
+use crate::SHARDS;
+use crate::checks::count_of;
+use crate::daemon::Waiting;
+use crate::world::World;
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+impl World {
+    /// The keeper's thread: it looks, hands writes out, and takes the outcomes that there are. Returns the number of writes.
+    pub(crate) fn keep(&mut self) -> usize {
+        let reading = self.machine.read_torn(&mut self.rng);
+        let now_us = self.machine.true_us;
+        let Some(daemon) = &mut self.daemon else {
+            return 0;
+        };
+        let looked = daemon.keeper.look(reading);
+        let writes = looked.writes.len();
+        daemon.renewal.note(daemon.source.grant().generation());
+        for write in looked.writes {
+            daemon.renewal.last[write.writer] = write.number;
+            let mut others = self.storage.under_way.iter().filter(|other| !other.is_given_up);
+            let is_free = others.all(|other| other.write.writer != write.writer);
+            assert!(is_free, "seed {}: two writes of one writer at once", self.seed);
+            self.storage.begin(write, now_us, &mut self.rng);
+        }
+        self.take_outcomes();
+        writes
+    }
+
+    pub(crate) fn take_outcomes(&mut self) {
+        let outcomes = self.storage.advance(self.machine.true_us);
+        let reading = self.machine.read();
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let now = daemon.wall.believe(reading);
+        for outcome in outcomes {
+            let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
+            daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
+            let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
+            daemon.keeper.written(outcome, now, mark);
+        }
+    }
+
+    /// A thread reads the clock and loses the processor; another wake-up of its shard comes no sooner than it goes on.
+    pub(crate) fn pause(&mut self) {
+        let reading = self.machine.read();
+        let index = self.rng.usize(..SHARDS);
+        if let Some(daemon) = &mut self.daemon
+            && daemon.paused.is_none()
+        {
+            daemon.paused = Some((index, daemon.wall.believe(reading)));
+        }
+    }
+
+    /// One wake-up of one shard: a few requests of its connection, until one has to wait.
+    pub(crate) fn take(&mut self) {
+        let reading = self.machine.read_torn(&mut self.rng);
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let (index, now) =
+            daemon.paused.take().unwrap_or_else(|| (self.rng.usize(..SHARDS), daemon.wall.believe(reading)));
+        daemon.shards[index].wake(now);
+        for _ in 0..self.rng.usize(1..4) {
+            self.take_once(index, now);
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.shards[index].top_up();
+        }
+    }
+
+    pub(crate) fn take_once(&mut self, index: usize, now: Now) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        if daemon.waiting[index].is_some() {
+            return;
+        }
+        let count = match self.rng.u8(..10) {
+            0..6 => self.rng.u64(1..4),
+            6..9 => self.rng.u64(1..500),
+            _ => self.rng.u64(1..60_000),
+        };
+        let ahead = self.rng.u64(..3);
+        let mut runs = Vec::new();
+        let (lane, rng) = daemon.shards[index].lane(0);
+        match lane.take(count, || ahead, rng, &mut runs) {
+            Ok(()) => {
+                assert_eq!(count_of(&runs), count, "seed {}", self.seed);
+                if self.order == Order::Strict {
+                    let last = daemon.last_of_all;
+                    assert!(
+                        runs[0].first > last,
+                        "seed {}: {runs:?} after {last} in strict order",
+                        self.seed
+                    );
+                }
+                self.check_age(&runs, now.wall.0);
+                self.hand_out(index, &runs, now.wall.0);
+            }
+            Err(missing) => {
+                let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
+                let request = WaitRequest { count: missing, due, partial: self.rng.bool(), shard: index };
+                let window = lane.window();
+                if let Ok(ticket) = lane.source().admit(&window, request) {
+                    let (earliest_us, latest_us) = (now.wall.0, now.wall.0);
+                    let taken = lane.keep(runs);
+                    let above = daemon.last_of_all;
+                    daemon.waiting[index] =
+                        Some(Waiting { ticket, count, taken, above, earliest_us, latest_us });
+                }
+            }
+        }
+    }
+
+    /// A tick's wake-up: the line advances, and waits that are over are answered.
+    pub(crate) fn advance(&mut self) {
+        let reading = self.machine.read_torn(&mut self.rng);
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let now = daemon.wall.believe(reading);
+        daemon.source.advance(now, &mut self.rng, &Deaf);
+        for index in 0..SHARDS {
+            let finished = self.daemon.as_ref().map_or_else(Vec::new, |daemon| daemon.source.collect(index));
+            for each in finished {
+                self.finish(index, each);
+            }
+        }
+    }
+
+    pub(crate) fn finish(&mut self, index: usize, finished: Finished) {
+        let Some(daemon) = &mut self.daemon else {
+            return;
+        };
+        let Some(Waiting { ticket, count, taken, above, earliest_us, latest_us }) =
+            daemon.waiting[index].take()
+        else {
+            panic!("seed {}: finished without a wait", self.seed);
+        };
+        assert_eq!(ticket, finished.ticket);
+        let (lane, _) = daemon.shards[index].lane(0);
+        let mut runs = Vec::new();
+        let refusal = lane.end_wait(taken, &finished, &mut runs);
+        let ids = count_of(&runs);
+        if refusal.is_none() {
+            assert!(ids >= 1 && ids <= count, "seed {}: {ids} of {count}", self.seed);
+            let is_above = self.order == Order::Relaxed || runs[0].first > above;
+            assert!(is_above, "seed {}: {runs:?} waited, {above} was there before it", self.seed);
+            self.check_age(&runs, earliest_us);
+            self.hand_out(index, &runs, latest_us);
+        }
+    }
+}
