@@ -156,7 +156,7 @@ impl Ceilings {
             let looked = self.look(reading, metrics);
             heartbeat.keeper_looked(round);
             logged.log(&looked, self.worker_ids.unmarked());
-            observer.look(common, reading);
+            observer.look(common, reading, looked.is_in_use);
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
