@@ -301,7 +301,7 @@ impl Ceilings {
         let trim = Trim { ceilings: trims, wall_minus_boot_us: self.keeper.wall_minus_boot_us() };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
-        marked.map_err(|error| StoreError(format!("cannot mark the worker IDs' locks: {error}")))?;
+        marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed
     }
 }

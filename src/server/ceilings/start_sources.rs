@@ -142,7 +142,9 @@ impl Found {
                 });
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
-                    StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
+                    let remedy = "make the state directory writable, or make room if it is full";
+                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    StartError::of_cause(error.cause(), reason)
                 })?;
                 store.await_names()?;
                 Some((store, retired))

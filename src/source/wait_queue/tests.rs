@@ -64,7 +64,11 @@ impl Client {
             return;
         }
         match source.admit(&window, request(self.count, now, self.wait_ms, self.partial)) {
-            Ok(ticket) => self.waits = Some(ticket),
+            Ok(ticket) => {
+                self.waits = Some(ticket);
+                // At once, as the daemon's ticker does: at the next tick the oldest one is out of reach.
+                source.advance(now, &mut rng(), &Heard::default());
+            }
             Err(_) => self.answer(None, ms),
         }
     }
