@@ -63,6 +63,8 @@
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
+//! | When does a check turn yellow or red, and back? | `admin/recent.rs` by what clients met, `admin/checks.rs` |
+//! | Who logs that requests are refused? | `server/health/observer.rs` |
 //! | What happens after a start that failed? | `service/retry.rs`, for causes that may pass by themselves |
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]

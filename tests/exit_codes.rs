@@ -97,13 +97,32 @@ fn directories_without_permission_are_2() {
         fs::set_permissions(&closed, fs::Permissions::from_mode(0o500)).expect("set");
         let below = closed.join("below");
         let setup = setup.option(option, &below);
-        // Root without its capabilities has the permissions of any other owner.
-        let setup = match rustix::process::getuid().is_root() {
-            true => setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]),
-            false => setup,
-        };
-        somebody_must_change_something(&setup.end(), &["Permission denied", below.to_str().expect("text")]);
+        let ended = without_privileges(setup).end();
+        somebody_must_change_something(&ended, &["Permission denied", below.to_str().expect("text")]);
     }
+}
+
+/// Root without its capabilities has the permissions of any other owner.
+fn without_privileges(setup: Setup) -> Setup {
+    match rustix::process::getuid().is_root() {
+        true => setup.through("setpriv", &["--inh-caps=-all", "--bounding-set=-all"]),
+        false => setup,
+    }
+}
+
+#[test]
+fn a_state_file_that_may_not_be_made_is_2() {
+    let setup = Setup::new();
+    let state = setup.path("state");
+    fs::create_dir(&state).expect("made");
+    File::create(state.join("lock")).expect("made");
+    fs::set_permissions(state.join("lock"), fs::Permissions::from_mode(0o600)).expect("set");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o500)).expect("set");
+    let ended = without_privileges(setup.option("--state-dir", &state)).end();
+    somebody_must_change_something(
+        &ended,
+        &["first ceilings", "Permission denied", "make the state directory"],
+    );
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod support;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use support::wire::{
     self, BAD_COUNT, EXHAUSTED, EXPLICIT, MALFORMED, PARTIAL, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE,
     UNSUPPORTED, frame,
@@ -351,6 +352,24 @@ fn the_time_of_a_frame_counts_from_its_own_first_byte() {
         for _ in 0..8 {
             assert_eq!(wire.reply().id_count(), Some(5_000), "{:?} after the first byte", started.elapsed());
         }
+    }
+}
+
+/// More bytes than a turn reads, so that turns end within a frame. All have arrived before the daemon looks at them.
+#[test]
+fn a_request_that_has_arrived_is_not_late_because_other_connections_have_their_turn_first() {
+    let daemon = Setup::configured("shards = 1\n[limits]\nstall_timeout = \"1ms\"").start();
+    let mut wires: Vec<Wire> = (0..40).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(Wire::assert_open);
+    let pings: Vec<u8> = (0..1_500).flat_map(|tag| wire::ping(tag, b"odd")).collect();
+    daemon.signal(Signal::STOP);
+    wires.iter_mut().for_each(|wire| wire.send(&pings));
+    daemon.signal(Signal::CONT);
+    for wire in &mut wires {
+        for tag in 0..1_500 {
+            assert_eq!(wire.reply(), Reply::Pong(tag, b"odd".to_vec()));
+        }
+        wire.assert_open();
     }
 }
 

@@ -40,8 +40,10 @@ fn lock_files(machine: &Machine) -> Vec<PathBuf> {
 /// Writes a mark as a daemon does.
 fn write_mark(lock: &Path, id_bound: u64) {
     let mark = format!("granted  below ID {id_bound:020} by state {OTHER_STATE}\n");
+    let text = fs::read_to_string(lock).expect("read");
+    let holder_bytes = text.find('\n').expect("a holder's line") as u64 + 1;
     let file = OpenOptions::new().write(true).open(lock).expect("there");
-    file.write_all_at(mark.as_bytes(), 256).expect("written");
+    file.write_all_at(mark.as_bytes(), holder_bytes).expect("written");
 }
 
 /// A daemon of the machine with another, empty state.

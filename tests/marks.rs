@@ -169,7 +169,7 @@ fn without_a_mark_and_with_one_that_cannot_be_read_it_says_so() {
     let machine = Machine::new();
     machine.setup("state").start().stop();
     let locks = machine.lock_files();
-    fs::write(&locks[1], [b'?'; 300]).expect("written");
+    fs::write(&locks[1], [b'?'; 2_000]).expect("written");
     let marks = machine.shown("state")["marks"].clone();
     let said = |index: usize, name: &str| marks[index][name].clone();
     assert_eq!(said(0, "worker_ids"), "1");

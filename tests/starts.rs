@@ -6,6 +6,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use support::ids::{twitter_unix_ms, unix_ms};
 use support::machine::Machine;
@@ -189,4 +190,57 @@ fn after_a_clock_that_was_ahead_an_unused_worker_id_starts_at_once() {
         assert_refused(daemon.connect().next(Ask::of(1).wait_ms(100)), 2 * HOUR_MS as u32);
         daemon.stop();
     }
+}
+
+/// The text of `snowbank state show` for a machine.
+fn show(machine: &Machine) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+    command.args(["state", "show"]);
+    command.env("SNOWBANK_STATE_DIR", machine.path("state")).env("SNOWBANK_LOCK_DIR", machine.path("locks"));
+    let output = command.output().expect("the program runs");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+#[test]
+fn states_of_changed_worker_ids_are_not_shown_as_older_copies() {
+    let machine = Machine::new();
+    let mut ids = BTreeSet::new();
+    for worker_ids in ["0-1", "1-2", "0-1", "2", "0-2"] {
+        let mut daemon = machine.start(&format!("worker_ids = {worker_ids:?}"));
+        draw(&mut daemon.connect(), 1_000, &mut ids);
+        let shown = show(&machine);
+        assert!(!shown.contains("older copy"), "while {worker_ids} run:\n{shown}");
+        match worker_ids {
+            "0-1" => daemon.kill(),
+            _ => drop(daemon.stop()),
+        }
+        let shown = show(&machine);
+        assert!(!shown.contains("older copy"), "after {worker_ids}:\n{shown}");
+    }
+    // A copy from before the last start is one.
+    let ceilings = machine.path("state").join("ceilings");
+    let older = fs::read(&ceilings).expect("read");
+    let daemon = machine.start("worker_ids = 1");
+    draw(&mut daemon.connect(), 1_000, &mut ids);
+    daemon.stop();
+    fs::write(&ceilings, older).expect("written");
+    let shown = show(&machine);
+    assert!(shown.contains("this state is an older copy"), "{shown}");
+}
+
+/// Its text alone is longer than 256 bytes, and its lock names it.
+#[test]
+fn a_layout_with_a_long_text_serves_beside_others() {
+    let fields: String = (0..15).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
+    let long = format!("name = \"long\"\nlayout = \"time:31,sequence:2{fields};tick=1s\"");
+    let toml = format!("[[sources]]\n{long}\n[[sources]]\nname = \"short\"\nworker_ids = 1\n");
+    let machine = Machine::new();
+    let daemon = machine.start(&toml);
+    assert_eq!(daemon.connect().next(Ask::of(1)).id_count(), Some(1));
+    // The same layout is refused as held, and another one serves beside it.
+    let other = |toml: &str| machine.setup(toml).env("SNOWBANK_STATE_DIR", machine.path("other"));
+    other(&format!("[[sources]]\n{long}\n")).end().assert_refusal_for_now(&["held", "(process "]);
+    other("worker_ids = 2").start().stop();
+    daemon.stop();
 }

@@ -1044,7 +1044,8 @@ fn a_malformed_mark_is_refused_and_an_old_format_counts_as_none() {
     let locks = fs::read_dir(machine.path("locks")).expect("read");
     let lock = locks.map(|entry| entry.expect("read").path()).next().expect("a lock");
     let whole = fs::read(&lock).expect("read");
-    let (said, marked) = whole.split_at(256);
+    let holder_bytes = whole.iter().position(|&byte| byte == b'\n').expect("a holder's line") + 1;
+    let (said, marked) = whole.split_at(holder_bytes);
     assert!(marked.starts_with(b"granted  below ID "), "{}", String::from_utf8_lossy(marked));
     for noise in [&b"granted"[..], &[0; 64], &[b'9'; 4_096]] {
         fs::write(&lock, [said, noise].concat()).expect("written");

@@ -10,7 +10,7 @@ use crate::Effort;
 use crate::client::Client;
 use crate::process::Process;
 
-/// After a start or after the last request, until the daemon has nothing to do any more.
+/// After a start or after the last request, until only the timers of an idle daemon are left.
 const SETTLE: Duration = Duration::from_secs(2);
 /// The daemon's own limit of connections.
 const CONNECTIONS: u64 = 10_000;
@@ -21,7 +21,8 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(10), Duration::from_secs(3));
     println!("\n## Idle\n");
     println!(
-        "Over {} s. Targets: one wake-up a second, 8 MiB resident, 1 KiB for each connection.",
+        "Over {} s, in which the ceiling is raised once a second: the daemon was used lately. Targets: 10 wake-ups a second, \
+         8 MiB resident, 1 KiB for each connection.",
         stretch.as_secs_f64()
     );
     println!(

@@ -11,9 +11,11 @@
 //! The time that a request lost in a stall does not count for the target. A target that takes the cores for
 //! itself has no such excuse, because its own processor time is subtracted.
 //!
-//! - [`stalls`]: the record. [`threads`]: processor time and waits. [`owner`]: the process of a local target.
+//! - [`stalls`]: the record. [`threads`]: processor time and waits. [`cores`]: the work of all programs.
+//! - [`owner`]: the process of a local target.
 //! - [`processor`]: one thread's own time. [`echo`]: the machine without a target.
 
+mod cores;
 pub(crate) mod echo;
 pub(crate) mod owner;
 pub(crate) mod processor;

@@ -39,6 +39,9 @@ const SHORTEST_IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// objectives are as wide, so this decides only where an objective would not see the difference.
 pub(crate) const MAX_P99_SLIP: Duration = Duration::from_millis(10);
 
+/// The share of requests behind [`MAX_P99_SLIP`].
+const MAX_LATE_SHARE: f64 = 0.01;
+
 /// A closed loop is as fast as its own threads if one of them uses a core for more of the time than this: the
 /// target may be able to do more. So a rate is not missed while a thread used a core, or waited for one, for so
 /// long.
@@ -199,7 +202,13 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
     let too_few = objectives.rate.and_then(|rate| missed_rate(evidence, rate)).filter(|_| missed.is_empty());
     let starved = too_few.as_ref().and_then(|_| starved(evidence.counts));
     missed.extend(too_few);
-    let mut not_offered = not_offered(evidence);
+    let late = stood_or_late(evidence);
+    let (by_target, by_itself) =
+        if takes_cores(evidence, MAX_LATE_SHARE) { (late, None) } else { (None, late) };
+    missed.extend(
+        by_target.map(|reason| taken_cores(evidence, &format!("the generator got no core: {reason}"))),
+    );
+    let mut not_offered = not_offered(evidence, by_itself);
     not_offered.extend(starved.filter(|_| not_offered.is_empty()));
     if !not_offered.is_empty() {
         return Verdict::Unknown(not_offered);
@@ -209,7 +218,7 @@ pub(crate) fn judge(evidence: &Evidence<'_>, objectives: &Objectives) -> Verdict
         match Assessment::of(latency, evidence) {
             Assessment::Met | Assessment::MetWithoutStalls | Assessment::MetByTarget => {}
             Assessment::Missed => missed.push(missed_latency(evidence, latency)),
-            Assessment::CoresTaken => missed.push(taken_cores(evidence, latency)),
+            Assessment::CoresTaken => missed.push(taken_cores(evidence, &missed_latency(evidence, latency))),
             Assessment::Doubtful => doubtful.push(doubted_latency(evidence, latency)),
             Assessment::MachineStopped => doubtful.push(stopped_machine(evidence)),
         }
@@ -240,7 +249,7 @@ impl Assessment {
         // So much time without a core makes the allowed number of requests late.
         let allowed = evidence.elapsed.mul_f64(1.0 - latency.quantile);
         let waits = evidence.own_waits;
-        if waits.by_target.total > allowed && waits.by_target.total > waits.by_generator.total {
+        if takes_cores(evidence, 1.0 - latency.quantile) {
             return Self::CoresTaken;
         }
         let most = Latency { quantile: 1.0 - (1.0 - latency.quantile) * MAX_DOUBTED, ..*latency };
@@ -280,6 +289,13 @@ fn stalled_share(evidence: &Evidence<'_>) -> f64 {
     evidence.stalls.total.as_secs_f64() / evidence.elapsed.as_secs_f64().max(1e-9)
 }
 
+/// Returns true if the generator waited for such a share of the time for cores that the target had, and less for
+/// those that it had itself.
+fn takes_cores(evidence: &Evidence<'_>, share: f64) -> bool {
+    let OwnWaits { by_target, by_generator } = evidence.own_waits;
+    by_target.total > evidence.elapsed.mul_f64(share) && by_target.total > by_generator.total
+}
+
 /// Returns true if a generator that stood still may have caused the fault: an idle target may close by its
 /// idle timeout.
 fn may_be_our_fault(fault: &Fault, counts: &Counts) -> bool {
@@ -296,7 +312,7 @@ fn stood_still(counts: &Counts) -> Duration {
 }
 
 /// Returns the reasons why the load was not the one that was asked for.
-fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
+fn not_offered(evidence: &Evidence<'_>, late: Option<String>) -> Vec<String> {
     let mut reasons = Vec::new();
     if evidence.interrupted {
         reasons.push("the run was interrupted".to_owned());
@@ -304,7 +320,7 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
     if evidence.too_scattered {
         reasons.push("the IDs are too scattered to check that each is distinct".to_owned());
     }
-    let found = bottlenecks(evidence).into_iter().flatten();
+    let found = late.into_iter().chain(bottlenecks(evidence).into_iter().flatten());
     reasons.extend(found.map(|reason| format!("{BOTTLENECK}: {reason}")));
     if evidence.counts.requests == 0 && reasons.is_empty() && evidence.faults.is_empty() {
         reasons.push("no request was due in the measurement: use a longer one or a higher rate".to_owned());
@@ -312,19 +328,26 @@ fn not_offered(evidence: &Evidence<'_>) -> Vec<String> {
     reasons
 }
 
-fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 3] {
-    let (counts, closed_loop) = (evidence.counts, !evidence.open_loop);
-    let pause = counts.longest_pause.max(Duration::from_nanos(counts.slip.max()));
-    let p99_slip = evidence.undisturbed.slip.at(0.99);
-    let stalled =
+/// Returns the reason if the generator stood still or was late, other than in stalls of the machine. What was due in
+/// a stall left after it, so the target had the whole load.
+fn stood_or_late(evidence: &Evidence<'_>) -> Option<String> {
+    let times = evidence.undisturbed;
+    let pause = times.longest_pause.max(Duration::from_nanos(times.slip.max()));
+    let p99_slip = times.slip.at(0.99);
+    let stood =
         (pause > MAX_PAUSE).then(|| format!("it stood still for {} (at most {MAX_PAUSE:?})", ms(pause)));
-    let late = (p99_slip > MAX_P99_SLIP).then(|| {
-        format!("one request in 100 left late by {} or more (at most {MAX_P99_SLIP:?})", ms(p99_slip))
-    });
+    stood.or_else(|| {
+        (p99_slip > MAX_P99_SLIP).then(|| {
+            format!("one request in 100 left late by {} or more (at most {MAX_P99_SLIP:?})", ms(p99_slip))
+        })
+    })
+}
+
+fn bottlenecks(evidence: &Evidence<'_>) -> [Option<String>; 2] {
+    let (counts, closed_loop) = (evidence.counts, !evidence.open_loop);
     let gave_up = evidence.faults.iter().any(|fault| may_be_our_fault(fault, counts));
     let behind = counts.late_at_fault;
     [
-        stalled.or(late),
         (gave_up && behind > MAX_P99_SLIP).then(|| {
             format!("it was {} behind its schedule (at most {MAX_P99_SLIP:?}) when it gave up", ms(behind))
         }),

@@ -314,6 +314,15 @@ mod tests {
     }
 
     #[test]
+    fn a_holders_line_has_room_for_the_longest_id_space() {
+        let fields: String = (0..30).map(|at| format!(",r{at}:1:random,c{at}:1:constant(1)")).collect();
+        let layout = format!("time:1,sequence:1{fields};tick=86400000ms;epoch=-9000000000000");
+        let space = Layout::resolve(&layout).unwrap().space();
+        let longest = format!("process {}, worker ID {}, {space}\n", u32::MAX, u64::MAX);
+        assert!(longest.len() > 512 && longest.len() <= HOLDER_BYTES as usize, "{}", longest.len());
+    }
+
+    #[test]
     fn a_held_lock_names_its_holder() {
         let directory = tempfile::tempdir().unwrap();
         let _locks = lock_workers(directory.path(), &numbering()).unwrap();

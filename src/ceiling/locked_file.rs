@@ -16,7 +16,8 @@ use super::holder::holder;
 use super::writers::{Writers, is_obstructed, open_file};
 
 /// The length of the holder's line, filled up with spaces: text after it stays when another holder's line replaces it.
-pub(super) const HOLDER_BYTES: u64 = 256;
+/// Room for the longest ID space: 62 fields of two values each.
+pub(super) const HOLDER_BYTES: u64 = 1024;
 /// The number of tries for a lock. Its file may be removed at that moment, or `snowbank state show` may be asking who has it.
 const ATTEMPTS: usize = 5;
 /// The pause before a held lock is tried again. A process that only asks for the holder has it for microseconds.
@@ -159,6 +160,7 @@ fn make(path: &Path, writers: Writers) -> io::Result<File> {
 /// Writes the holder of the lock, for the refusal of another daemon.
 fn describe(file: &File, what: &str) -> io::Result<()> {
     let mut line = format!("process {}, {what}", std::process::id()).into_bytes();
+    debug_assert!(line.len() < HOLDER_BYTES as usize, "a holder's line that is cut off names no IDs");
     line.resize(HOLDER_BYTES as usize, b' ');
     line[HOLDER_BYTES as usize - 1] = b'\n';
     file.write_all_at(&line, 0)

@@ -24,12 +24,14 @@ pub use mark::{Mark, Marked, beyond, compare, instant_of, latest_grant};
 pub use survey::{Seen, survey};
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
 use crate::clock::Now;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
+use crate::system_error::{Attempt, SystemCause, cause_of};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
@@ -156,13 +158,33 @@ impl CeilingRule {
     }
 }
 
-/// The reason why storage failed, in words for the operator.
+/// The reason why storage failed, in words for the operator, and its cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreError(pub String);
+pub struct StoreError {
+    reason: String,
+    cause: SystemCause,
+}
+
+impl StoreError {
+    /// Returns the error of storage that works on another try, or not.
+    pub fn new(reason: String) -> Self {
+        StoreError { reason, cause: SystemCause::Storage }
+    }
+
+    /// Returns the error for what the system refused. `reason` is its line.
+    pub(crate) fn of_system(error: &io::Error, reason: String) -> Self {
+        StoreError { reason, cause: cause_of(Attempt::UseFile, error) }
+    }
+
+    /// Returns the cause, which decides the exit code of a start.
+    pub(crate) fn cause(&self) -> SystemCause {
+        self.cause
+    }
+}
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.reason)
     }
 }
 

@@ -62,6 +62,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::ceiling::locked_file::HOLDER_BYTES;
     use crate::ceiling::{Owner, lock_workers};
     use snowbank_client::layout::Layout;
 
@@ -114,7 +115,7 @@ mod tests {
         let mut paths: Vec<_> =
             fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
         paths.sort();
-        fs::write(&paths[0], [b' '; 300]).unwrap();
+        fs::write(&paths[0], [b' '; HOLDER_BYTES as usize + 44]).unwrap();
         fs::remove_file(&paths[1]).unwrap();
         std::os::unix::fs::symlink(&paths[0], &paths[1]).unwrap();
         let said: Vec<String> =

@@ -190,6 +190,11 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         out,
         "requests     {requests}{per_second}; half within {half}, 99 % within {most}, 99.9 % within {nearly_all}"
     )?;
+    let lately = |of: fn(&SourceStatus) -> u64| Grouped(status.sources.iter().map(of).sum());
+    let p99 = status.last_minute.p99_us.map_or_else(|| "–".to_owned(), |us| seconds(us / 1e6));
+    let (asked, refused) =
+        (lately(|source| source.last_minute.requests), lately(|source| source.last_minute.refused));
+    writeln!(out, "last minute  {refused} of {asked} requests refused; 99 % within {p99}")?;
     let errors = status.errors.iter().filter(|(_, count)| **count > 0);
     let errors: Vec<String> = errors.map(|(code, count)| format!("{code} {}", Grouped(*count))).collect();
     let errors = if errors.is_empty() { String::from("none") } else { errors.join(", ") };

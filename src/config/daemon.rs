@@ -154,7 +154,7 @@ settings! {
         /// /readyz says 503, so that load balancers send their connections elsewhere. Only with an admin listener:
         /// without one, nobody can ask. "0": no such time. SIGINT, or a second SIGTERM, stops at once.
         ///
-        /// Load balancers ask every second or two. Set as long as yours takes to notice.
+        /// Load balancers ask every second or two. Set it to the time that yours takes to notice.
         drain_delay: Duration = r#""3s""# in Table("limits"), Reload, |value| value.duration(Duration::ZERO..=HOUR);
 
         /// The longest that a stop waits for clients to take their last replies; "0": not at all. Half of the ten seconds that
@@ -201,8 +201,8 @@ settings! {
         key: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
 
         /// A file of CA certificates in PEM: a path or "credential:NAME". If it is set, a client of a "tls:" listener
-        /// needs a valid certificate of one of them, with any name. Revocation lists are not read: use a CA of its own,
-        /// and certificates that end soon.
+        /// needs a valid certificate of one of them, with any name. Revocation lists are not read: use a
+        /// separate CA and certificates with a short life.
         ///
         /// Empty: clients need no certificate.
         client_ca: Option<FileRef> = r#""""# in Table("tls"), Reload, |value| value.file();
@@ -217,8 +217,8 @@ settings! {
         /// (9660) of 127.0.0.1. With "tls:" in front it is HTTPS with the certificate of `[tls]`, and tls.client_ca
         /// applies. Empty: none.
         ///
-        /// Off by default because it needs no token: everyone who can connect can read what the daemon does, but gets
-        /// no IDs and changes nothing. Threads of clients do not serve it, so no request waits for it.
+        /// Off by default because it needs no token: everyone who can connect sees what the daemon does, but can neither
+        /// fetch IDs nor change anything. The main thread serves it, so no client's request waits for it.
         listen: Vec<Address> = r#""""# in Table("admin"), Restart("listeners are opened at the start"),
             |value| value.admin_addresses();
     }

@@ -93,7 +93,7 @@ impl Thread {
 }
 
 fn failed() -> Result<(), StoreError> {
-    Err(StoreError(String::from("the disk failed")))
+    Err(StoreError::new(String::from("the disk failed")))
 }
 
 /// The only write of a look.

@@ -57,7 +57,7 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     pub(crate) fn outcome(&self, fails: bool) -> Outcome {
         let Write { writer, number, .. } = self.write;
-        let result = if fails { Err(StoreError(String::from("the disk failed"))) } else { Ok(()) };
+        let result = if fails { Err(StoreError::new(String::from("the disk failed"))) } else { Ok(()) };
         Outcome { writer, number, result }
     }
 }

@@ -207,6 +207,7 @@ impl Meter {
             return;
         }
         self.counts.longest_pause = self.counts.longest_pause.max(Duration::from_nanos(pause_ns));
+        self.counts.disturbed.note_pause(now.ns.saturating_sub(pause_ns), now.ns);
     }
 
     /// Begins the measurement, and hands over the second that is past.

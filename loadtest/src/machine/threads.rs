@@ -2,13 +2,15 @@
 //!
 //! The kernel keeps for each thread how long it ran, and how long it could have run and did not. A wait that
 //! these threads did not cause themselves was caused by another program, or by the host. How much of a wait
-//! they caused is an estimate: as large a part as the part of one core that they used meanwhile. Where they
-//! use more than one core at a time, no wait is excused.
+//! they caused is an estimate: as large a part as the part of one core that they used meanwhile. They may
+//! have used another core, so the work of all programs counts as well: see [`Cores`]. A wait is excused if
+//! others caused a quarter of it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use super::cores::Cores;
 use super::owner::Owner;
 use super::stalls::{MIN_STALL_NS, Stall, StallSum, Stalls};
 
@@ -22,6 +24,9 @@ const REFRESH_NS: u64 = 1_000_000_000;
 /// survives.
 const LOOKS_KEPT: usize = 64;
 
+/// A wait is excused if others caused at least this share of it.
+const EXCUSED_SHARE: f64 = 0.25;
+
 /// The threads whose waits count.
 #[derive(Debug)]
 pub(crate) struct Threads {
@@ -30,6 +35,7 @@ pub(crate) struct Threads {
     refreshed_ns: Option<u64>,
     /// Ascending.
     looks: VecDeque<Look>,
+    cores: Cores,
     /// The processor time of threads that have ended.
     ended: Ran,
     /// The generator's waits that the target caused.
@@ -40,9 +46,9 @@ pub(crate) struct Threads {
 
 /// The processor time of both sides, in nanoseconds.
 #[derive(Debug, Clone, Copy, Default)]
-struct Ran {
-    generator_ns: u64,
-    target_ns: u64,
+pub(super) struct Ran {
+    pub(super) generator_ns: u64,
+    pub(super) target_ns: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +95,7 @@ impl Threads {
             known: BTreeMap::new(),
             refreshed_ns: None,
             looks: VecDeque::new(),
+            cores: Cores::begin(),
             ended: Ran::default(),
             by_target: StallSum::default(),
             by_generator: StallSum::default(),
@@ -127,8 +134,8 @@ impl Threads {
         for (is_target, waited_ns) in waits.into_iter().filter(|&(_, waited_ns)| waited_ns >= MIN_STALL_NS) {
             let from_ns = since_ns.saturating_sub(waited_ns);
             let causes = self.causes(from_ns, waited_ns);
-            let most_ns = causes.others_ns.max(causes.target_ns).max(causes.generator_ns);
-            if causes.others_ns >= MIN_STALL_NS {
+            let most_ns = causes.target_ns.max(causes.generator_ns);
+            if causes.others_ns as f64 >= waited_ns as f64 * EXCUSED_SHARE {
                 stalls.add(Stall { from_ns, until_ns: now_ns, lost_ns: waited_ns });
             } else if is_target || most_ns < MIN_STALL_NS {
                 // The target's waits for itself are part of its time.
@@ -140,7 +147,8 @@ impl Threads {
         }
     }
 
-    /// Divides a wait since `from_ns` by the use of the cores meanwhile.
+    /// Divides a wait since `from_ns` by the use of the cores meanwhile. What others did on all cores counts if
+    /// it is more.
     fn causes(&self, from_ns: u64, waited_ns: u64) -> Causes {
         let mut before = self.looks.iter().rev().skip_while(|look| look.at_ns > from_ns);
         let Some((begin, end)) = before.next().or(self.looks.front()).zip(self.looks.back()) else {
@@ -156,8 +164,9 @@ impl Threads {
         // More than one core in all: no part of a wait for one core is left for others.
         let all = (generator + target).max(1.0);
         let part = |share: f64| (waited_ns as f64 * share / all) as u64;
+        let of_all = (waited_ns as f64 * self.cores.share_of_others(end.ran)) as u64;
         Causes {
-            others_ns: part((1.0 - generator - target).max(0.0)),
+            others_ns: part((1.0 - generator - target).max(0.0)).max(of_all),
             target_ns: part(target),
             generator_ns: part(generator),
         }
@@ -169,6 +178,7 @@ impl Threads {
         let waits = self.known.values_mut().map(read).collect();
         let ran = self.known.values().fold(self.ended, Ran::with);
         self.looks.push_back(Look { at_ns: now_ns, ran });
+        self.cores.look(now_ns, ran);
         if self.looks.len() > LOOKS_KEPT {
             self.looks.pop_front();
         }
@@ -250,6 +260,7 @@ mod tests {
             Look { at_ns, ran: Ran { generator_ns: of(generator), target_ns: of(target) } }
         };
         threads.looks = (0..25).map(look).collect();
+        threads.cores = Cores::default();
         threads
     }
 

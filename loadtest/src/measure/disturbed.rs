@@ -4,6 +4,7 @@
 //! made them late.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::{Counts, TimeHistogram};
 use crate::machine::stalls::{MIN_STALL_NS, Stalls};
@@ -27,6 +28,10 @@ pub(crate) struct Disturbed {
     with: Parts,
     /// The same without the time lost in stalls.
     without: Parts,
+    /// Pauses of the thread, each from and until, in its order.
+    pauses: VecDeque<(u64, u64)>,
+    /// The longest of those settled, without the time lost in stalls.
+    longest_pause_ns: u64,
 }
 
 /// The times of requests.
@@ -43,6 +48,8 @@ pub(crate) struct Undisturbed {
     pub(crate) response: TimeHistogram,
     pub(crate) target: TimeHistogram,
     pub(crate) slip: TimeHistogram,
+    /// The longest pause of a thread of the generator, without the time that it lost in stalls.
+    pub(crate) longest_pause: Duration,
     /// The share of answered requests that a stall touched, from 0 to 1.
     pub(crate) disturbed_share: f64,
 }
@@ -55,8 +62,17 @@ impl Disturbed {
         }
     }
 
-    /// Decides about the requests that were answered before an instant: later stalls cannot have touched them.
+    /// Keeps a pause of the thread if it was long.
+    pub(crate) fn note_pause(&mut self, from_ns: u64, until_ns: u64) {
+        if until_ns - from_ns >= MIN_STALL_NS {
+            self.pauses.push_back((from_ns, until_ns));
+        }
+    }
+
+    /// Decides about the requests that were answered, and the pauses that ended, before an instant: later stalls
+    /// cannot have touched them.
     pub(crate) fn settle(&mut self, before_ns: u64, stalls: &Stalls) {
+        self.settle_pauses(before_ns, stalls);
         if self.slow.front().is_none_or(|first| first.received_ns >= before_ns) {
             return;
         }
@@ -73,8 +89,18 @@ impl Disturbed {
         });
     }
 
+    fn settle_pauses(&mut self, before_ns: u64, stalls: &Stalls) {
+        while let Some(&(from_ns, until_ns)) = self.pauses.front().filter(|pause| pause.1 < before_ns) {
+            self.pauses.pop_front();
+            let own_ns = until_ns - from_ns - stalls.with_lost(|lost| lost(from_ns, until_ns));
+            self.longest_pause_ns = self.longest_pause_ns.max(own_ns);
+        }
+    }
+
     pub(super) fn merge(&mut self, other: Self) {
         self.slow.extend(other.slow);
+        self.pauses.extend(other.pauses);
+        self.longest_pause_ns = self.longest_pause_ns.max(other.longest_pause_ns);
         self.with.merge(&other.with);
         self.without.merge(&other.without);
     }
@@ -99,7 +125,7 @@ impl Undisturbed {
     /// Takes all counts, as if there had been no stall.
     pub(crate) fn with_all(counts: &Counts) -> Self {
         let (response, target, slip) = (counts.response.clone(), counts.target.clone(), counts.slip.clone());
-        Self { response, target, slip, disturbed_share: 0.0 }
+        Self { response, target, slip, longest_pause: counts.longest_pause, disturbed_share: 0.0 }
     }
 
     /// Takes the counts of all threads, with every slow request settled.
@@ -109,6 +135,7 @@ impl Undisturbed {
             response: counts.response.with_replaced(&with.response, &without.response),
             target: counts.target.with_replaced(&with.target, &without.target),
             slip: counts.slip.with_replaced(&with.slip, &without.slip),
+            longest_pause: Duration::from_nanos(counts.disturbed.longest_pause_ns),
             disturbed_share: with.response.len() as f64 / counts.response.len().max(1) as f64,
         }
     }
@@ -141,5 +168,17 @@ mod tests {
         assert_eq!(ms(&undisturbed.target), [0, 4, 8]);
         assert_eq!(undisturbed.slip.len(), 3);
         assert!((undisturbed.disturbed_share - 2.0 / 3.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_the_part_of_a_pause_outside_stalls_is_the_generators() {
+        let (stalls, mut counts) = (Stalls::default(), Counts::default());
+        stalls.add(Stall { from_ns: 10_000_000, until_ns: 210_000_000, lost_ns: 200_000_000 });
+        let longest_ms = |counts: &mut Counts, until_ms: u64| {
+            counts.disturbed.note_pause(5_000_000, until_ms * 1_000_000);
+            counts.disturbed.settle(u64::MAX, &stalls);
+            Undisturbed::of(counts).longest_pause.as_millis()
+        };
+        assert_eq!([longest_ms(&mut counts, 215), longest_ms(&mut counts, 500)], [10, 295]);
     }
 }

@@ -230,3 +230,20 @@ fn a_target_in_time_passes_if_other_programs_delayed_the_generator() {
     assert_eq!(code(&all, waits(5, 40)), 2, "the generator had them itself");
     assert_eq!(code(&with_late(50, 9_000, 8_000), waits(0, 0)), 2, "too many for a chance");
 }
+
+#[test]
+fn a_generator_that_stood_still_in_a_stall_of_the_machine_has_a_verdict() {
+    let mut stood = counts(1_000, 50);
+    stood.longest_pause = Duration::from_millis(250);
+    stood.slip.saturating_record(250_000_000);
+    let all = Undisturbed::with_all(&stood);
+    let quiet =
+        Undisturbed { longest_pause: Duration::from_millis(3), ..Undisturbed::with_all(&counts(1_000, 50)) };
+    let code = |times: &Undisturbed, waits| of_machine(&stood, times, waits).0.exit_code();
+    assert_eq!([code(&quiet, OwnWaits::default()), code(&all, OwnWaits::default())], [0, 2]);
+    // A target that took the cores meanwhile fails.
+    let of = |ms| StallSum { total: Duration::from_millis(ms), ..StallSum::default() };
+    let waits =
+        |by_target, by_generator| OwnWaits { by_target: of(by_target), by_generator: of(by_generator) };
+    assert_eq!([code(&all, waits(300, 5)), code(&all, waits(300, 400)), code(&all, waits(50, 5))], [1, 2, 2]);
+}

@@ -41,12 +41,9 @@ pub(super) fn doubted_latency(evidence: &Evidence<'_>, latency: &Latency) -> Str
 }
 
 /// Describes a miss by a target that left the generator no cores.
-pub(super) fn taken_cores(evidence: &Evidence<'_>, latency: &Latency) -> String {
-    let (missed, waits) = (missed_latency(evidence, latency), evidence.own_waits.by_target);
-    format!(
-        "{missed}: the target had the cores while the generator waited for them, {} in all",
-        ms(waits.total)
-    )
+pub(super) fn taken_cores(evidence: &Evidence<'_>, missed: &str) -> String {
+    let waited = ms(evidence.own_waits.by_target.total);
+    format!("{missed}: the target had the cores while the generator waited for them, {waited} in all")
 }
 
 pub(super) fn missed_latency(evidence: &Evidence<'_>, latency: &Latency) -> String {

@@ -3,11 +3,14 @@
 
 const PERIOD_MS = 1000;
 const TIMEOUT_MS = 4000;
-// The spans of the charts to choose from, and the times on their axes. Prometheus is there for longer times.
+// The spans of the charts to choose from. Prometheus is there for longer times.
 const SPANS = [
-  { name: "Last hour", shown_s: 3600, ticks_s: [0, 600, 1200, 1800, 2400, 3000, 3600] },
-  { name: "Last 5 minutes", shown_s: 300, ticks_s: [0, 60, 120, 180, 240, 300] },
+  { name: "Last hour", shown_s: 3600 },
+  { name: "Last 5 minutes", shown_s: 300 },
 ];
+// The distances of times on an axis, and the width of one.
+const TIME_STEPS_S = [60, 120, 300, 600, 1200, 1800];
+const TIME_WIDTH = 64;
 // How often the daemon's own history is fetched: as often as it grows.
 const HISTORY_PERIOD_S = 30;
 // The seconds whose requests percentiles are computed from.
@@ -156,7 +159,8 @@ class Chart {
     const [top, right, bottom] = [8, 8, 18];
     const values = lines.flatMap((line) => shownMoments.map(line.value)).filter((value) => value !== null);
     const { ticks, share } = this.scale(values);
-    const { shown_s, ticks_s } = span;
+    // Of a daemon that started lately there is less than an hour.
+    const shown_s = Math.min(span.shown_s, Math.max(SPANS[1].shown_s, now_s - (shownMoments[0]?.at_s ?? now_s)));
     const left = 10 + 6.3 * Math.max(...ticks.map((tick) => this.write(tick).length));
     const toX = (at_s) => left + ((at_s - now_s + shown_s) / shown_s) * (width - left - right);
     const toY = (value) => top + (1 - share(value)) * (this.height - top - bottom);
@@ -168,7 +172,7 @@ class Chart {
       parts.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
       parts.push(make("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, this.write(tick)));
     }
-    for (const ago_s of ticks_s) {
+    for (const ago_s of times(shown_s, width - left - right)) {
       const anchor = ago_s === 0 ? "end" : toX(now_s - ago_s) < left + 12 ? "start" : "middle";
       const name = ago_s === 0 ? "now" : `−${ago_s / 60} min`;
       parts.push(make("text", { x: toX(now_s - ago_s), y: this.height - 3, "text-anchor": anchor }, name));
@@ -198,6 +202,12 @@ class Chart {
     const distance = (one) => Math.abs(one.at_s - this.pointed_s);
     return shownMoments.reduce((best, one) => (best && distance(best) <= distance(one) ? best : one), undefined);
   }
+}
+
+// The times of an axis, in seconds ago: as many as fit.
+function times(shown_s, width) {
+  const step_s = TIME_STEPS_S.find((step_s) => (shown_s / step_s) * TIME_WIDTH <= width) ?? TIME_STEPS_S.at(-1);
+  return Array.from({ length: Math.floor(shown_s / step_s) + 1 }, (_, i) => i * step_s);
 }
 
 // From 0 to a round number above the highest value, in steps of a third to a half of it.
@@ -322,7 +332,7 @@ function drawTiles(moment) {
   const tiles = [
     ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
     ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
-    ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)} requests`],
+    ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)}`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
     ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
   ];

@@ -52,8 +52,8 @@ impl StateFile {
         &mut self,
         records: impl IntoIterator<Item = &'a Record>,
     ) -> Result<(), StoreError> {
-        let document = copies::document(records).map_err(|error| StoreError(error.to_string()))?;
-        self.still_ours().map_err(|taken_over| StoreError(taken_over.to_string()))?;
+        let document = copies::document(records).map_err(|error| StoreError::new(error.to_string()))?;
+        self.still_ours().map_err(|taken_over| StoreError::new(taken_over.to_string()))?;
         if self.slots.is_none() {
             self.slots = SlotFile::open(&self.directory);
             self.is_sound = self.slots.is_some();
@@ -92,7 +92,7 @@ impl StateFile {
         let number = self.slots.as_ref().map_or(0, |slots| slots.number).saturating_add(1);
         let failed = |what: &str, path: &Path, error: io::Error| {
             let is_full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-            (is_full, StoreError(format!("cannot {what} {}: {error}", path.display())))
+            (is_full, StoreError::of_system(&error, format!("cannot {what} {}: {error}", path.display())))
         };
         remove(&unfinished).map_err(|error| failed("remove", &unfinished, error))?;
         let made = SlotFile::make(&self.directory, &unfinished, number, document).map_err(|error| {

@@ -21,7 +21,7 @@ pub mod simulated;
 
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
-pub use plan::{Claimant, Plan, PlanError, When, plan, plan_beside};
+pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
 pub use record::{Record, id_bound, position_from};
 
 use self::file::StateFile;

@@ -161,7 +161,7 @@ fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
 /// They may not be durable.
 pub fn write(directory: &StateDir, records: &[Record]) -> Result<(), StoreError> {
     StateFile::of(directory.path()).write(records)?;
-    directory.await_names().map_err(|error| StoreError(error.to_string()))
+    directory.await_names().map_err(|error| StoreError::new(error.to_string()))
 }
 
 #[cfg(test)]

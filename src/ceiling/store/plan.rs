@@ -144,6 +144,13 @@ pub fn plan_beside(
     Ok(Plan { starts, passed_over, retired })
 }
 
+/// Returns the first position above all records that can make the same IDs. No start is below it, whatever its name.
+pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
+    let sharing =
+        records.iter().filter(|record| record.shares_ids_with(numbering.layout(), numbering.workers()));
+    sharing.map(|record| position_from(numbering, record.id_bound)).max().unwrap_or(Position(0))
+}
+
 /// Returns the records that bind a claimant: those of its name or its IDs. If there are none, those that bind no claimant.
 fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Claimant<'_>) -> Vec<&'a Record> {
     let is_orphan =

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use crate::ceiling::store::{Record, position_from};
+use crate::ceiling::store::{Record, above_records, position_from};
 use crate::ceiling::{Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use snowbank_client::layout::{Numbering, UnixMicros, WorkerSet};
@@ -112,11 +112,15 @@ fn next_start(
     records: &[Record],
     latest: UnixMicros,
 ) -> NextStart {
+    // After worker IDs were changed, several records bound the same IDs. A start is above all of them.
+    let start = above_records(records, numbering);
+    let is_beyond = position_from(numbering, mark.id_bound) > record.ceiling;
     let mark = std::slice::from_ref(mark);
-    if beyond(mark, numbering, record.ceiling, latest).is_some() {
+    if beyond(mark, numbering, start, latest).is_some() {
         return NextStart::RefusedTooFar;
     }
-    match compare(mark, numbering, record.ceiling, records) {
+    match compare(mark, numbering, start, records) {
+        Marked::Below if is_beyond => NextStart::AboveMark,
         Marked::Below => NextStart::AtCeiling,
         Marked::ByAnother(_) => NextStart::AboveMark,
         Marked::SinceThisCopy(_) => NextStart::RefusedOlderCopy,

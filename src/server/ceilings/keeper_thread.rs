@@ -156,7 +156,7 @@ impl Ceilings {
             let looked = self.look(reading, metrics);
             heartbeat.keeper_looked(round);
             logged.log(&looked, self.worker_ids.unmarked());
-            observer.look(common, reading);
+            observer.look(common, reading, looked.is_in_use);
             if looked.some_wait {
                 wake_ups.wake_all_shards();
             }
@@ -301,7 +301,7 @@ impl Ceilings {
         let trim = Trim { ceilings: trims, wall_minus_boot_us: self.keeper.wall_minus_boot_us() };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
-        marked.map_err(|error| StoreError(format!("cannot mark the worker IDs' locks: {error}")))?;
+        marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
         trimmed
     }
 }

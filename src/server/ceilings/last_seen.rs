@@ -117,7 +117,7 @@ mod tests {
     fn looked(failure: Option<&str>) -> Looked {
         Looked {
             clock: Observed::Steady,
-            failure: failure.map(|text| StoreError(text.to_owned())),
+            failure: failure.map(|text| StoreError::new(text.to_owned())),
             taken_over: None,
             is_renewed: false,
             some_wait: false,

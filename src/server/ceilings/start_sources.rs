@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::first_position::FirstPosition;
+use self::first_position::{FirstPosition, guard};
 use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, Wall};
@@ -16,7 +16,7 @@ use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below}
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
+use snowbank_client::layout::{Numbering, Position, UnixMicros};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -142,7 +142,9 @@ impl Found {
                 });
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
-                    StartError::StorageFailing(format!("cannot make the first ceilings durable: {error}"))
+                    let remedy = "make the state directory writable, or make room if it is full";
+                    let reason = format!("cannot make the first ceilings durable: {error}; {remedy}");
+                    StartError::of_cause(error.cause(), reason)
                 })?;
                 store.await_names()?;
                 Some((store, retired))
@@ -169,17 +171,13 @@ impl Found {
             notes.extend(fresh.map(|(_, source)| first_time(source)));
         }
         notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
-        let first = |(claim, start): (usize, Option<Position>)| {
-            start.unwrap_or_else(|| first_start(&numberings[claim], now))
-        };
         let mut positions = Vec::with_capacity(claimants.len());
-        for ((claimant, start), locks) in
-            claimants.iter().zip(starts.into_iter().enumerate().map(first)).zip(locks)
-        {
-            let mut start = start;
+        for ((claimant, start), locks) in claimants.iter().zip(starts).zip(locks) {
+            let guard = guard(claimant.numbering, &self.records, now);
+            let mut start = start.map_or(guard, |start| start.max(guard));
             notes.extend(self.start_above_marks(claimant, &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
-            positions.push(FirstPosition::of(start, source, &self.records, &locks.marks()?));
+            positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
         }
         retired.iter_mut().for_each(|record| record.owner.state.clone_from(&self.owner.state));
         Ok(Starts { positions, retired, notes })
@@ -318,7 +316,8 @@ pub(super) fn plan_joining(
         if start.is_none() && is_kept {
             planned.joined.notes.push(first_time(&settings));
         }
-        let start = start.unwrap_or_else(|| first_start(&numbering, now));
+        let guard = guard(&numbering, retired, now);
+        let start = start.map_or(guard, |start| start.max(guard));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
         let marks = locks.marks().map_err(|error| error.to_string())?;
         let latest = ceiling::latest_grant(&numbering, now.wall, settings.max_ahead);
@@ -330,7 +329,7 @@ pub(super) fn plan_joining(
             Marked::ByAnother(end) | Marked::SinceThisCopy(end) => end,
             Marked::Released => return Err(moved_away(&claimant(&settings, &numbering)).to_string()),
         };
-        let start = FirstPosition::of(start, (&settings.name, &numbering), retired, &marks);
+        let start = FirstPosition::of(start, guard, (&settings.name, &numbering), retired, &marks);
         let managed = manage(&settings, numbering, start, is_kept, now);
         planned.joined.notes.extend(not_reached(&managed, now));
         planned.joined.sources.push(Arc::clone(managed.source()));
@@ -338,12 +337,6 @@ pub(super) fn plan_joining(
         planned.locks.push(locks);
     }
     Ok(planned)
-}
-
-/// Returns the start of a source of which nothing is stored: the next tick, because an earlier process may have used the
-/// current one.
-fn first_start(numbering: &Numbering, now: Now) -> Position {
-    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
 }
 
 /// A source that may not claim anything yet.

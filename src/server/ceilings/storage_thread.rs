@@ -134,12 +134,12 @@ impl Storage {
         drop(self.jobs);
         let trimmed = iter::from_fn(|| self.done.recv().ok()).filter_map(|done| match done {
             Done::Trimmed(trimmed) => Some(trimmed),
-            Done::Lost(TakenOver(reason)) => Some(Err(StoreError(reason))),
+            Done::Lost(TakenOver(reason)) => Some(Err(StoreError::new(reason))),
             Done::Written(_) | Done::Ours => None,
         });
         match trimmed.last() {
             Some(trimmed) => trimmed,
-            None if is_wanted => Err(StoreError(String::from("the storage thread has failed"))),
+            None if is_wanted => Err(StoreError::new(String::from("the storage thread has failed"))),
             None => Ok(()),
         }
     }

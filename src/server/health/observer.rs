@@ -16,6 +16,8 @@ use snowbank_client::protocol::ErrorCode;
 
 /// The time between two looks. The keeper looks each [`keeper::PERIOD`], some milliseconds more or less.
 const PERIOD: Duration = keeper::PERIOD.saturating_sub(Duration::from_millis(100));
+/// The time between two looks at a daemon that nobody has used for minutes, so that it costs next to nothing.
+const UNUSED_PERIOD: Duration = Duration::from_secs(5);
 /// The time for which a check must be better before that is logged. Of a check that flaps, the log then has two lines.
 const SETTLED: Duration = Duration::from_secs(5);
 /// The codes of refusals by the daemon. The other codes are mistakes of a client, whose error names them.
@@ -33,9 +35,10 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    /// Looks, if the last look is a second ago.
-    pub(crate) fn look(&mut self, common: &Common, reading: Reading) {
-        if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < PERIOD) {
+    /// Looks, if the last look is a second ago, or some seconds where no source is in use.
+    pub(crate) fn look(&mut self, common: &Common, reading: Reading, is_in_use: bool) {
+        let period = if is_in_use { PERIOD } else { UNUSED_PERIOD };
+        if self.looked_at.is_some_and(|looked_at| reading.boot.since(looked_at) < period) {
             return;
         }
         self.looked_at = Some(reading.boot);

@@ -30,8 +30,8 @@ impl Common {
         status
     }
 
-    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's current status. The keeper's thread does this about once
-    /// a second.
+    /// Takes the next sample of the last minute and of the last hour, and returns the daemon's current status. The keeper's
+    /// thread does this about once a second.
     pub(crate) fn observe(&self) -> Status {
         let mut status = self.measure();
         self.metrics.history().observe(&status);

@@ -44,6 +44,13 @@ pub(super) struct Place {
     pass: Option<Rc<Cell<bool>>>,
 }
 
+impl Place {
+    /// Returns true while the connection waits for a pass, or has one that it has not taken.
+    pub(super) fn is_queued(&self) -> bool {
+        self.pass.is_some()
+    }
+}
+
 impl Turnstile {
     /// Completes when the connection has a pass for one turn.
     pub(super) fn poll_pass(&self, place: &mut Place, cx: &Context<'_>) -> Poll<()> {

@@ -75,7 +75,12 @@ impl StartError {
 
     /// Returns the error for what the system refused. `reason` is its line.
     pub(crate) fn of_system(attempt: Attempt, error: &io::Error, reason: String) -> Self {
-        match cause_of(attempt, error) {
+        Self::of_cause(cause_of(attempt, error), reason)
+    }
+
+    /// Returns the error for a cause. `reason` is its line.
+    pub(crate) fn of_cause(cause: SystemCause, reason: String) -> Self {
+        match cause {
             SystemCause::Setting => StartError::WrongSetting(reason),
             SystemCause::Storage => StartError::StorageFailing(reason),
             SystemCause::Resource => StartError::ResourceShort(reason),

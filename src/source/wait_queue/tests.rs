@@ -3,7 +3,8 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::source::tests::{Heard, RULES, START, TWITTER, drain, rng, source};
+use crate::ceiling::Grant;
+use crate::source::tests::{Heard, RULES, START, TWITTER, drain, numbering, rng, source};
 
 fn after_ms(ms: u64) -> Now {
     START.after(Duration::from_millis(ms))
@@ -63,7 +64,11 @@ impl Client {
             return;
         }
         match source.admit(&window, request(self.count, now, self.wait_ms, self.partial)) {
-            Ok(ticket) => self.waits = Some(ticket),
+            Ok(ticket) => {
+                self.waits = Some(ticket);
+                // At once, as the daemon's ticker does: at the next tick the oldest one is out of reach.
+                source.advance(now, &mut rng(), &Heard::default());
+            }
             Err(_) => self.answer(None, ms),
         }
     }
@@ -209,6 +214,17 @@ fn a_request_larger_than_a_share_does_not_pass() {
     assert_eq!(source.claim(&window, 40, &mut rng()), None, "no more than a sixteenth of a tick");
 }
 
+const FEW_IDS: &str = "time:41,worker:10,sequence:=10";
+const TWO_IDS: &str = "time:41,worker:10,sequence:=2";
+const LONG_TICKS: &str = "time:36,worker:10,sequence:=50;tick=10ms";
+
+/// A source whose start is this far ahead of the clock, so that its ID clock runs at half speed.
+fn ahead(layout: &str, ahead_ms: u64) -> Source {
+    let numbering = numbering(layout);
+    let start = numbering.first_of(numbering.tick_at(after_ms(ahead_ms).wall));
+    Source::new(String::new(), numbering.clone(), RULES, Grant::new(numbering.end()), start, START)
+}
+
 fn any_client() -> impl Strategy<Value = (u64, u64, bool, u64, u64)> {
     let count = prop_oneof![3 => 1_u64..300, 2 => 1_u64..20_000, 1 => 1_u64..200_000];
     (count, 0_u64..300, any::<bool>(), 0_u64..30, 0_u64..200)
@@ -217,14 +233,19 @@ fn any_client() -> impl Strategy<Value = (u64, u64, bool, u64, u64)> {
 proptest! {
     /// For any requests of clients, each admitted request has its IDs by its deadline. Nothing stays counted.
     #[test]
-    fn promises_are_kept(clients in prop::collection::vec(any_client(), 1..60)) {
-        let source = source(TWITTER, RULES);
+    fn promises_are_kept(
+        layout in prop::sample::select(vec![TWITTER, FEW_IDS, TWO_IDS, LONG_TICKS]),
+        ahead_ms in prop::sample::select(vec![0, 0, 100]),
+        clients in prop::collection::vec(any_client(), 1..60),
+    ) {
+        let source = ahead(layout, ahead_ms);
+        let ids_per_tick = source.numbering().ids_per_tick();
         let mut clients: Vec<Client> = clients
             .into_iter()
             .map(|(count, wait_ms, partial, pause_ms, next_ms)| Client {
                 partial,
                 next_ms,
-                ..Client::new(count, wait_ms).every(pause_ms)
+                ..Client::new((count * ids_per_tick / 4_096).max(1), wait_ms).every(pause_ms)
             })
             .collect();
         run(&source, &mut clients, 400);

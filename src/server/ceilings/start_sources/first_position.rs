@@ -1,11 +1,28 @@
 //! The first position of a source, and what is known of the time before it.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::ceiling::store::{Record, id_bound, position_from};
 use crate::ceiling::{CeilingRule, Mark};
+use crate::clock::Now;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Numbering, Position};
+use snowbank_client::layout::{Numbering, Position, Tick};
+
+/// Returns the position below which worker IDs do not start if the state does not know all of them: the next tick, because
+/// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the state knows them all.
+///
+/// Records of other worker IDs do not count: they bind the order of IDs, and say nothing of what these have handed out.
+pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
+    let layout = numbering.layout();
+    let of_this_space = records.iter().filter(|record| record.layout.space() == layout.space());
+    let known: HashSet<u64> =
+        of_this_space.flat_map(|record| record.layout.numbers_in_space(&record.worker_ids)).collect();
+    if layout.numbers_in_space(numbering.workers()).iter().all(|number| known.contains(number)) {
+        return Position(0);
+    }
+    numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
+}
 
 /// The first position of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +38,10 @@ pub(super) struct FirstPosition {
 
 impl FirstPosition {
     /// Returns the first position of a source, with what the records of its state and the marks of its worker IDs say
-    /// about it.
+    /// about it. It is not below their [`guard`].
     pub(super) fn of(
         position: Position,
+        guard: Position,
         (name, numbering): (&str, &Numbering),
         records: &[Record],
         marks: &[Mark],
@@ -43,7 +61,7 @@ impl FirstPosition {
             records.iter().any(|record| !is_own(&record) && binds(&record) && is_above(record.id_bound));
         let was_used = records.iter().filter(is_own).any(|record| is_above(record.id_bound))
             || marks.iter().any(|mark| is_above(mark.id_bound));
-        let unclaimed = if is_bound_by_another && !was_used { below } else { position };
+        let unclaimed = if is_bound_by_another && !was_used { below.max(guard) } else { position };
         FirstPosition { position, unclaimed, is_clean }
     }
 
@@ -65,9 +83,10 @@ mod tests {
     use super::*;
     use crate::ceiling::store::{Claimant, plan};
     use crate::ceiling::{HostIdentity, Owner};
+    use crate::clock::BootMicros;
     use snowbank_client::layout::{Layout, UnixMicros};
 
-    const NOW: UnixMicros = UnixMicros(1_800_000_000_333_000);
+    const NOW: Now = Now { wall: UnixMicros(1_800_000_000_333_000), boot: BootMicros(0), jumped: false };
     const MAX_AHEAD: Duration = Duration::from_secs(40_000);
 
     fn numbering(workers: &str) -> Numbering {
@@ -81,25 +100,26 @@ mod tests {
     }
 
     fn first(workers: &str, position: Position, records: &[Record]) -> FirstPosition {
-        FirstPosition::of(position, ("orders", &numbering(workers)), records, &[])
+        FirstPosition::of(position, Position(0), ("orders", &numbering(workers)), records, &[])
     }
 
     #[test]
-    fn worker_ids_that_change_in_turn_leave_the_bound_where_it_was() {
+    fn worker_ids_that_change_in_turn_stay_within_the_next_tick() {
         let hour = numbering("5");
-        let at = hour.first_of(hour.tick_at(NOW));
-        let mut records = vec![record("orders", "5", at, true)];
-        let bound = records[0].id_bound;
+        let tick = hour.tick_at(NOW.wall);
+        let later = id_bound(&numbering("0"), numbering("0").first_of(Tick(tick.0 + 2)));
+        let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
             let claimant =
                 Claimant { name: "orders", numbering: &numbering, max_ahead: MAX_AHEAD, catch_up: MAX_AHEAD };
-            let plan = plan(&records, &[claimant], NOW).unwrap();
-            let first = first(workers, plan.starts[0].expect("the name binds it"), &records);
+            let plan = plan(&records, &[claimant], NOW.wall).unwrap();
+            let guard = guard(&numbering, &records, NOW);
+            let start = plan.starts[0].expect("the name binds it").max(guard);
+            let first = FirstPosition::of(start, guard, ("orders", &numbering), &records, &[]);
             records = plan.retired;
             records.push(record("orders", workers, first.unclaimed, true));
-            let highest = records.iter().map(|record| record.id_bound).max();
-            assert_eq!(highest, Some(bound), "{workers}: {records:?}");
+            assert!(records.iter().all(|record| record.id_bound < later), "{workers}: {records:?}");
         }
     }
 
@@ -116,7 +136,8 @@ mod tests {
             state: String::new(),
             is_released: false,
         };
-        let marked = FirstPosition::of(above("5"), ("orders", &numbering("5")), &by_another, &[mark]);
+        let marked =
+            FirstPosition::of(above("5"), Position(0), ("orders", &numbering("5")), &by_another, &[mark]);
         assert_eq!(marked.unclaimed, above("5"), "a mark ends there");
         let renamed = [record("invoices", "9", at, true)];
         assert_eq!(first("5", above("5"), &renamed).unclaimed, above("5"), "it binds this start alone");

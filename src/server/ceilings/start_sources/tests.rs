@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::BootMicros;
 use crate::config::{self, Overrides};
 use crate::source::Bound;
-use snowbank_client::layout::{Layout, PRESETS, UnixMicros};
+use snowbank_client::layout::{Layout, PRESETS, Tick, UnixMicros};
 
 /// A third of a second into a tick of one second.
 const NOW: Now =
@@ -29,12 +29,37 @@ fn with_layout(toml: &str) -> (SourceSettings, Numbering) {
 fn a_first_start_lies_above_the_current_tick() {
     let (_, numbering) = source("");
     let tick = numbering.tick_at(NOW.wall);
-    assert_eq!(first_start(&numbering, NOW), numbering.first_of(Tick(tick.0 + 1)));
+    assert_eq!(guard(&numbering, &[], NOW), numbering.first_of(Tick(tick.0 + 1)));
+}
+
+/// Another machine may have used them in this tick, and what is stored of other worker IDs says nothing about that.
+#[test]
+fn worker_ids_that_the_state_does_not_know_start_above_the_current_tick() {
+    let (_, known) = source("worker_ids = 2");
+    let tick = known.tick_at(NOW.wall);
+    let end = Position(known.first_of(tick).0 + 10);
+    let records = [Record::new("default", &known, end, &Owner::new(), &host_in("this boot"))];
+    for (worker_ids, is_known) in [("2", true), ("1", false), ("3", false), ("2-3", false)] {
+        let (settings, numbering) = source(&format!("worker_ids = {worker_ids:?}"));
+        let (settings, numberings) = ([settings], [numbering]);
+        let next = numberings[0].first_of(Tick(tick.0 + 1));
+        let directory = tempfile::tempdir().unwrap();
+        let lock = || ceiling::lock_workers(directory.path(), &numberings[0]).unwrap();
+        let starts = found(records.to_vec()).plan(&settings, &numberings, &[lock()], NOW).unwrap();
+        let first = starts.positions[0];
+        assert_eq!(first.position >= next, !is_known, "{worker_ids}: {first:?}");
+        assert_eq!(first.unclaimed >= next, !is_known, "{worker_ids}, the next start: {first:?}");
+        let [settings] = settings;
+        let joining = vec![Joining { settings, numbering: numberings[0].clone(), locks: lock() }];
+        let joined = plan_joining(&[], &records, joining, true, NOW).unwrap().joined;
+        let start = joined.sources[0].cursor().unwrap();
+        assert_eq!(start >= next, !is_known, "{worker_ids} of a reload: {start:?}");
+    }
 }
 
 /// A first position of which nothing else is known.
 fn unknown(position: Position, numbering: &Numbering) -> FirstPosition {
-    FirstPosition::of(position, ("default", numbering), &[], &[])
+    FirstPosition::of(position, Position(0), ("default", numbering), &[], &[])
 }
 
 /// A source's life from a start until it is killed at once: claims one ID, and gives where the next life starts.
@@ -67,7 +92,7 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);
             let now = Now { wall, ..NOW };
-            for start in [first_start(&numbering, now), numbering.first_of(tick)] {
+            for start in [guard(&numbering, &[], now), numbering.first_of(tick)] {
                 let mut start = start;
                 for lives in 1..=3 {
                     let next = life(&source, &numbering, start, now);

@@ -137,7 +137,21 @@ impl<F: Front> Connection<F> {
         };
         // Boxed, so that connections without a deadline have no room for a timer.
         let turn = Box::pin(tokio::time::timeout(deadline, poll_fn(|cx| self.poll_turn(cx, version)))).await;
-        turn.unwrap_or(Ok(Turn::End))
+        match turn {
+            Ok(turn) => turn,
+            // Bytes may have arrived while it waited for its turn.
+            Err(_) if self.place.is_queued() => Box::pin(self.last_turn(version)).await,
+            Err(_) => Ok(Turn::End),
+        }
+    }
+
+    /// Takes a turn once the turnstile lets it pass. Ends the connection if no bytes have arrived by then.
+    async fn last_turn(&mut self, version: u64) -> io::Result<Turn> {
+        poll_fn(|cx| match self.poll_turn(cx, version) {
+            Poll::Pending if !self.place.is_queued() => Poll::Ready(Ok(Turn::End)),
+            polled => polled,
+        })
+        .await
     }
 
     /// Returns how long to wait for bytes, and the version of the configuration that says so.
