@@ -1,7 +1,7 @@
 //! The wait queue: requests for more positions than a source's window holds.
 //!
 //! A request is admitted if it can have its positions by its deadline, and every request before it can still have its own.
-//! Otherwise it is refused at once. While requests wait, each tick's positions are [shared out](share) evenly among them,
+//! Otherwise it is refused at once. While requests wait, each tick's positions are shared out evenly among them (`share`),
 //! except for those that a promise needs now. A connection has at most one request here, so each connection gets the same
 //! share, however much it wants.
 //!
