@@ -172,7 +172,7 @@ class Chart {
       parts.push(make("line", { class: "grid", x1: left, x2: width - right, y1: y, y2: y }));
       parts.push(make("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, this.write(tick)));
     }
-    for (const ago_s of times(shown_s, width - left - right)) {
+    for (const ago_s of timesOfAxis(shown_s, width - left - right)) {
       const anchor = ago_s === 0 ? "end" : toX(now_s - ago_s) < left + 12 ? "start" : "middle";
       const name = ago_s === 0 ? "now" : `−${ago_s / 60} min`;
       parts.push(make("text", { x: toX(now_s - ago_s), y: this.height - 3, "text-anchor": anchor }, name));
@@ -205,7 +205,7 @@ class Chart {
 }
 
 // The times of an axis, in seconds ago: as many as fit.
-function times(shown_s, width) {
+function timesOfAxis(shown_s, width) {
   const step_s = TIME_STEPS_S.find((step_s) => (shown_s / step_s) * TIME_WIDTH <= width) ?? TIME_STEPS_S.at(-1);
   return Array.from({ length: Math.floor(shown_s / step_s) + 1 }, (_, i) => i * step_s);
 }
