@@ -10,7 +10,6 @@ use std::path::Path;
 
 use super::LockError;
 use super::holder::{holder, line};
-use super::locked_file::HOLDER_BYTES;
 use super::writers::{is_obstructed, open_file};
 use snowbank_client::layout::{Numbering, Space};
 
@@ -72,7 +71,7 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
         match read_line(&line) {
             Some((number, space)) => held.push((number, space, holder)),
             // Its holder is writing it at this moment, and reads our locks next.
-            None if line.len() < HOLDER_BYTES as usize => {}
+            None if !line.contains('\n') => {}
             None => return Err(LockError::UnknownHeld { path, holder }),
         }
     }
