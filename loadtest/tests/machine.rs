@@ -81,20 +81,18 @@ fn a_sound_target_has_its_verdict_on_a_noisy_machine() {
 #[test]
 fn a_target_that_stalls_once_in_a_thousand_requests_fails() {
     let _alone = alone();
-    for noise in [None, Some(Noise::begin())] {
-        let stall = Mutex::new(());
-        let stalls = target(INFO, move |number, ids, peer, next, tag| {
-            let stalled = stall.lock().expect("no panic");
-            if number % 1_000 == 999 {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            drop(stalled);
-            peer.send_run(tag, ids.take(next.count), next.count)
-        });
-        let ran = load(&stalls, &[]);
-        assert_eq!(ran.code, 1, "{ran:?}");
-        drop(noise);
-    }
+    let stall = Mutex::new(());
+    let stalls = target(INFO, move |number, ids, peer, next, tag| {
+        let stalled = stall.lock().expect("no panic");
+        if number % 1_000 == 999 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(stalled);
+        peer.send_run(tag, ids.take(next.count), next.count)
+    });
+    // On a machine whose own stalls touch one request in ten, such a target can still hide behind them.
+    let ran = load(&stalls, &["--for", "8s"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
 }
 
 #[test]
