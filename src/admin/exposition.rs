@@ -248,7 +248,7 @@ impl Page<'_> {
         let mut family =
             self.encoder.encode_descriptor("snowbank_worker_id", help, None, MetricType::Gauge)?;
         for source in status.sources.iter().filter(|_| status.ceilings.lost.is_none()) {
-            for number in &source.numbers_in_space {
+            for number in source.numbers_in_space.iter() {
                 let number = number.to_string();
                 let labels = [("source", &*source.name), ("id_space", &source.id_space), ("number", &number)];
                 family.encode_family(&labels)?.encode_gauge(&1)?;

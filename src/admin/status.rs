@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -136,7 +137,7 @@ pub(crate) struct SourceStatus {
     pub(crate) id_space: String,
     /// The numbers of the worker IDs in that space, for the metrics.
     #[serde(skip)]
-    pub(crate) numbers_in_space: Vec<u64>,
+    pub(crate) numbers_in_space: Arc<[u64]>,
     /// The full rate of its layout and worker IDs.
     pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
@@ -282,7 +283,7 @@ pub(crate) mod tests {
             layout: String::from("twitter"),
             worker_ids: String::from("0"),
             id_space: String::new(),
-            numbers_in_space: vec![0],
+            numbers_in_space: [0].into(),
             ids_per_second: 4_096_000,
             ids: 10,
             requests: 1,

@@ -15,7 +15,8 @@ use crate::admin::{
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::server::shared::common::Common;
-use crate::source::Source;
+use crate::server::shared::live_config::Supply;
+
 use crate::tls::Identity;
 use snowbank_client::protocol::ErrorCode;
 
@@ -56,7 +57,7 @@ impl Common {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
         let sources = live_config.supplies.iter().enumerate();
-        let sources = sources.map(|(index, supply)| self.status_of(index, &supply.source, limits, now));
+        let sources = sources.map(|(index, supply)| self.status_of(index, supply, limits, now));
         let started = metrics.started;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -90,7 +91,8 @@ impl Common {
         of_shards + of_acceptors
     }
 
-    fn status_of(&self, index: usize, source: &Source, limits: &Limits, now: Now) -> SourceStatus {
+    fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {
+        let source = &supply.source;
         let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
             self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
         };
@@ -107,7 +109,7 @@ impl Common {
             layout: layout.to_string(),
             worker_ids: numbering.workers().to_string(),
             id_space: layout.space().to_string(),
-            numbers_in_space: layout.numbers_in_space(numbering.workers()),
+            numbers_in_space: Arc::clone(&supply.numbers_in_space),
             ids_per_second,
             ids: sum(|counters| counters.ids.get()),
             requests: sum(|counters| counters.requests.get()),

@@ -27,12 +27,16 @@ pub(crate) struct LiveConfig {
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) source: Arc<Source>,
+    /// The numbers of its worker IDs in its ID space, which the status shows.
+    pub(crate) numbers_in_space: Arc<[u64]>,
     rings: Rings,
 }
 
 impl Supply {
     pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
-        Supply { source, rings: (0..shards).map(|_| Ring::default()).collect() }
+        let numbering = source.numbering();
+        let numbers_in_space = numbering.layout().numbers_in_space(numbering.workers()).into();
+        Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 
     /// Returns a lane through which one shard takes IDs of the source.

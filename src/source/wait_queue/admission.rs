@@ -11,11 +11,11 @@ use snowbank_client::layout::Position;
 const RESERVED_SHARE: u64 = 64;
 
 /// The positions that a request may count on.
-struct Supply {
+pub(super) struct Supply {
     /// The first position that is still free.
     next: u64,
     /// The position after all those that it may count on by its deadline.
-    limit: u64,
+    pub(super) limit: u64,
     /// The positions of these that are not available yet.
     to_come: u64,
 }
@@ -76,8 +76,7 @@ impl Source {
             return Ok(None);
         }
         let supply = self.supply(window, request.due);
-        // A partial request is promised one ID.
-        let count = if request.partial { request.count.min(1) } else { request.count };
+        let count = request.promised();
         let short = self.short_of_supply(count, &supply, request.due, queue);
         if short == 0 {
             return Ok(Some(supply.limit));
@@ -125,18 +124,13 @@ impl Source {
         promised.max(shared).saturating_sub(held).max(short_of_later)
     }
 
-    /// Returns what a request with this deadline may count on.
-    fn supply(&self, window: &Window, due: BootMicros) -> Supply {
+    /// Returns the supply that a request with this deadline may count on.
+    pub(super) fn supply(&self, window: &Window, due: BootMicros) -> Supply {
         let at_hand = self.limit_at(window.id_time).0;
         let wait = due.since(window.now.boot);
         let to_come =
             self.limit_after(window.now, wait).0.saturating_sub(at_hand) / self.wait_queue.ticks_per_promise;
         Supply { next: self.next_free(window), limit: at_hand.saturating_add(to_come), to_come }
-    }
-
-    /// Returns the position that the ID clock will have reached by a deadline.
-    pub(super) fn limit_by(&self, window: &Window, due: BootMicros) -> u64 {
-        self.supply(window, due).limit
     }
 
     /// The first position that a claim could get now.

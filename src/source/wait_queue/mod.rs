@@ -52,11 +52,8 @@ struct Entry {
 impl Entry {
     /// Returns how many of the positions that it still wants were promised.
     fn promised(&self) -> u64 {
-        match (self.request.partial, self.spans.is_empty()) {
-            (false, _) => self.request.count,
-            (true, true) => self.request.count.min(1),
-            (true, false) => 0,
-        }
+        let is_kept = self.request.partial && !self.spans.is_empty();
+        if is_kept { 0 } else { self.request.promised() }
     }
 
     fn share(&self) -> Share {
@@ -261,7 +258,7 @@ impl Source {
         queue.shares.clear();
         for entry in &mut queue.waiting {
             if entry.limit_by_due.is_none() && !window.now.jumped {
-                entry.limit_by_due = Some(self.limit_by(window, entry.request.due));
+                entry.limit_by_due = Some(self.supply(window, entry.request.due).limit);
             }
             queue.shares.push(entry.share());
         }

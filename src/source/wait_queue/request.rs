@@ -22,6 +22,13 @@ pub struct WaitRequest {
     pub shard: usize,
 }
 
+impl WaitRequest {
+    /// Returns how many positions its admission promises: all, or one to a partial request.
+    pub(super) fn promised(&self) -> u64 {
+        if self.partial { self.count.min(1) } else { self.count }
+    }
+}
+
 /// The reason why a request gets no IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

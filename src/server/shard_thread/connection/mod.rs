@@ -28,15 +28,12 @@ use self::wait::Waiting;
 use super::backlog::Backlog;
 use super::member::Member;
 use super::thread_state::ThreadState;
-use super::turn_state::TurnState;
+use super::turn_state::{READ_BYTES_MAX, TurnState};
 use super::turnstile::Place;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
-
-/// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other connections have their turn then.
-const READ_BYTES_MAX: usize = 8 * 1024;
 
 /// The bytes of requests in a turn from which a connection is busy: some 16 requests. Its system calls cost more than fewer.
 const BUSY_BYTES: usize = 256;
@@ -84,10 +81,8 @@ struct Connection<F> {
 
 /// The outcome of a turn.
 enum Turn {
-    /// All requests that had arrived are answered.
+    /// All requests that were read are answered. More may have arrived.
     Done,
-    /// All requests that were read are answered. As much was read as a turn may, so there is more to read.
-    Full,
     /// There is more to do as soon as the replies so far are written.
     Again,
     /// A request waits for IDs.
@@ -109,7 +104,6 @@ impl<F: Front> Connection<F> {
             }
             match turn {
                 Turn::Done => read = true,
-                Turn::Full => read = true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 Turn::Again => {
                     read = false;
@@ -206,12 +200,8 @@ impl<F: Front> Connection<F> {
         let now = thread.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let mut turn = self.take(thread, live_config, state, &input[..end]);
-        let read = end - kept;
-        self.is_busy = read >= BUSY_BYTES;
-        if matches!(turn, Turn::Done) && read == READ_BYTES_MAX.min(input.len() - kept) {
-            turn = Turn::Full;
-        }
+        let turn = self.take(thread, live_config, state, &input[..end]);
+        self.is_busy = end - kept >= BUSY_BYTES;
         if kept > 0 && self.unread.len() == end {
             // Still the half request of before. A half request behind whole ones has begun with this read.
             self.read_at = half_began;
