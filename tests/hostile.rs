@@ -1,5 +1,11 @@
 //! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
+//!
+//! [`lobby`]: those that do not authorize themselves.
 
+#[path = "hostile/lobby.rs"]
+mod lobby;
+#[path = "secure/mod.rs"]
+mod secure;
 mod support;
 
 use std::io::{Read, Write};

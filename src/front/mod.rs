@@ -85,6 +85,9 @@ pub trait Front {
     /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`.
     fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
 
+    /// Returns true unless the client still owes a token.
+    fn is_authorized(&self) -> bool;
+
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
     fn rejection(&self, _bytes: &[u8]) -> Option<&'static str> {
         None

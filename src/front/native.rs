@@ -131,6 +131,10 @@ impl Front for Native {
         }
     }
 
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
     fn rejection(&self, bytes: &[u8]) -> Option<&'static str> {
         match request::parse(bytes) {
             Parsed::BadLength(_) => Some(stranger::describe(bytes)),

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
+use super::lobby::{self, Guest, Lobbies, Occupancy};
 use crate::config::Address;
-use crate::server::health::metrics::AcceptorCounters;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
@@ -39,6 +39,8 @@ pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
+    /// Its place in a lobby, unless it needs neither a handshake nor a token.
+    pub(crate) guest: Option<Guest>,
     pub(crate) open: OpenConnection,
 }
 
@@ -143,9 +145,18 @@ pub(crate) async fn accept(
             socket = listener.accept() => socket,
         };
         let max_connections = common.live_config.borrow().limits.max_connections;
-        if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
-            && let Some(count) = turned_away.count(Instant::now())
-        {
+        if has_room(&inboxes, &common.lobbies, max_connections).await {
+            let guest = enter_lobby(&common, tls.is_some(), max_connections).await;
+            common.metrics.acceptors.accepted.add(1);
+            hand_over(socket, tls.clone(), guest, &inboxes).await;
+            continue;
+        }
+        common.metrics.acceptors.refused.add(1);
+        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
+        if tls.is_none() {
+            turn_away(&socket, max_connections);
+        }
+        if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
                 address = %listener.address, count, max_connections,
                 "connections were turned away: all that max_connections allows are open; raise it, or see who holds them"
@@ -154,32 +165,45 @@ pub(crate) async fn accept(
     }
 }
 
-/// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
-async fn admit(
-    socket: Socket,
-    tls: Option<&tls::Acceptor>,
-    inboxes: &[Inbox],
-    counters: &AcceptorCounters,
-    max_connections: usize,
-) -> bool {
-    let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
-    if open >= max_connections {
-        counters.refused.add(1);
-        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if tls.is_none() {
-            turn_away(&socket, max_connections);
+/// Returns true if one more connection may be open. If all are in use, a silent guest of a lobby gives way to it.
+async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) -> bool {
+    loop {
+        let changed = lobbies.changed();
+        let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
+        if open < max_connections {
+            return true;
         }
-        return false;
+        let Occupancy { inside, leaving, .. } = lobbies.occupancy();
+        if open < max_connections + leaving || lobbies.show_out() {
+            return true;
+        }
+        if inside == 0 {
+            return false;
+        }
+        // Each guest is being served, and is authorized, silent or gone after that.
+        changed.await;
     }
+}
+
+/// Gives a connection its place in the lobby that it must pass, if any.
+async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> Option<Guest> {
+    let places = lobby::places_of(max_connections);
+    if has_tls {
+        return Some(common.lobbies.handshakes.enter(places).await);
+    }
+    let needs_token = common.live_config.borrow().facts.tokens.is_some();
+    if needs_token { Some(common.lobbies.tokens.enter(places).await) } else { None }
+}
+
+/// Hands a connection to the shard with the fewest.
+async fn hand_over(socket: Socket, tls: Option<tls::Acceptor>, guest: Option<Guest>, inboxes: &[Inbox]) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
-        return true;
+        return;
     };
-    counters.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
     let open = OpenConnection(Arc::clone(&inbox.connections));
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
-    true
+    let _ = inbox.sockets.send(Admitted { socket, tls, guest, open }).await;
 }
 
 /// Sends `too_busy` and closes the connection.
