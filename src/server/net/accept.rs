@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
-use super::lobby::{self, Guest, Lobbies, Occupancy};
+use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
 use crate::config::Address;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
@@ -24,6 +24,10 @@ pub(crate) const INBOX_SOCKETS: usize = 256;
 /// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
 /// and short enough that a client's connect does not time out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that may be open beyond `max_connections` while they are being closed. The daemon's limit of open files has
+/// as many to spare.
+const LEAVING_MAX: usize = 16;
 
 /// The acceptor's end of one shard.
 #[derive(Clone, Debug)]
@@ -174,14 +178,16 @@ async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) 
             return true;
         }
         let Occupancy { inside, leaving, .. } = lobbies.occupancy();
-        if open < max_connections + leaving || lobbies.show_out() {
+        if open < max_connections + leaving.min(LEAVING_MAX) {
             return true;
         }
-        if inside == 0 {
-            return false;
+        let room = if leaving < LEAVING_MAX { lobbies.show_out(Instant::now()) } else { Room::Full };
+        match room {
+            Room::Made => return true,
+            Room::Full if inside + leaving == 0 => return false,
+            // Each guest is being served or may be about to speak. It is authorized, silent or gone after that.
+            room => lobby::wait_for(room, changed).await,
         }
-        // Each guest is being served, and is authorized, silent or gone after that.
-        changed.await;
     }
 }
 
