@@ -7,9 +7,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::store::{Record, position_from};
+use super::store::Record;
 use crate::clock::{self, STEP_BELIEVED_AT_ONCE};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The bound up to which the IDs of one worker ID were granted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(|mark| mark.is_released) {
         return Marked::Released;
     }
-    let end = |mark: &Mark| position_from(numbering, mark.id_bound);
+    let end = |mark: &Mark| numbering.position_from(mark.id_bound);
     let Some(highest) = marks.iter().map(end).max().filter(|&highest| highest > start) else {
         return Marked::Below;
     };
@@ -81,7 +82,7 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
 /// Returns the latest instant up to which a daemon with this clock can have granted IDs: by the reach of its ceilings, and by
 /// a step that it believed at once before the clock was set right.
 pub fn latest_grant(numbering: &Numbering, wall: UnixMicros, max_ahead: Duration) -> UnixMicros {
-    let two_ticks = Duration::from_millis(numbering.layout().tick_ms()).saturating_mul(2);
+    let two_ticks = Duration::from_millis(numbering.tick_ms()).saturating_mul(2);
     let reach = max_ahead.max(two_ticks).saturating_add(STEP_BELIEVED_AT_ONCE);
     UnixMicros(wall.0.saturating_add(clock::micros(reach)))
 }
@@ -93,11 +94,11 @@ pub fn beyond(
     start: Position,
     latest: UnixMicros,
 ) -> Option<Position> {
-    let highest = marks.iter().map(|mark| position_from(numbering, mark.id_bound)).max()?;
+    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max()?;
     (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the instant at which the clock is past all IDs below a position.
+/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter that was before all time.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }
@@ -105,7 +106,6 @@ pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ceiling::store::id_bound;
     use crate::ceiling::{HostIdentity, Owner};
     use snowbank_client::layout::{Layout, Tick, WorkerSet};
 
@@ -117,7 +117,7 @@ mod tests {
     }
 
     fn mark(at: Position, state: &str) -> Mark {
-        Mark { id_bound: id_bound(&numbering(), at), state: state.to_owned(), is_released: false }
+        Mark { id_bound: numbering().id_bound(at), state: state.to_owned(), is_released: false }
     }
 
     fn records_of(state: &str) -> Vec<Record> {

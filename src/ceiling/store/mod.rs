@@ -22,12 +22,13 @@ pub mod simulated;
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
-pub use record::{Record, id_bound, position_from};
+pub use record::Record;
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
 use super::{Newcomer, StateError, StoreError, TakenOver};
-use snowbank_client::layout::{Numbering, Position};
+use crate::numbering::Numbering;
+use snowbank_client::layout::Position;
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
 pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
@@ -41,7 +42,7 @@ pub struct DiskStore {
     directory: StateDir,
     file: StateFile,
     /// The daemon's sources, by their index, with the ceilings that are durable.
-    sources: Vec<StoredSource>,
+    sources: Vec<Record>,
     /// Records that stay as they are.
     retired: Vec<Record>,
     owner: Owner,
@@ -49,12 +50,6 @@ pub struct DiskStore {
     /// Called with the directory after the next write.
     #[cfg(test)]
     pub(crate) after_write: Option<fn(&std::path::Path)>,
-}
-
-#[derive(Debug)]
-struct StoredSource {
-    record: Record,
-    numbering: Numbering,
 }
 
 impl DiskStore {
@@ -69,10 +64,9 @@ impl DiskStore {
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources = starts.into_iter().map(|(name, numbering, start)| StoredSource {
-            record: Record::new(name, numbering, start, owner, host),
-            numbering: numbering.clone(),
-        });
+        let sources = starts
+            .into_iter()
+            .map(|(name, numbering, start)| Record::new(name, numbering, start, owner, host));
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
         DiskStore {
@@ -101,12 +95,12 @@ impl DiskStore {
         &mut self,
         changes: &[(usize, Position)],
         wall_minus_boot_us: i64,
-        change: impl Fn(&StoredSource, Position) -> Record,
+        change: impl Fn(&Record, Position) -> Record,
     ) -> Result<(), StoreError> {
-        let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
+        let mut records = self.sources.clone();
         for &(index, position) in changes {
-            if let Some(source) = self.sources.get(index) {
-                records[index] = change(source, position);
+            if let Some(record) = records.get_mut(index) {
+                *record = change(record, position);
             }
         }
         let mut retired = self.retired.clone();
@@ -117,9 +111,7 @@ impl DiskStore {
         self.retired = retired;
         #[cfg(test)]
         self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
-        for (source, record) in self.sources.iter_mut().zip(records) {
-            source.record = record;
-        }
+        self.sources = records;
         Ok(())
     }
 
@@ -135,17 +127,16 @@ impl DiskStore {
         wall_minus_boot_us: i64,
     ) -> Result<(), StoreError> {
         let given_up = self.sources.drain(first_index.min(self.sources.len())..);
-        self.retired.extend(given_up.map(|source| source.record));
+        self.retired.extend(given_up);
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            StoredSource { record: Record { wall_minus_boot_us, ..record }, numbering: numbering.clone() }
+            Record { wall_minus_boot_us, ..record }
         };
-        let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
+        let joining: Vec<Record> = newcomers.iter().map(joins).collect();
         // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
-        let sources = self.sources.iter().chain(&joining).map(|source| &source.record);
-        self.file.write(self.retired.iter().chain(sources))?;
-        let is_replaced = |key: &str| joining.iter().any(|source| source.record.key() == key);
+        self.file.write(self.retired.iter().chain(&self.sources).chain(&joining))?;
+        let is_replaced = |key: &str| joining.iter().any(|record| record.key() == key);
         self.retired.retain(|record| !is_replaced(&record.key()));
         self.sources.extend(joining);
         Ok(())
@@ -160,8 +151,8 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |StoredSource { record, numbering }, ceiling| {
-            let record = record.at(numbering, ceiling.max(record.ceiling));
+        self.store(raises, wall_minus_boot_us, |record, ceiling| {
+            let record = record.at(ceiling.max(record.ceiling));
             Record { clean: false, ..record }
         })
     }
@@ -172,10 +163,7 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, numbering }, cursor| Record {
-            clean: true,
-            ..record.at(numbering, cursor)
-        })
+        self.store(trims, wall_minus_boot_us, |record, cursor| Record { clean: true, ..record.at(cursor) })
     }
 
     /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.

@@ -130,11 +130,12 @@ impl From<LockError> for StartError {
         match error {
             LockError::Held { .. }
             | LockError::CollidingHeld { .. }
+            | LockError::CounterHeld { .. }
             | LockError::UnknownHeld { .. }
             | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
             LockError::NoDirectory { .. } | LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
             LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
-            LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
+            LockError::MarkDamaged { .. } => StartError::DamagedState(reason),
         }
     }
 }
@@ -145,7 +146,7 @@ impl From<PlanError> for StartError {
         match error {
             PlanError::Released { .. } => StartError::ReleasedWorkerId(reason),
             // The layout was changed. Its instant to start at may be years ahead.
-            PlanError::TooFarAhead { .. } => StartError::WrongSetting(reason),
+            PlanError::TooFarAhead { .. } | PlanError::NoCounter { .. } => StartError::WrongSetting(reason),
         }
     }
 }
