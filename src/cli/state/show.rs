@@ -118,7 +118,7 @@ struct Shown<'a> {
     marks: Vec<MarkShown>,
 }
 
-/// What numbers a source's positions. Only a layout has a time.
+/// The numbering of a source. Only a layout has a time.
 #[derive(Serialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
 enum MadeOf {
