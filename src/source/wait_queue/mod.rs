@@ -189,9 +189,8 @@ impl WaitQueue {
         if count > self.passing_ids_max.load(Ordering::Relaxed) {
             return None;
         }
-        let before =
-            self.change_passing(|left| Some(PassingLeft { ids: left.ids.checked_sub(count)?, ..left }));
-        before.map(|left| left.look)
+        let counted = |left: PassingLeft| left.ids.checked_sub(count).map(|ids| PassingLeft { ids, ..left });
+        self.change_passing(counted).map(|before| before.look)
     }
 
     /// Takes back a counted passage of `count` IDs that were not claimed, unless the queue was looked at since.
