@@ -54,6 +54,7 @@ pub use reference::reference;
 pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
+pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
