@@ -4,6 +4,7 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
+use super::keys::KeyOptions;
 use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
 use snowbank_client::format::{Context, Format};
@@ -20,6 +21,8 @@ pub(super) struct Arguments {
     /// The source that made the IDs: UUIDs hold a digest of its name
     #[arg(long, value_name = "NAME", default_value = "default")]
     source: String,
+    #[command(flatten)]
+    keys: KeyOptions,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
@@ -32,7 +35,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = Chosen::resolve(&arguments.layout)?;
     let label = chosen.label();
     let context = Context::new(&arguments.source, Some(&chosen.layout));
-    let codec = arguments.from.codec(context).map_err(Failure::usage)?;
+    let codec = arguments.keys.codec(&arguments.from, context)?;
     // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {

@@ -42,7 +42,7 @@ pub struct DiskStore {
     directory: StateDir,
     file: StateFile,
     /// The daemon's sources, by their index, with the ceilings that are durable.
-    sources: Vec<Record>,
+    sources: Vec<StoredSource>,
     /// Records that stay as they are.
     retired: Vec<Record>,
     owner: Owner,
@@ -52,21 +52,41 @@ pub struct DiskStore {
     pub(crate) after_write: Option<fn(&std::path::Path)>,
 }
 
+#[derive(Debug)]
+struct StoredSource {
+    record: Record,
+    /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
+    crashed_at: Option<Position>,
+}
+
+/// A source that starts.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstRecord<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its numbering.
+    pub numbering: &'a Numbering,
+    /// Its first position; no stored ceiling will be below it.
+    pub start: Position,
+    /// True if IDs were handed out up to there, because a clean stop left it.
+    pub is_clean: bool,
+}
+
 impl DiskStore {
-    /// Returns a store over a locked directory, for sources (by index) of these names and numberings. Nothing is written
-    /// yet: the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
-    ///
-    /// `starts` are the sources' first positions; no stored ceiling will be below them.
+    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet: the first
+    /// [`raise`](DiskStore::raise) makes all first ceilings durable together.
     pub fn new<'a>(
         directory: StateDir,
-        starts: impl IntoIterator<Item = (&'a str, &'a Numbering, Position)>,
+        starts: impl IntoIterator<Item = FirstRecord<'a>>,
         retired: Vec<Record>,
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources = starts
-            .into_iter()
-            .map(|(name, numbering, start)| Record::new(name, numbering, start, owner, host));
+        let sources =
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
+                record: Record::new(name, numbering, start, owner, host),
+                crashed_at: (!is_clean).then_some(start),
+            });
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
         DiskStore {
@@ -95,12 +115,12 @@ impl DiskStore {
         &mut self,
         changes: &[(usize, Position)],
         wall_minus_boot_us: i64,
-        change: impl Fn(&Record, Position) -> Record,
+        change: impl Fn(&StoredSource, Position) -> Record,
     ) -> Result<(), StoreError> {
-        let mut records = self.sources.clone();
+        let mut records: Vec<Record> = self.sources.iter().map(|source| source.record.clone()).collect();
         for &(index, position) in changes {
-            if let Some(record) = records.get_mut(index) {
-                *record = change(record, position);
+            if let Some(source) = self.sources.get(index) {
+                records[index] = change(source, position);
             }
         }
         let mut retired = self.retired.clone();
@@ -111,7 +131,9 @@ impl DiskStore {
         self.retired = retired;
         #[cfg(test)]
         self.after_write.take().into_iter().for_each(|act| act(self.directory.path()));
-        self.sources = records;
+        for (source, record) in self.sources.iter_mut().zip(records) {
+            source.record = record;
+        }
         Ok(())
     }
 
@@ -127,16 +149,18 @@ impl DiskStore {
         wall_minus_boot_us: i64,
     ) -> Result<(), StoreError> {
         let given_up = self.sources.drain(first_index.min(self.sources.len())..);
-        self.retired.extend(given_up);
+        self.retired.extend(given_up.map(|source| source.record));
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            Record { wall_minus_boot_us, ..record }
+            let record = Record { wall_minus_boot_us, ..record };
+            StoredSource { record, crashed_at: None }
         };
-        let joining: Vec<Record> = newcomers.iter().map(joins).collect();
+        let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
-        self.file.write(self.retired.iter().chain(&self.sources).chain(&joining))?;
-        let is_replaced = |key: &str| joining.iter().any(|record| record.key() == key);
+        let sources = self.sources.iter().chain(&joining).map(|source| &source.record);
+        self.file.write(self.retired.iter().chain(sources))?;
+        let is_replaced = |key: &str| joining.iter().any(|source| source.record.key() == key);
         self.retired.retain(|record| !is_replaced(&record.key()));
         self.sources.extend(joining);
         Ok(())
@@ -151,7 +175,7 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |record, ceiling| {
+        self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
             let record = record.at(ceiling.max(record.ceiling));
             Record { clean: false, ..record }
         })
@@ -163,7 +187,10 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |record, cursor| Record { clean: true, ..record.at(cursor) })
+        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at }, cursor| Record {
+            clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
+            ..record.at(cursor)
+        })
     }
 
     /// Checks that the stored ceilings are still this process's alone. Cheap: about once a second, and around each write.

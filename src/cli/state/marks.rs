@@ -1,11 +1,12 @@
 //! The marks of worker IDs as `snowbank state show` shows them.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::ceiling::store::{Record, above_records};
-use crate::ceiling::{Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
+use crate::ceiling::{CeilingRule, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use crate::numbering::Numbering;
 use snowbank_client::layout::{UnixMicros, WorkerSet};
@@ -54,11 +55,21 @@ enum NextStart {
     NotKnown,
 }
 
+/// Returns the rule of a source's ceilings by the defaults. The state does not store what its source's configuration says.
+fn default_rule(numbering: &Numbering) -> CeilingRule {
+    let mut settings = SourceSettings::default();
+    let tick = Duration::from_millis(numbering.tick_ms());
+    if let Some((layout, _)) = numbering.snowflake() {
+        settings.layout = layout.clone();
+        settings.max_ahead = settings.max_ahead.max(4 * tick);
+    }
+    CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
+}
+
 /// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its state.
 pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
     let numbering = &record.numbering;
-    // The state does not store what its source's configuration says.
-    let latest = latest_grant(numbering, now, SourceSettings::default().max_ahead);
+    let latest = latest_grant(&default_rule(numbering), now);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
     let next_start = |mark: &Mark| next_start(mark, numbering, record, records, latest);
