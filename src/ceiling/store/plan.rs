@@ -158,9 +158,8 @@ pub fn plan_beside(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        if let Some(record) =
-            records.iter().find(|record| record.released && is_bound(record, claimant.numbering))
-        {
+        let is_moved = |record: &&Record| record.released && is_bound(record, claimant.numbering);
+        if let Some(record) = records.iter().find(is_moved) {
             let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
             return Err(PlanError::Released { name, numbering });
         }
