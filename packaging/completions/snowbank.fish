@@ -40,7 +40,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print t
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
@@ -80,7 +80,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
