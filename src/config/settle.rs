@@ -11,9 +11,8 @@ use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::SourceSettings;
 use super::units::Plain;
-use crate::numbering::Numbering;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Life, UnixMicros, WorkerSet, concurrent_collision};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks the settings that were read.
 ///
