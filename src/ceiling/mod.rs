@@ -30,9 +30,10 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::clock::Now;
+use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::system_error::{Attempt, SystemCause, cause_of};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]
@@ -155,6 +156,13 @@ impl CeilingRule {
         let reserve = crate::clock::micros((uptime / 4).min(horizon / 2));
         // The ceiling is at the end of this instant's tick.
         usual.max(UnixMicros(id_time.0.saturating_add(reserve - crate::clock::micros(self.tick))))
+    }
+
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the tick of the furthest
+    /// [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
+    pub fn furthest(&self) -> Duration {
+        let horizon = self.horizon.max(2 * self.tick);
+        self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
     }
 }
 
