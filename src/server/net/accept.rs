@@ -12,11 +12,11 @@ use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
 use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
-use crate::config::Address;
+use crate::config::{Address, Protocol};
+use crate::front;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
-use snowbank_client::protocol::{ErrorCode, reply};
 
 /// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;
@@ -37,24 +37,38 @@ pub(crate) struct Inbox {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
+/// The way in which the connections of a listener are served.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) protocol: Protocol,
+    /// The certificate to shake hands with; `None` without TLS.
+    pub(crate) tls: Option<tls::Acceptor>,
+}
+
 /// An accepted connection on its way to a shard.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
-    /// The certificate to shake hands with; `None` without TLS.
-    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) door: Door,
     /// Its place in a lobby, unless it needs neither a handshake nor a token.
     pub(crate) guest: Option<Guest>,
     pub(crate) open: OpenConnection,
 }
 
-/// A connection in its shard's count of open ones. Leaves the count when dropped.
+/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when dropped.
 #[derive(Debug)]
-pub(crate) struct OpenConnection(Arc<AtomicUsize>);
+pub(crate) struct OpenConnection([Arc<AtomicUsize>; 2]);
+
+impl OpenConnection {
+    fn enter(counts: [&Arc<AtomicUsize>; 2]) -> Self {
+        counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
+        OpenConnection(counts.map(Arc::clone))
+    }
+}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
@@ -130,13 +144,13 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Accepts on one listener until `stop` turns true. With `tls`, connections must speak TLS.
+/// Accepts on one listener until `stop` turns true.
 ///
 /// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
 /// also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
-    tls: Option<tls::Acceptor>,
+    door: Door,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
@@ -150,15 +164,15 @@ pub(crate) async fn accept(
         };
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.lobbies, max_connections).await {
-            let guest = enter_lobby(&common, tls.is_some(), max_connections).await;
+            let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
             common.metrics.acceptors.accepted.add(1);
-            hand_over(socket, tls.clone(), guest, &inboxes).await;
+            hand_over(socket, &door, guest, &inboxes, &common).await;
             continue;
         }
         common.metrics.acceptors.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if tls.is_none() {
-            turn_away(&socket, max_connections);
+        if door.tls.is_none() {
+            turn_away(&socket, &front::too_busy(door.protocol, max_connections));
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
@@ -202,23 +216,20 @@ async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> 
 }
 
 /// Hands a connection to the shard with the fewest.
-async fn hand_over(socket: Socket, tls: Option<tls::Acceptor>, guest: Option<Guest>, inboxes: &[Inbox]) {
+async fn hand_over(socket: Socket, door: &Door, guest: Option<Guest>, inboxes: &[Inbox], common: &Common) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
-    inbox.connections.fetch_add(1, Ordering::Relaxed);
-    let open = OpenConnection(Arc::clone(&inbox.connections));
+    let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
+    let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, tls, guest, open }).await;
+    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
 }
 
-/// Sends `too_busy` and closes the connection.
-fn turn_away(socket: &Socket, max_connections: usize) {
-    let mut out = Vec::new();
-    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
-    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+/// Sends a refusal and closes the connection.
+fn turn_away(socket: &Socket, refusal: &[u8]) {
     // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
-    let _ = socket.send(&out);
+    let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];

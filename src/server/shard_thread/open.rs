@@ -12,7 +12,8 @@ use super::connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
-use crate::front::{Front, Native};
+use crate::config::Protocol;
+use crate::front::{Front, Native, Resp};
 use crate::server::net::accept::Admitted;
 use crate::server::net::handshake;
 use crate::server::net::lobby::{self, Guest};
@@ -22,14 +23,14 @@ use crate::tls::Acceptor;
 
 /// Spawns the task that serves a connection.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
-    let Admitted { socket, tls, guest, open } = admitted;
+    let Admitted { socket, door, guest, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Nobody can be notified then.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
     let mut member = Member::new(Rc::clone(thread));
     tokio::task::spawn_local(async move {
-        let (stream, guest) = match (stream, tls, guest) {
+        let (stream, guest) = match (stream, door.tls, guest) {
             (SocketStream::Tcp(socket), Some(acceptor), Some(guest)) => {
                 // Boxed, so that the handshake's memory is freed before the connection is served.
                 let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor, guest)).await else {
@@ -39,17 +40,20 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             }
             (stream, _, guest) => (stream, guest),
         };
-        serve(stream, guest, member).await;
+        match door.protocol {
+            Protocol::Native => serve::<Native>(stream, guest, member).await,
+            Protocol::Resp => serve::<Resp>(stream, guest, member).await,
+        }
         drop(open);
     });
 }
 
-/// Serves a connection to its end. If a token is due, it is a guest of the lobby until the client has sent one.
-async fn serve(stream: SocketStream, guest: Option<Guest>, member: Member) {
+/// Serves a connection of a protocol that is a [`Front`] to its end. If a token is due, it is a guest of the lobby until the client has sent one.
+async fn serve<F: Front>(stream: SocketStream, guest: Option<Guest>, member: Member) {
     let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
     let (front, max_connections) = {
         let live_config = member.thread.live_config.borrow();
-        (Native::new(&live_config.facts), live_config.limits.max_connections)
+        (F::new(&live_config.facts), live_config.limits.max_connections)
     };
     let guest = match guest {
         _ if front.is_authorized() => None,

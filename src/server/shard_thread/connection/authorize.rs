@@ -20,7 +20,7 @@ const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
 impl<F: Front> Connection<F> {
     /// Serves the connection until the client has sent its token. Returns the outcome of that turn, or [`Turn::End`].
-    pub(super) async fn authorize(&mut self) -> io::Result<Turn> {
+    pub(super) async fn authorize(&mut self) -> io::Result<Turn<F>> {
         let Some(guest) = &self.guest else { return Ok(Turn::Done) };
         let shown_out = guest.shown_out();
         let reason = tokio::select! {
@@ -39,16 +39,21 @@ impl<F: Front> Connection<F> {
     }
 
     /// Leaves the lobby if the client has sent its token. Lets a client wait whose token is wrong.
-    pub(super) async fn leaves_lobby(&mut self, turn: &Turn) -> bool {
+    pub(super) async fn leaves_lobby(&mut self, turn: &mut Turn<F>) -> bool {
         if self.front.is_authorized() {
             self.guest = None;
             return true;
         }
-        if matches!(turn, Turn::Unauthorized) {
-            // A stop does not wait for it.
-            self.member.note_drained();
-            self.note_silent();
-            sleep(UNAUTHORIZED_DELAY).await;
+        match turn {
+            Turn::Unauthorized => {
+                // A stop does not wait for it.
+                self.member.note_drained();
+                self.note_silent();
+                sleep(UNAUTHORIZED_DELAY).await;
+            }
+            // No token is that long.
+            Turn::Done if self.unread.len() > GUEST_READ_BYTES_MAX => *turn = Turn::End,
+            _ => {}
         }
         false
     }
