@@ -136,7 +136,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -174,6 +174,10 @@ _snowbank() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --admin)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -194,7 +198,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__decode)
-            opts="-h --from --source --layout --json --help"
+            opts="-h --from --source --alias-keys --layout --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -205,6 +209,10 @@ _snowbank() {
                     return 0
                     ;;
                 --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --alias-keys)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -444,7 +452,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__next)
-            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --json --help"
+            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -491,6 +499,10 @@ _snowbank() {
                     return 0
                     ;;
                 --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --alias-keys)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -600,7 +612,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__serve)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -635,6 +647,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -18,6 +18,7 @@ mod setting;
 
 mod daemon;
 mod diff;
+mod doors;
 mod fields;
 mod file_ref;
 mod findings;
@@ -45,6 +46,7 @@ use std::path::{Path, PathBuf};
 
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
+pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use log::{LogFormat, LogLevel};
@@ -106,7 +108,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to refuse a path that names a
 /// disk.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
@@ -149,7 +151,7 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 }
 
 /// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -34,7 +34,7 @@ pub struct Override {
 pub struct Overrides(pub Vec<Override>);
 
 /// The settings that have an option: key, option, name of its value, help.
-const OPTIONS: [(&str, &str, &str, &str); 10] = [
+const OPTIONS: [(&str, &str, &str, &str); 11] = [
     (
         "listen",
         "listen",
@@ -46,7 +46,8 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "worker_ids",
         "worker-id",
         "N|A-B",
-        "The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only",
+        "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and \
+         Unix sockets only",
     ),
     ("shards", "shards", "N", "Threads that serve connections; auto is one for each core"),
     ("order", "order", "relaxed|strict", "The order of IDs over connections"),
@@ -62,6 +63,12 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "lock-dir",
         "DIR",
         "Keep the locks of worker IDs here, shared by all daemons of the machine",
+    ),
+    (
+        "resp.listen",
+        "resp",
+        "ADDR",
+        "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
     ),
     (
         "admin.listen",
@@ -91,7 +98,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    ["listen", "admin.listen"].contains(&key)
+    key.rsplit('.').next() == Some("listen")
 }
 
 /// Returns the help of an option with its default and its variable.
