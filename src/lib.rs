@@ -45,7 +45,7 @@
 //! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
 //!
-//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/connection/wait.rs`.
+//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/draw.rs`.
 //! `server/shard_thread/ticker.rs` ends the wait.
 //!
 //! # Where to look
@@ -60,6 +60,7 @@
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
+//! | Who makes room when connections run out? | `server/net/lobby.rs`: the longest silent one that owes a token or a handshake |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
@@ -85,6 +86,8 @@ pub mod front;
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod keeper;
+#[doc(hidden)]
+pub mod numbering;
 #[doc(hidden)]
 pub mod server;
 #[doc(hidden)]

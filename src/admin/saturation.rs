@@ -10,8 +10,9 @@ const SATURATED_SHARE: f64 = 0.75;
 const REFUSALS: &str = "refusals";
 const LATENCY: &str = "latency";
 const CONNECTIONS: &str = "connections";
+const AUTHORIZATION: &str = "authorization";
 /// The checks that never make a daemon unready.
-pub(super) const SATURATION: [&str; 3] = [REFUSALS, LATENCY, CONNECTIONS];
+pub(super) const SATURATION: [&str; 4] = [REFUSALS, LATENCY, CONNECTIONS, AUTHORIZATION];
 
 impl Status {
     /// Checks that new clients find a place.
@@ -27,6 +28,24 @@ impl Status {
             }
         };
         about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    /// Checks that connections authorize themselves.
+    pub(super) fn check_authorization(&self) -> Check {
+        let closed = Grouped(self.last_minute.unauthorized);
+        let addresses = Grouped(self.connections.unauthorized_addresses);
+        let message = match self.last_minute.authorization_level {
+            Level::Ok => format!(
+                "{} connections have yet to authorize themselves",
+                Grouped(self.connections.unauthorized)
+            ),
+            _ => format!(
+                "{closed} connections closed in the last minute, from {addresses} addresses, that did not authorize \
+                 themselves (a wrong token, none in time, an unfinished handshake): the log names the addresses; give \
+                 those clients a token, or keep them out"
+            ),
+        };
+        about_daemon(AUTHORIZATION, (self.last_minute.authorization_level, message))
     }
 
     /// Checks that requests are answered soon.
@@ -49,9 +68,11 @@ impl Status {
 /// Checks that few requests of a source are refused, and that few will be.
 pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
     let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
-    let queue = seconds(source.wait_queue_s);
-    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
-    let is_long = source.wait_queue_s >= SATURATED_SHARE * source.default_wait_s;
+    let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
+    // Requests of a ticket counter wait for storage alone, and the check of its ceiling tells.
+    let queue_s = source.snowflake().map_or(0.0, |snowflake| snowflake.wait_queue_s);
+    let queue = seconds(queue_s);
+    let is_long = queue_s >= SATURATED_SHARE * source.default_wait_s;
     let result = if source.last_minute.level != Level::Ok {
         (source.last_minute.level, refused_message(source, minute))
     } else if source.waiting_ids == 0 {
@@ -60,6 +81,8 @@ pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Chec
         let wait = format!("{requests} requests wait for {ids} IDs, which take {queue}");
         let advice = more_worker_ids(source);
         warn(format!("saturated: {wait}; more requests are refused with exhausted: {advice}"))
+    } else if source.snowflake().is_none() {
+        ok(format!("waiting requests: {requests}, for {ids} IDs, until their reservation is durable"))
     } else {
         ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
     };
@@ -88,8 +111,11 @@ fn refused_message(source: &SourceStatus, minute: &LastMinute) -> String {
 }
 
 fn more_worker_ids(source: &SourceStatus) -> String {
-    let rate = Grouped(source.ids_per_second);
-    format!(
-        "clients want more than the layout yields ({rate} IDs/s), or within less time: more worker IDs raise the rate"
-    )
+    match source.snowflake() {
+        Some(snowflake) => format!(
+            "clients want more than the layout yields ({} IDs/s), or within less time: more worker IDs raise the rate",
+            Grouped(snowflake.ids_per_second)
+        ),
+        None => String::from("the counter has no numbers left for them"),
+    }
 }

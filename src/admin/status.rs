@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use snowbank_client::protocol::ErrorCode;
+
+use super::kind::KindStatus;
 
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a request,
 /// in steps of 1, 2 and 5, so that a percentile is known to within half. One bound is 2 ms, within which single IDs are
@@ -130,16 +133,14 @@ pub(crate) struct CertificateStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
-    pub(crate) layout: String,
-    pub(crate) worker_ids: String,
+    #[serde(flatten)]
+    pub(crate) kind: KindStatus,
     /// The ID space, in which two daemons must not have a number in common.
     #[serde(default)]
     pub(crate) id_space: String,
     /// The numbers of the worker IDs in that space, for the metrics.
     #[serde(skip)]
     pub(crate) numbers_in_space: Arc<[u64]>,
-    /// The full rate of its layout and worker IDs.
-    pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
     pub(crate) requests: u64,
     /// Requests refused, whatever the code, and those of them with `exhausted`.
@@ -151,22 +152,10 @@ pub(crate) struct SourceStatus {
     /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
-    /// The time that the waiting IDs take at the full rate, and the default wait of a request.
-    pub(crate) wait_queue_s: f64,
+    /// The default wait of a request.
     pub(crate) default_wait_s: f64,
-    /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
-    pub(crate) headroom_s: f64,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
-    /// The lead of the ID clock over the wall clock, and the most allowed.
-    pub(crate) ahead_s: f64,
-    pub(crate) max_ahead_s: f64,
-    /// The time until the clock allows IDs again.
-    pub(crate) stands_s: f64,
-    /// True while the clock has not reached the first tick of a source of which no state is kept.
-    pub(crate) yet_to_begin: bool,
-    pub(crate) layout_ends: String,
-    pub(crate) layout_years_left: f64,
 }
 
 /// The result of the last reload.
@@ -196,17 +185,34 @@ pub(crate) struct LastMinute {
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
     pub(crate) connections_refused: u64,
+    /// Connections that were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
     pub(crate) latency_level: Level,
     pub(crate) connections_level: Level,
+    #[serde(default)]
+    pub(crate) authorization_level: Level,
 }
 
 /// The clients' connections.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Connections {
     pub(crate) open: u64,
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// Those open now that owe a token or shake hands over TLS.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
+    /// Those that gave way to a newcomer before they had authorized themselves.
+    #[serde(default)]
+    pub(crate) gave_way: u64,
+    /// Those that were closed because they sent no token in time.
+    #[serde(default)]
+    pub(crate) unauthorized_timeouts: u64,
+    /// The addresses of the last minute whose connections were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized_addresses: u64,
 }
 
 /// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
@@ -224,6 +230,14 @@ impl Status {
     /// that is then refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
+    }
+}
+
+impl Status {
+    /// Returns how many connections were closed because they did not authorize themselves.
+    pub(crate) fn unauthorized(&self) -> u64 {
+        let refused = self.errors.get(ErrorCode::Unauthorized.name()).copied().unwrap_or(0);
+        refused + self.connections.gave_way + self.connections.unauthorized_timeouts
     }
 }
 
@@ -274,17 +288,42 @@ impl Latency {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::kind::SnowflakeStatus;
     use super::*;
+
+    fn snowflake() -> SnowflakeStatus {
+        SnowflakeStatus {
+            layout: String::from("twitter"),
+            worker_ids: String::from("0"),
+            ids_per_second: 4_096_000,
+            wait_queue_s: 0.0,
+            headroom_s: 2.5,
+            ahead_s: 0.0,
+            max_ahead_s: 10.0,
+            stands_s: 0.0,
+            yet_to_begin: false,
+            layout_ends: String::from("2080-07-10"),
+            layout_years_left: 54.0,
+        }
+    }
+
+    impl Status {
+        /// Returns the first source's part of a status that has a clock, to change it.
+        pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
+            match &mut self.sources[0].kind {
+                KindStatus::Snowflake(snowflake) => snowflake,
+                KindStatus::Ticket(_) => panic!("a ticket counter"),
+            }
+        }
+    }
 
     /// Returns a healthy daemon's status.
     pub(crate) fn healthy() -> Status {
         let source = SourceStatus {
             name: String::from("orders"),
-            layout: String::from("twitter"),
-            worker_ids: String::from("0"),
+            kind: KindStatus::Snowflake(snowflake()),
             id_space: String::new(),
             numbers_in_space: [0].into(),
-            ids_per_second: 4_096_000,
             ids: 10,
             requests: 1,
             refused: 0,
@@ -293,16 +332,8 @@ pub(crate) mod tests {
             waits: 0,
             waiting_requests: 0,
             waiting_ids: 0,
-            wait_queue_s: 0.0,
             default_wait_s: 1.0,
-            headroom_s: 2.5,
             ceiling_wanted: false,
-            ahead_s: 0.0,
-            max_ahead_s: 10.0,
-            stands_s: 0.0,
-            yet_to_begin: false,
-            layout_ends: String::from("2080-07-10"),
-            layout_years_left: 54.0,
         };
         let mut status = Status {
             version: String::from("0.1.0"),
@@ -327,7 +358,7 @@ pub(crate) mod tests {
             },
             sources: vec![source],
             certificate: None,
-            connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
+            connections: Connections { open: 1, max: 10, accepted: 1, ..Connections::default() },
             last_minute: LastMinute::default(),
             last_reload: None,
             errors: std::collections::BTreeMap::new(),
