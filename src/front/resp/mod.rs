@@ -117,6 +117,10 @@ impl Front for Resp {
         self.executing.is_some()
     }
 
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
     fn rejection(&self, bytes: &[u8]) -> Option<String> {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
