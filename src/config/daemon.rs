@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
+use super::fleet::FleetSettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
@@ -32,6 +33,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         AuthSettings::ROWS,
         TlsSettings::ROWS,
         AdminSettings::ROWS,
+        FleetSettings::ROWS,
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
@@ -106,6 +108,8 @@ settings! {
         tls: TlsSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
+        /// The section `[fleet]`.
+        fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can

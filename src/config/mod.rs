@@ -21,6 +21,7 @@ mod diff;
 mod fields;
 mod file_ref;
 mod findings;
+mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod log;
@@ -47,6 +48,7 @@ pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings
 pub use diff::{Changed, diff};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
+pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};

@@ -91,7 +91,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    ["listen", "admin.listen"].contains(&key)
+    ["listen", "admin.listen", "fleet.endpoints"].contains(&key)
 }
 
 /// Returns the help of an option with its default and its variable.
