@@ -14,6 +14,8 @@ use support::{Ask, Daemon, Reply, poll};
 
 /// A short life: a number is free seconds after its daemon was killed.
 const SHORT: &str = "2s";
+/// The key of worker number 5.
+const KEY: &str = "/snowbank/default/space-0/5";
 /// Longer than any test.
 const LONG: &str = "10m";
 
@@ -245,7 +247,7 @@ fn the_answer_of_a_write_that_was_done_may_be_lost() {
     let machine = Machine::new();
     let daemon = machine.setup(&toml).start();
     let mut runs = draw(&daemon);
-    let key = || etcd.ctl(&["get", "/snowbank/default/space-0/5", "--write-out", "json"]);
+    let key = || etcd.get(KEY);
     let before = key();
     proxy.swallow_answers();
     poll("a write without an answer", || (key() != before).then_some(()));
@@ -264,15 +266,13 @@ fn keys_that_cannot_be_read_and_credentials_that_are_wrong_are_refused() {
     let Some(etcd) = Etcd::start() else { return };
     let toml = toml(&etcd.url(), Some(5), LONG);
     init(&toml);
-    etcd.ctl(&["put", "/snowbank/default/space-0/5", "garbage"]);
+    etcd.put(KEY, "garbage");
     Machine::new().setup(&toml).end().assert_refusal(&["worker number 5", "did not write"]);
-    etcd.ctl(&["put", "/snowbank/default/space-0/5", "{\"format\":2}"]);
+    etcd.put(KEY, "{\"format\":2}");
     Machine::new().setup(&toml).end().assert_refusal(&["format 2", "later release"]);
-    etcd.ctl(&["del", "/snowbank/default/space-0/5"]);
+    etcd.delete(KEY);
 
-    etcd.ctl(&["user", "add", "root:right"]);
-    etcd.ctl(&["user", "grant-role", "root", "root"]);
-    etcd.ctl(&["auth", "enable"]);
+    etcd.require_password("right");
     Machine::new().setup(&toml).end().assert_refusal(&["user name is empty"]);
     for (password, fits) in [("wrong", false), ("right", true)] {
         let machine = Machine::new();
@@ -291,9 +291,10 @@ fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
     let Some(etcd) = Etcd::start() else { return };
     let toml = toml(&etcd.url(), Some(5), LONG);
     init(&toml);
-    let mut daemon = Machine::new().start(&toml);
+    let machine = Machine::new();
+    let mut daemon = machine.start(&toml);
     draw(&daemon);
-    etcd.ctl(&["del", "/snowbank/default/space-0/5"]);
+    etcd.delete(KEY);
     assert_eq!(daemon.wait(), Some(3), "{}", daemon.log());
 
     let machine = Machine::new();
@@ -308,7 +309,8 @@ fn a_key_that_is_deleted_or_released_by_an_operator_ends_its_daemon() {
     let (_, text) = fleet(&toml, &["list", "--json"]);
     assert!(text.contains("\"state\":\"released\""), "{text}");
     // The next one waits until the clock is near the bound: minutes.
-    let daemon = Machine::new().start(&toml);
+    let other = Machine::new();
+    let daemon = other.start(&toml);
     runs.extend(match daemon.connect().next(Ask::of(1).wait_ms(0)) {
         Reply::Runs(_, runs) => runs,
         _ => Vec::new(),

@@ -32,6 +32,9 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
+    /// The fleet's coordinator. `None`: the daemon is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
@@ -117,6 +120,17 @@ pub(crate) struct CeilingsStatus {
     pub(crate) lost: Option<String>,
 }
 
+/// The ceilings at the fleet's coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FleetStatus {
+    /// The number of durable raises there.
+    pub(crate) raises: u64,
+    /// The time for which IDs can be handed out without the coordinator: of the source whose ceiling is the nearest.
+    pub(crate) left_s: f64,
+    /// The reason why the coordinator did not answer. `None`: it did.
+    pub(crate) silent: Option<String>,
+}
+
 /// The certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
@@ -156,6 +170,9 @@ pub(crate) struct SourceStatus {
     pub(crate) default_wait_s: f64,
     /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
     pub(crate) headroom_s: f64,
+    /// The same of the fleet's ceiling, minutes ahead. `None`: the daemon is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
     /// The lead of the ID clock over the wall clock, and the most allowed.
@@ -296,6 +313,7 @@ pub(crate) mod tests {
             wait_queue_s: 0.0,
             default_wait_s: 1.0,
             headroom_s: 2.5,
+            fleet_headroom_s: None,
             ceiling_wanted: false,
             ahead_s: 0.0,
             max_ahead_s: 10.0,
@@ -325,6 +343,7 @@ pub(crate) mod tests {
                 failing: None,
                 lost: None,
             },
+            fleet: None,
             sources: vec![source],
             certificate: None,
             connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },

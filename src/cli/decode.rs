@@ -4,15 +4,26 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
+use super::keys::KeyOptions;
 use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
+use snowbank_client::format::{Context, Format};
+use snowbank_client::layout::Role;
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The IDs, in decimal
+    /// The IDs, in decimal or in the format of --from
     #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
+    /// The format of the IDs: decimal, or one that `snowbank next --format` writes
+    #[arg(long, value_name = "NAME", default_value = "decimal")]
+    from: Format,
+    /// The source that made the IDs: UUIDs hold a digest of its name
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    source: String,
+    #[command(flatten)]
+    keys: KeyOptions,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
@@ -24,23 +35,35 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = Chosen::resolve(&arguments.layout)?;
     let label = chosen.label();
+    let context = Context::new(&arguments.source, Some(&chosen.layout));
+    let codec = arguments.keys.codec(&arguments.from, context)?;
+    // With one node field, its value is the worker ID.
+    let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
-        let id = chosen.layout.parse_id(text).map_err(Failure::usage)?;
+        let id = match arguments.from {
+            Format::Decimal => chosen.layout.parse_id(text).map_err(Failure::usage)?,
+            _ => codec.read(text).map_err(Failure::usage)?,
+        };
         let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
         let time = chosen.layout.rfc3339(decoded.instant);
+        let worker_id = has_several.then_some(decoded.worker);
         if arguments.json {
             let unix_ms = decoded.instant.unix_ms();
             let id = id.to_string();
-            write_json(&Line { id, layout: &label, time, unix_ms, fields: decoded.fields }, &mut lines)?;
+            let fields = decoded.fields;
+            write_json(&Line { id, layout: &label, time, unix_ms, worker_id, fields }, &mut lines)?;
         } else {
             write!(lines, "{id} {time}")?;
             // The first field is the time, which is there already.
             for (name, value) in &decoded.fields[1..] {
                 write!(lines, " {name}={value}")?;
             }
-            writeln!(lines)?;
+            match worker_id {
+                Some(id) => writeln!(lines, " (worker ID {id})")?,
+                None => writeln!(lines)?,
+            }
         }
     }
     chosen.warn_unless_alive();
@@ -55,6 +78,9 @@ struct Line<'a> {
     layout: &'a str,
     time: String,
     unix_ms: i64,
+    /// The number that several node fields hold together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<u64>,
     /// In the layout's order.
     #[serde(serialize_with = "as_object")]
     fields: Vec<(&'a str, u64)>,

@@ -181,7 +181,9 @@ fn list(arguments: &ListArguments, now: UnixMicros, out: &mut impl Write) -> Out
 fn line(entry: &Entry) -> String {
     let Entry { number, state, holder, source, until, .. } = entry;
     match *state {
-        "held" => format!("{number}: held by {holder} for source {source:?}, until {until} unless it raises that"),
+        "held" => {
+            format!("{number}: held by {holder} for source {source:?}, until {until} unless it raises that")
+        }
         "released" => format!("{number}: free, released by {holder}"),
         "free" => format!("{number}: free since {until}, last held by {holder} for source {source:?}"),
         _ => format!("{number}: {holder}"),
@@ -198,7 +200,9 @@ fn check(common: &Common, now: UnixMicros, out: &mut impl Write) -> Outcome {
         let workers = layout.workers();
         writeln!(out, "{}: {held} of {workers} worker numbers held", layout.space())?;
         if unreadable > 0 {
-            return Err(Failure::no(format_args!("{unreadable} keys cannot be read: see snowbank fleet list")));
+            return Err(Failure::no(format_args!(
+                "{unreadable} keys cannot be read: see snowbank fleet list"
+            )));
         }
     }
     Ok(())

@@ -5,6 +5,7 @@ mod check;
 mod decode;
 mod fleet;
 mod inputs;
+mod keys;
 mod layout;
 mod next;
 mod parent;

@@ -56,6 +56,7 @@ pub use reference::reference;
 pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
+pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
@@ -107,7 +108,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to refuse a path that names a
 /// disk.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
@@ -150,7 +151,7 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 }
 
 /// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

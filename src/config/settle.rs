@@ -5,13 +5,14 @@ use std::num::NonZeroUsize;
 
 use super::Settings;
 use super::daemon::{TlsSettings, rows};
+use super::fields::WorkerIds;
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::SourceSettings;
 use super::units::Plain;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Life, Numbering, UnixMicros, concurrent_collision};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks the settings that were read.
 ///
@@ -101,6 +102,14 @@ fn check_admin(settings: &Settings, findings: &mut Findings) {
 /// The settings of a fleet fit each other, and those of the sources fit them.
 fn check_fleet(settings: &Settings, findings: &mut Findings) {
     let fleet = &settings.fleet;
+    let lent = settings.sources.iter().position(SourceSettings::is_lent);
+    if !fleet.is_used() {
+        if let Some(index) = lent {
+            let text = "found \"coordinator\" and none in [fleet], allowed with fleet.coordinator = \"etcd\"";
+            findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
+        }
+        return;
+    }
     match (&fleet.certificate, &fleet.key) {
         (Some(_), None) => {
             findings
@@ -115,11 +124,6 @@ fn check_fleet(settings: &Settings, findings: &mut Findings) {
     if fleet.user.is_empty() != fleet.password_file.is_none() {
         let text = "fleet.user and fleet.password_file belong together; set both or none";
         findings.mistake_of("fleet.user", String::from(text));
-    }
-    let lent = settings.sources.iter().position(SourceSettings::is_lent);
-    if let Some(index) = lent.filter(|_| !fleet.is_used()) {
-        let text = "found \"coordinator\" and none in [fleet], allowed with fleet.coordinator = \"etcd\"";
-        findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
     }
 }
 
@@ -235,10 +239,18 @@ impl Place<'_> {
         false
     }
 
-    /// Returns whether the layout has the worker IDs.
-    fn fit_worker_ids(&mut self, source: &SourceSettings) -> bool {
-        match Numbering::new(source.layout.clone(), source.worker_ids.set.clone()) {
-            Ok(_) => self.of("worker_ids").is_some(),
+    /// Returns whether the layout has the worker IDs. Those that were given by its fields become numbers.
+    fn fit_worker_ids(&mut self, source: &mut SourceSettings) -> bool {
+        let WorkerIds { set, by_field, .. } = &mut source.worker_ids;
+        let found = match by_field.take() {
+            Some(text) => WorkerSet::by_field(&text, &source.layout),
+            None => Ok(set.clone()),
+        };
+        match found.and_then(|set| Numbering::new(source.layout.clone(), set)) {
+            Ok(numbering) => {
+                set.clone_from(numbering.workers());
+                self.of("worker_ids").is_some()
+            }
             Err(error) => {
                 self.mistake("worker_ids", error.to_string());
                 false

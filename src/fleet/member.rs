@@ -198,7 +198,9 @@ impl Member {
     /// Writes a bound to all keys of a source.
     fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
         self.read(bound.source, true)?;
-        let Some(held) = self.sources.get(bound.source) else { return Ok(()) };
+        let Some(held) = self.sources.get(bound.source) else {
+            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
+        };
         for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
             self.write_chunk(bound, from, is_release)?;
         }

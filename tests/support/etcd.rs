@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -57,7 +57,9 @@ impl Etcd {
             .spawn()
             .expect("etcd runs");
         self.child = Some(child);
-        poll("etcd answers", || self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).filter(|it| it.contains("header")));
+        poll("etcd answers", || {
+            self.post("/v3/kv/range", r#"{"key":"YQ=="}"#).filter(|it| it.contains("header"))
+        });
     }
 
     /// Ends the process as a crash would.
@@ -86,28 +88,55 @@ impl Etcd {
     pub(crate) fn post(&self, path: &str, json: &str) -> Option<String> {
         let mut stream = TcpStream::connect(self.client).ok()?;
         stream.set_read_timeout(Some(super::DEADLINE)).ok()?;
-        write!(
-            stream,
-            "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}",
-            json.len()
-        )
-        .ok()?;
+        write!(stream, "POST {path} HTTP/1.0\r\nHost: etcd\r\nContent-Length: {}\r\n\r\n{json}", json.len())
+            .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
         Some(answer.split_once("\r\n\r\n")?.1.to_owned())
     }
 
-    /// Runs etcdctl's API 3.
-    pub(crate) fn ctl(&self, args: &[&str]) -> String {
-        let output = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &self.url()])
-            .args(args)
-            .output()
-            .expect("etcdctl runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    #[track_caller]
+    fn ask(&self, path: &str, json: &str) -> String {
+        let answer = self.post(path, json).expect("etcd answers");
+        assert!(!answer.contains("\"error\""), "{path} {json}: {answer}");
+        answer
     }
+
+    /// Returns a key's answer as it is, with the key's version.
+    pub(crate) fn get(&self, key: &str) -> String {
+        let answer = self.ask("/v3/kv/range", &format!(r#"{{"key":"{}"}}"#, base64(key)));
+        answer.split_once("\"kvs\"").map(|(_, kvs)| kvs.to_owned()).unwrap_or_default()
+    }
+
+    pub(crate) fn put(&self, key: &str, value: &str) {
+        let (key, value) = (base64(key), base64(value));
+        self.ask("/v3/kv/put", &format!(r#"{{"key":"{key}","value":"{value}"}}"#));
+    }
+
+    pub(crate) fn delete(&self, key: &str) {
+        self.ask("/v3/kv/deleterange", &format!(r#"{{"key":"{}"}}"#, base64(key)));
+    }
+
+    /// Has it ask for the password of root.
+    pub(crate) fn require_password(&self, password: &str) {
+        self.ask("/v3/auth/user/add", &format!(r#"{{"name":"root","password":"{password}"}}"#));
+        self.ask("/v3/auth/role/add", r#"{"name":"root"}"#);
+        self.ask("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#);
+        self.ask("/v3/auth/enable", "{}");
+    }
+}
+
+/// Encodes a text as etcd's gateway wants it.
+fn base64(text: &str) -> String {
+    const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let encode = |chunk: &[u8]| -> String {
+        let bits = (0..3).fold(0_usize, |bits, at| bits << 8 | usize::from(*chunk.get(at).unwrap_or(&0)));
+        let letter = |at: usize| {
+            if at > chunk.len() { '=' } else { char::from(ALPHABET[bits >> (18 - 6 * at) & 63]) }
+        };
+        (0..4).map(letter).collect()
+    };
+    text.as_bytes().chunks(3).map(encode).collect()
 }
 
 impl Drop for Etcd {

@@ -3,7 +3,7 @@
 use super::start_sources::Found;
 use crate::ceiling::{LockError, WorkerLocks, draw_identity, lock_workers};
 use crate::clock::Reading;
-use crate::config::{Settings, SourceSettings, WorkerIds};
+use crate::config::{Settings, SourceSettings};
 use crate::fleet::etcd::{Access, Etcd};
 use crate::fleet::{Member, Notes, Taken, Want};
 use crate::server::shared::note::Note;
@@ -38,7 +38,12 @@ impl Joined {
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
         let taken = joined.take_all(settings, reading)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
-            source.worker_ids = WorkerIds { set: taken.worker_ids.clone(), are_given: true };
+            if source.is_lent() {
+                let (name, numbers) = (&source.name, taken.worker_ids.in_words());
+                joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
+            }
+            source.worker_ids.set = taken.worker_ids.clone();
+            source.worker_ids.are_given = true;
         }
         joined.taken = taken;
         Ok(joined)

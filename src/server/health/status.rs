@@ -9,8 +9,8 @@ use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, LastMinute, Latency,
-    SourceMinute, SourceStatus, Status,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, LastMinute,
+    Latency, SourceMinute, SourceStatus, Status,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
@@ -57,7 +57,8 @@ impl Common {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
         let sources = live_config.supplies.iter().enumerate();
-        let sources = sources.map(|(index, supply)| self.status_of(index, supply, limits, now));
+        let sources: Vec<SourceStatus> =
+            sources.map(|(index, supply)| self.status_of(index, supply, limits, now)).collect();
         let started = metrics.started;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -71,8 +72,9 @@ impl Common {
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
+            fleet: fleet_status(metrics, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
-            sources: sources.collect(),
+            sources,
             connections: connections_status(metrics, limits),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
@@ -122,6 +124,10 @@ impl Common {
             wait_queue_s: if ahead.is_zero() { queue } else { 2.0 * queue },
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
             headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
+            fleet_headroom_s: self.metrics.keeper().fleet_ceilings.get(index).map(|&ceiling| {
+                let until = numbering.start_of(numbering.tick_of(ceiling));
+                until.0.saturating_sub(id_time.0).max(0) as f64 / 1e6
+            }),
             ceiling_wanted: source.grant().is_wanted(),
             ahead_s: ahead.as_secs_f64(),
             max_ahead_s: source.rules().max_ahead.as_secs_f64(),
@@ -171,6 +177,14 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),
     }
+}
+
+/// Returns the status of the fleet's ceilings, from that of the sources.
+fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
+    let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
+    let seen = metrics.keeper();
+    let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
+    Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
 }
 
 fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {
