@@ -120,7 +120,7 @@ pub struct Looked {
 /// The end of a write that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// How far its writer reaches.
+    /// The reach of its writer.
     pub reach: Reach,
     /// When it was handed out.
     pub began: BootMicros,

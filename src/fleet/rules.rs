@@ -114,7 +114,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What an answer says of a held number.
+/// The meaning of an answer of a held number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// The last write of the key is one of ours: this one.

@@ -21,7 +21,7 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The longest time since the last use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
-/// How far ahead a writer keeps its ceilings, and when they rise.
+/// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// Seconds, by each source's rule, while the source is in use: the state directory.

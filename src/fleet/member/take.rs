@@ -24,7 +24,7 @@ pub struct Want<'a> {
     pub wall: UnixMicros,
     /// The distance that IDs may be ahead of it.
     pub max_ahead: Duration,
-    /// How far ahead the fleet's ceiling is kept.
+    /// The distance that the fleet's ceiling is kept ahead.
     pub horizon: Duration,
 }
 
