@@ -24,7 +24,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
-use crate::ceiling::store::id_bound;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::source::Source;
@@ -323,7 +322,7 @@ impl Keeper {
         let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
             (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
         };
-        let ceilings = sources().map(next).collect();
+        let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
         writer.due = Some(now.boot.after(PERIOD));
         Some(ceilings)
     }
@@ -435,7 +434,7 @@ impl Keeper {
 
     /// Returns the lowest ID of a source at or above a position.
     pub fn id_bound(&self, index: usize, position: Position) -> u64 {
-        id_bound(self.sources[index].source().numbering(), position)
+        self.sources[index].source().numbering().id_bound(position)
     }
 }
 

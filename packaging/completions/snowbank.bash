@@ -184,7 +184,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -219,6 +219,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -286,7 +290,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -321,6 +325,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -428,7 +436,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__init)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --add --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --add --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -463,6 +471,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -486,7 +498,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__list)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --json --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -521,6 +533,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -544,7 +560,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__release)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --source --force --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --source --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -579,6 +595,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1060,7 +1080,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__serve)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1095,6 +1115,10 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --resp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::doors::Replies;
 use super::fields::{FileMode, Shards, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet::{CoordinatorKind, WorkerIdFrom};
@@ -69,6 +70,7 @@ written! {
     Duration: |duration| quoted(Plain(*duration));
     Option<Duration>: |duration| duration.map_or_else(|| quoted("off"), |duration| duration.written());
     String: |text| quoted(text);
+    Option<String>: |text| quoted(text.as_deref().unwrap_or_default());
     PathBuf: |path| quoted(path.display());
     Option<FileRef>: |file| file.as_ref().map_or_else(|| quoted(""), quoted);
     StateDirChoice: |choice| quoted(choice);
@@ -84,6 +86,7 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
+    Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());
 }

@@ -7,7 +7,6 @@ use super::key::{NumberKey, Paths};
 use super::notes::{Note, Notes};
 use super::rules::{Holding, Loss, Seen};
 use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
-use snowbank_client::layout::Numbering;
 
 pub use take::{JoinError, Taken, Want};
 
@@ -32,7 +31,12 @@ pub struct Member {
 #[derive(Debug)]
 struct Held {
     source: String,
-    numbering: Numbering,
+    /// The source's index in the daemon.
+    index: usize,
+    /// Its ID space.
+    space: String,
+    /// Its worker IDs, in text form.
+    worker_ids: String,
     /// The place of its ID space in the marker.
     place: usize,
     numbers: Vec<(u64, Holding)>,
@@ -110,9 +114,9 @@ impl Held {
     fn note(&self) -> Note {
         Note {
             source: self.source.clone(),
-            space: self.numbering.layout().space().to_string(),
+            space: self.space.clone(),
             place: self.place,
-            worker_ids: self.numbering.workers().to_string(),
+            worker_ids: self.worker_ids.clone(),
             writes: self.writes(),
             covered: self.covered,
         }
@@ -132,16 +136,19 @@ impl Member {
         Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
     }
 
-    /// Sorts the sources in this order of their names. From then on they are known by their index.
-    pub fn order_as<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        let names: Vec<&str> = names.collect();
-        self.sources.sort_by_key(|held| names.iter().position(|name| *name == held.source));
+    /// Returns bounds with the places of their sources in this member, in place of their indices in the daemon.
+    fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
+        let place = |index| self.sources.iter().position(|held| held.index == index);
+        let placed =
+            bounds.iter().map(|bound| Bound { source: place(bound.source).unwrap_or(usize::MAX), ..*bound });
+        placed.collect()
     }
 
     /// Raises the bounds of sources. `generation` is another one after a grant was taken away: the write is then drawn again,
     /// so that of two copies of this process's memory only one finds its own.
     pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
-        for bound in bounds {
+        let bounds = self.placed(bounds);
+        for bound in &bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             if held.trying.is_none() || held.generation != generation {
                 (held.trying, held.generation) = (Some((self.draw)()), generation);
@@ -156,7 +163,7 @@ impl Member {
     /// # Errors
     /// The numbers stay this state's until their bounds have passed.
     pub fn release(&mut self, bounds: &[Bound]) -> Result<(), String> {
-        for &Bound { source, id_bound } in bounds {
+        for Bound { source, id_bound } in self.placed(bounds) {
             let Some(held) = self.sources.get_mut(source) else { continue };
             held.covered = 0;
             held.trying = Some((self.draw)());

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::key::{Marker, NumberKey, Paths};
 use super::{Coordinator, NoAnswer, Swap, Swapped};
-use crate::ceiling::store::position_from;
-use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 /// The reason why an operator's command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,7 +177,7 @@ impl Operator<'_> {
 fn until(layout: &Layout, id_bound: u64) -> UnixMicros {
     let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
     numbering.map_or(UnixMicros(i64::MAX), |numbering| {
-        numbering.start_of(numbering.tick_of(position_from(&numbering, id_bound)))
+        numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
     })
 }
 

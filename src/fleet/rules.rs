@@ -15,7 +15,8 @@ use std::time::Duration;
 use super::key::{KeyError, NumberKey};
 use super::{Stored, Version};
 use crate::clock::{self, Now};
-use snowbank_client::layout::{Numbering, Position, Tick, UnixMicros};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Position, Tick, UnixMicros};
 
 /// The start of a source under a number that it may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -56,6 +56,16 @@ pub(super) struct Durable {
     pub(super) generation: u64,
 }
 
+impl Durable {
+    /// The ceiling of a writer that does not have the source: it holds nothing down.
+    pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
+
+    /// Returns whether the writer does not have the source.
+    pub(super) fn is_exempt(self) -> bool {
+        self.generation == u64::MAX
+    }
+}
+
 impl ManagedSource {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
@@ -115,7 +125,9 @@ impl ManagedSource {
     pub(super) fn first(&self, reach: Reach) -> Durable {
         match reach {
             Reach::Local => self.first,
-            Reach::Fleet(_) => Durable { ceiling: self.fleet.unwrap_or(Position(0)), ..self.first },
+            Reach::Fleet(_) => {
+                self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
+            }
         }
     }
 
@@ -133,6 +145,7 @@ impl ManagedSource {
     pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
         let (numbering, id_time) = (self.source.numbering(), self.source.id_time(now));
         self.source.cursor().is_some()
+            && !durable.is_exempt()
             && (self.is_stale(durable) || rules::is_due(numbering, durable.ceiling, now, id_time, horizon))
     }
 
@@ -161,7 +174,7 @@ impl ManagedSource {
 
     /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
     pub(super) fn is_stale(&self, durable: Durable) -> bool {
-        self.source.grant().generation() != durable.generation
+        self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
     /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::{Held, Member, SWAPS_MAX};
-use crate::ceiling::store::{id_bound, position_from};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Holding, Taker, Taking};
 use crate::fleet::{Marker, NoAnswer, NumberKey, Stored, Swap, Swapped};
-use snowbank_client::layout::{Layout, LayoutError, Numbering, UnixMicros, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 
 /// The most tries to take free numbers, each after another daemon was faster.
 const TRIES_MAX: usize = 100;
@@ -16,6 +16,8 @@ const TRIES_MAX: usize = 100;
 /// A source that wants numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Want<'a> {
+    /// The source's index in the daemon.
+    pub index: usize,
     /// The source's name.
     pub source: &'a str,
     /// Its layout.
@@ -84,7 +86,7 @@ impl Want<'_> {
     fn first_bound(&self, numbering: &Numbering, lowest: u64) -> u64 {
         let now = Now { wall: self.wall, boot: BootMicros(0), jumped: false };
         let from = instant(numbering, lowest);
-        id_bound(numbering, rules::ceiling(numbering, now, from, self.horizon)).max(lowest)
+        numbering.id_bound(rules::ceiling(numbering, now, from, self.horizon)).max(lowest)
     }
 }
 
@@ -96,7 +98,7 @@ enum Busy {
 
 /// Returns the instant at which the clock is past all IDs below a bound.
 fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
-    numbering.start_of(numbering.tick_of(position_from(numbering, bound)))
+    numbering.start_of(numbering.tick_of(numbering.position_from(bound)))
 }
 
 /// A number with the key that was found for it.
@@ -139,7 +141,7 @@ impl Member {
         for _ in 0..TRIES_MAX {
             let keys: Vec<String> = numbers.iter().map(|&number| self.paths.number(place, number)).collect();
             let found: Vec<Found> = numbers.iter().copied().zip(self.coordinator.read(&keys)?).collect();
-            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
+            if let Some(taken) = self.try_take(want, place, (worker_ids, &numbering), found)? {
                 return Ok(taken);
             }
         }
@@ -172,7 +174,7 @@ impl Member {
             }
             let numbers = |(id, stored): Found| (want.layout.number_in_space(id), stored);
             let found = found.into_iter().map(numbers).collect();
-            if let Some(taken) = self.try_take(want, place, &numbering, found)? {
+            if let Some(taken) = self.try_take(want, place, (&worker_ids, &numbering), found)? {
                 return Ok(taken);
             }
         }
@@ -244,7 +246,7 @@ impl Member {
         &mut self,
         want: Want<'_>,
         place: usize,
-        numbering: &Numbering,
+        (worker_ids, numbering): (&WorkerSet, &Numbering),
         found: Vec<Found>,
     ) -> Result<Option<Taken>, JoinError> {
         let writes = self.known(want).0;
@@ -258,7 +260,7 @@ impl Member {
             }
         }
         let covered = want.first_bound(numbering, lowest.max(floor));
-        let mut held = self.held(want, place, numbering, &found, writes);
+        let mut held = self.held(want, place, worker_ids, &found, writes);
         held.floor = floor;
         let write = held.trying.take().unwrap_or_default();
         let key = NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s);
@@ -284,7 +286,7 @@ impl Member {
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
-        Ok(Some(Taken { worker_ids: numbering.workers().clone(), floor, covered }))
+        Ok(Some(Taken { worker_ids: worker_ids.clone(), floor, covered }))
     }
 
     /// Returns a source's numbers before their first write, which is drawn and among those that may be the last.
@@ -292,7 +294,7 @@ impl Member {
         &self,
         want: Want<'_>,
         place: usize,
-        numbering: &Numbering,
+        worker_ids: &WorkerSet,
         found: &[Found],
         mut writes: Vec<String>,
     ) -> Held {
@@ -300,7 +302,9 @@ impl Member {
         writes.push(write.clone());
         Held {
             source: want.source.to_owned(),
-            numbering: numbering.clone(),
+            index: want.index,
+            space: want.layout.space().to_string(),
+            worker_ids: worker_ids.to_string(),
             place,
             numbers: found.iter().map(|(number, _)| (*number, Holding::unseen(writes.clone()))).collect(),
             since_unix_s: want.wall.0.div_euclid(1_000_000),
@@ -319,10 +323,9 @@ impl Member {
         if worker_ids.is_some_and(|wanted| *wanted != had) {
             return None;
         }
-        let numbering = want.numbering(&had).ok()?;
         let found: Vec<Found> =
             want.layout.numbers_in_space(&had).into_iter().map(|number| (number, None)).collect();
-        let mut held = self.held(want, note.place, &numbering, &found, note.writes);
+        let mut held = self.held(want, note.place, &had, &found, note.writes);
         held.covered = note.covered;
         self.sources.push(held);
         Some(Taken { worker_ids: had, floor: 0, covered: note.covered })

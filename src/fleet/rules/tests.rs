@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::ceiling::store::{id_bound, position_from};
 use crate::clock::BootMicros;
 use snowbank_client::layout::{Layout, WorkerSet};
 
@@ -102,7 +101,7 @@ proptest! {
         position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,
     ) {
         let numbering = numbering();
-        let bound = id_bound(&numbering, Position(position).min(numbering.end()));
+        let bound = numbering.id_bound(Position(position).min(numbering.end()));
         let found = NumberKey { released, ..key(&write.to_string(), bound) };
         let own = [String::from("0"), String::from("1")];
         match take(Some(&found), after(ahead_s), taker(&own)) {
@@ -110,8 +109,8 @@ proptest! {
             Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
             Ok(Taking::Above(above)) => {
                 prop_assert_eq!(above, bound);
-                prop_assert!(numbering.id_at(position_from(&numbering, above).min(numbering.end())) >= bound
-                    || position_from(&numbering, above) == numbering.end());
+                prop_assert!(numbering.id_at(numbering.position_from(above).min(numbering.end())) >= bound
+                    || numbering.position_from(above) == numbering.end());
             }
             Err(held) => prop_assert!(held.free_at > WALL || ahead_s >= 10),
         }

@@ -6,15 +6,15 @@ use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::etcd::{Access, Etcd};
 use crate::fleet::{Member, Notes, Taken, Want};
+use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::Numbering;
 
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
     pub(crate) member: Member,
-    /// By source.
-    pub(crate) taken: Vec<Taken>,
+    /// By source. `None`: it has no worker IDs.
+    pub(crate) taken: Vec<Option<Taken>>,
     /// Lines for the operator, once the daemon has started.
     pub(crate) notes: Vec<Note>,
 }
@@ -38,6 +38,7 @@ impl Joined {
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
         let taken = joined.take_all(settings, reading)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {
+            let Some(taken) = taken else { continue };
             if source.is_lent() {
                 let (name, numbers) = (&source.name, taken.worker_ids.in_words());
                 joined.notes.push(Note::Info(format!("source {name:?} has {numbers}, picked by the fleet")));
@@ -50,27 +51,26 @@ impl Joined {
     }
 
     /// Takes the numbers of all sources: those that are given first, because they cannot give way.
-    fn take_all(&mut self, settings: &Settings, reading: Reading) -> Result<Vec<Taken>, StartError> {
+    fn take_all(&mut self, settings: &Settings, reading: Reading) -> Result<Vec<Option<Taken>>, StartError> {
         let mut taken: Vec<Option<Taken>> = vec![None; settings.sources.len()];
         for is_lent in [false, true] {
             for (index, source) in
                 settings.sources.iter().enumerate().filter(|(_, it)| it.is_lent() == is_lent)
             {
-                taken[index] = Some(self.take(settings, source, &taken, reading)?);
+                taken[index] = Some(self.take(settings, (index, source), &taken, reading)?);
             }
         }
-        self.member.order_as(settings.sources.iter().map(|source| source.name.as_str()));
-        Ok(taken.into_iter().flatten().collect())
+        Ok(taken)
     }
 
     fn take(
         &mut self,
         settings: &Settings,
-        source: &SourceSettings,
+        (index, source): (usize, &SourceSettings),
         taken: &[Option<Taken>],
         reading: Reading,
     ) -> Result<Taken, StartError> {
-        let want = want(settings, source, reading);
+        let want = want(settings, (index, source), reading);
         let given = &source.worker_ids;
         let asked = if source.is_lent() {
             // Numbers of the daemon's other sources, whatever their layouts.
@@ -104,8 +104,9 @@ fn holder() -> String {
     format!("{machine} (process {})", std::process::id())
 }
 
-fn want<'a>(settings: &Settings, source: &'a SourceSettings, reading: Reading) -> Want<'a> {
+fn want<'a>(settings: &Settings, (index, source): (usize, &'a SourceSettings), reading: Reading) -> Want<'a> {
     Want {
+        index,
         source: &source.name,
         layout: &source.layout,
         wall: reading.wall,

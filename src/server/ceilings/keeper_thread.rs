@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::fleet_thread::{self, Fleet};
 use super::start_sources::{self, Durable, Joined, Joining, Planned};
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::store::{Record, id_bound};
+use crate::ceiling::store::Record;
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::fleet::{Bound, Member};
@@ -120,7 +120,7 @@ impl Ceilings {
         worker_ids.extend(locks);
         for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
             let ceiling = managed.first_grant(durable);
-            worker_ids.note_granted(index, id_bound(managed.source().numbering(), ceiling));
+            worker_ids.note_granted(index, managed.source().numbering().id_bound(ceiling));
             managed.grant(ceiling);
         }
         let mut writers = vec![Reach::Local];
@@ -388,10 +388,7 @@ impl Ceilings {
 
 /// Returns whether a running source's record takes the place of this one in the state: both have the same key.
 fn is_record_of(record: &Record, source: &Source) -> bool {
-    let numbering = source.numbering();
-    record.name == source.name()
-        && record.layout == *numbering.layout()
-        && record.worker_ids == *numbering.workers()
+    record.name == source.name() && record.numbering == *source.numbering()
 }
 
 /// The keeper's events that are no check's, as far as they were logged.

@@ -2,22 +2,23 @@
 
 mod first_position;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use self::first_position::{FirstPosition, guard};
-use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir, position_from};
+use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, StateDir};
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::fleet::Taken;
 use crate::keeper::ManagedSource;
+use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,7 +115,7 @@ impl Found {
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
         let is_used = |record: &&Record| {
             let mut configured = numberings.iter();
-            configured.any(|numbering| record.shares_ids_with(numbering.layout(), numbering.workers()))
+            configured.any(|numbering| record.numbering.shares_ids_with(numbering))
         };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
@@ -127,7 +128,8 @@ impl Found {
             return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
         latest(&mut self.records.iter().filter(is_used))
-            .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
+            .and_then(|last| last.instant())
+            .map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
     /// Makes the first ceiling of every source durable.
@@ -136,7 +138,7 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         mut locks: Vec<WorkerLocks>,
-        fleet: &[Taken],
+        fleet: &[Option<Taken>],
         (now, wall): (Now, &Wall),
     ) -> Result<Granted, StartError> {
         let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, fleet, now)?;
@@ -144,7 +146,8 @@ impl Found {
         let sources = settings.iter().zip(numberings).zip(&positions);
         let managed =
             |(index, ((settings, numbering), &start)): (usize, ((_, &Numbering), &FirstPosition))| {
-                let fleet = fleet.get(index).map(|taken| position_from(numbering, taken.covered));
+                let fleet = fleet.get(index).and_then(Option::as_ref);
+                let fleet = fleet.map(|taken| numbering.position_from(taken.covered));
                 manage(settings, numbering.clone(), start, is_kept || fleet.is_some(), now).under_fleet(fleet)
             };
         let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
@@ -178,12 +181,20 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         locks: &[WorkerLocks],
-        fleet: &[Taken],
+        fleet: &[Option<Taken>],
         now: Now,
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let Plan { starts, passed_over, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
+        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| match error {
+            PlanError::NoCounter { name, .. } if self.directory.is_some() => {
+                let directory =
+                    self.directory.as_ref().map_or_else(PathBuf::new, |found| found.path().to_owned());
+                PlanError::NoCounter { name, directory }
+            }
+            error => error,
+        })?;
+        let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
@@ -195,8 +206,8 @@ impl Found {
         for (index, (((claimant, start), locks), settings)) in sources {
             let rule = rule_of(settings, claimant.numbering);
             let guard = guard(claimant.numbering, &self.records, now);
-            let floor = fleet.get(index).map_or(0, |taken| taken.floor);
-            let floor = position_from(claimant.numbering, floor);
+            let floor = fleet.get(index).and_then(Option::as_ref).map_or(0, |taken| taken.floor);
+            let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard)).max(floor);
             notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
@@ -233,13 +244,20 @@ impl Found {
             Marked::SinceThisCopy(end) => end,
         };
         let until = ceiling::instant_of(numbering, end);
-        let shown = numbering.layout().rfc3339(until);
+        // A counter goes on above its mark at once.
+        let (shown, once) = match numbering.snowflake() {
+            Some((layout, _)) => {
+                let until = layout.rfc3339(until);
+                (until.clone(), format!(" once the clock is past {until}"))
+            }
+            None => (format!("number {}", numbering.id_bound(end)), String::new()),
+        };
         if !self.adopt {
             let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
             return Err(StartError::OlderState(format!(
                 "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
                  granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
-                 --adopt-state once the clock is past {shown}",
+                 --adopt-state{once}",
                 path.unwrap_or_default()
             )));
         }
@@ -260,15 +278,14 @@ impl Found {
 }
 
 fn moved_away(claimant: &Claimant<'_>) -> PlanError {
-    let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
-    let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
-    PlanError::Released { name, layout, worker_ids }
+    PlanError::Released { name: claimant.name.to_owned(), numbering: Box::new(claimant.numbering.clone()) }
 }
 
 /// Returns the refusal of a mark that no daemon with this clock can have written.
 fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: UnixMicros) -> String {
     let Claimant { name, numbering, .. } = *claimant;
-    let shown = |instant| numbering.layout().rfc3339(instant);
+    let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
+    let shown = |instant: UnixMicros| instant.rfc3339(decimals);
     format!(
         "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
          clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
@@ -363,7 +380,7 @@ pub(super) fn plan_joining(
 }
 
 fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let tick = Duration::from_millis(numbering.tick_ms());
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 

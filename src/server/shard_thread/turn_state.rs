@@ -6,16 +6,17 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::wakers::Wakers;
+use crate::front::MESSAGE_BYTES_MAX;
 use crate::server::health::metrics::Timing;
 use crate::shard::Shard;
-use crate::source::wait_queue::{Finished, Ticket};
+use crate::source::wait_queue::{Finished, WaitId};
 use snowbank_client::layout::Run;
 
 /// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other connections have their turn then.
 pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 
 /// The size of the input buffer: what a turn reads, and before it the half request of an earlier read.
-pub(super) const INPUT_SIZE: usize = 2 * READ_BYTES_MAX;
+pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
 /// The capacity that the buffer of runs keeps after a reply needed more. It is enough for any reply of one frame.
 const RUNS_CAPACITY: usize = 4_096;
@@ -28,8 +29,8 @@ pub(super) struct TurnState {
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
     pub(super) timing: Timing,
-    /// Connections whose request waits for IDs, by source and ticket.
-    pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
+    /// Connections whose request waits for IDs, by source and id.
+    pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
     /// Wakes each connection when the stop begins or its timeouts change.

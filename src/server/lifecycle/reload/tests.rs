@@ -6,10 +6,11 @@ use super::*;
 use crate::ceiling::Grant;
 use crate::clock::{self, BootMicros, Now, Remembered, Wall};
 use crate::config::{self, Overrides};
+use crate::numbering::Numbering;
 use crate::server::health::metrics::Metrics;
 use crate::shard::Order;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 const NOW: Now =
     Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000), jumped: false };
@@ -40,7 +41,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let locks = tempfile::tempdir().expect("a directory");
     let before = settings(locks.path(), &["first"]);
     let first = granted("first", number(&before.sources[0]).expect("it exists"));
-    let facts = Facts { info_json: Vec::new(), max_count: 1, sources: 1, tokens: None };
+    let facts = Facts::new(&before, Vec::new(), None);
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
     let (live_config, watched) =
         watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies, text: String::new() }));
