@@ -906,12 +906,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__layout)
-            opts="-h --json --help"
+            opts="-h --json --above --sql --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --above)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sql)
+                    COMPREPLY=($(compgen -W "postgres mysql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -920,7 +928,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__next)
-            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --json --help"
+            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --set --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -971,6 +979,10 @@ _snowbank() {
                     return 0
                     ;;
                 --alias-keys)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
