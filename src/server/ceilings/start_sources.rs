@@ -208,7 +208,8 @@ impl Found {
             let guard = guard(claimant.numbering, &self.records, now);
             let floor = fleet.get(index).and_then(Option::as_ref).map_or(0, |taken| taken.floor);
             let floor = claimant.numbering.position_from(floor);
-            let mut start = start.map_or(guard, |start| start.max(guard)).max(floor);
+            let mut start = start.map_or(guard, |start| start.max(guard));
+            start = start.max(floor);
             notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
             positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
