@@ -11,7 +11,7 @@ pub(super) struct Member {
     pub(super) thread: Rc<ThreadState>,
     slot: usize,
     undrained: bool,
-    /// What it keeps between turns, in units of [`KEPT_UNIT`].
+    /// The bytes that it keeps between turns, in units of [`KEPT_UNIT`].
     kept_units: usize,
 }
 
