@@ -1,6 +1,6 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
-use super::{Ask, Conditions, Facts, Front, Native, Refused, Resp, Step, in_words};
+use super::{Ask, Conditions, Counts, Facts, Front, Native, Refused, Resp, Step, in_words};
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
 use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
@@ -38,7 +38,7 @@ fn any_pieces<F: Front>(
     let (asks_token, draining) = (kind & 1 == 1, kind & 2 == 2);
     let piece_size = usize::from(choices.byte()) + 1;
     let facts = facts(asks_token);
-    let conditions = Conditions { facts: &facts, draining, wall: UnixMicros(1_000_000) };
+    let conditions = Conditions { facts: &facts, draining, wall: UnixMicros(1_000_000), counts: &Counts::default };
     let stream = choices.rest();
     let whole = serve(&mut make(&facts), [stream], &conditions, check);
     let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), &conditions, check);

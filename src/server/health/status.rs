@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, SourceCounters};
+use super::metrics::{Counter, Metrics, SourceCounters};
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, LastMinute, Latency,
     SourceMinute, SourceStatus, Status,
@@ -139,7 +139,7 @@ fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
     Connections {
         open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
         max: limits.max_connections as u64,
-        accepted: metrics.acceptors.accepted.get(),
+        accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
         refused: metrics.acceptors.refused.get(),
     }
 }

@@ -188,7 +188,7 @@ async fn admit(
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
-    metrics.acceptors.accepted.add(1);
+    metrics.acceptors.accepted[door.protocol as usize].add(1);
     let open = OpenConnection::enter([&inbox.connections, &metrics.open_by_protocol[door.protocol as usize]]);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), open }).await;

@@ -10,7 +10,7 @@ use super::connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use crate::config::Protocol;
-use crate::front::{Front, Native, Resp};
+use crate::front::{Front, Memcached, Native, Noeqd, Resp};
 use crate::server::net::accept::{Admitted, Door, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::socket_stream::SocketStream;
@@ -26,6 +26,8 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     match door.protocol {
         Protocol::Native => open_bytes::<Native>(thread, stream, door, open),
         Protocol::Resp => open_bytes::<Resp>(thread, stream, door, open),
+        Protocol::Memcached => open_bytes::<Memcached>(thread, stream, door, open),
+        Protocol::Noeqd => open_bytes::<Noeqd>(thread, stream, door, open),
     }
 }
 
