@@ -158,8 +158,8 @@ impl Reader {
         }
         anchor(&mut settings.lock_dir);
         let of_clients = settings.listeners_mut().map(|(_, addresses)| addresses).into_iter().flatten();
-        of_clients.for_each(|address| anchor_socket(address));
-        settings.admin.listen.iter_mut().for_each(|address| anchor_socket(address));
+        of_clients.for_each(&anchor_socket);
+        settings.admin.listen.iter_mut().for_each(anchor_socket);
     }
 }
 

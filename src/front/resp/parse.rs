@@ -45,6 +45,7 @@ impl<'b> Arguments<'b> {
 }
 
 /// The outcome of parsing the first request of a buffer.
+#[expect(clippy::large_enum_variant, reason = "a request allocates nothing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'b> {
     /// The request is not complete yet.
@@ -191,8 +192,11 @@ fn inline(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
     Ok((arguments, consumed))
 }
 
-/// Returns the first word of a line that does not begin with a blank, and the rest of the line.
-fn first_word(line: &[u8]) -> Result<Option<(&[u8], &[u8])>, Fault> {
+/// The first word of a line, and the rest of the line.
+type Word<'b> = (&'b [u8], &'b [u8]);
+
+/// Returns the first word of a line that does not begin with a blank.
+fn first_word(line: &[u8]) -> Result<Option<Word<'_>>, Fault> {
     let (quote, begin) = match line.first() {
         None => return Ok(None),
         Some(&quote @ (b'"' | b'\'')) => (Some(quote), 1),

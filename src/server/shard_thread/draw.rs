@@ -17,7 +17,7 @@ use crate::front::{Ask, Refused, Words, in_words};
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
-use crate::source::wait_queue::{Finished, Refusal, Ticket, WaitRequest};
+use crate::source::wait_queue::{Finished, Refusal, WaitId, WaitRequest};
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::ErrorCode;
 
@@ -74,9 +74,9 @@ fn enqueue(
     let due = read_at.after(wait_of(ask, &live_config.limits, source));
     let request = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
     match source.admit(&window, request) {
-        Ok(ticket) => {
+        Ok(id) => {
             let (sender, finished) = oneshot::channel();
-            state.waiters.insert((ask.source, ticket), sender);
+            state.waiters.insert((ask.source, id), sender);
             let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
             if state.ticker_wakes_at.is_none_or(|at| event < at) {
                 thread.common.wake_ups.wake_shard(thread.index);
@@ -84,7 +84,7 @@ fn enqueue(
             let taken = lane.keep(state.runs.clone());
             thread.counters.sources[ask.source].waits.add(1);
             let (thread, ask) = (Rc::clone(thread), *ask);
-            Err(NotYet::Waits(Box::new(Waiting { thread, ask, ticket, finished, taken: Some(taken) })))
+            Err(NotYet::Waits(Box::new(Waiting { thread, ask, id, finished, taken: Some(taken) })))
         }
         Err(refusal) => end(thread, state, ask, Some(refusal)).map_err(NotYet::Refused),
     }
@@ -131,7 +131,7 @@ pub(super) fn refuse(
 pub(super) struct Waiting {
     thread: Rc<ThreadState>,
     pub(super) ask: Ask,
-    ticket: Ticket,
+    id: WaitId,
     finished: oneshot::Receiver<Finished>,
     /// IDs that the request already has; `None` once its wait is over.
     taken: Option<Taken>,
@@ -143,7 +143,7 @@ impl Waiting {
         let finished = (&mut self.finished).await;
         let live_config = self.thread.live_config.borrow();
         // Fails when the ticker has ended, and with it the shard.
-        finished.unwrap_or_else(|_| live_config.source(self.ask.source).refuse(self.ticket))
+        finished.unwrap_or_else(|_| live_config.source(self.ask.source).refuse(self.id))
     }
 
     /// Ends the request: moves its IDs to `state.runs` and counts them.
@@ -162,8 +162,8 @@ impl Waiting {
 impl Drop for Waiting {
     fn drop(&mut self) {
         if self.taken.is_some() {
-            self.thread.live_config.borrow().source(self.ask.source).cancel(self.ticket);
-            self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.ticket));
+            self.thread.live_config.borrow().source(self.ask.source).cancel(self.id);
+            self.thread.turn.borrow_mut().waiters.remove(&(self.ask.source, self.id));
         }
     }
 }
