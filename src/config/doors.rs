@@ -176,7 +176,7 @@ settings! {
 
         /// Clients send a token. The protocol has no place for it, so true is refused beside auth.token_file; with false
         /// everyone who can connect draws IDs.
-        tokens: bool = "true" in Table("memcached"), Restart(OPENED), |value| value.boolean();
+        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
     }
 }
 

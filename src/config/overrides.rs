@@ -76,7 +76,12 @@ const OPTIONS: [(&str, &str, &str, &str); 13] = [
         "ADDR",
         "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
     ),
-    ("noeqd.listen", "noeqd", "ADDR", "Listen for clients of noeqd, as for those of Redis; by default nowhere"),
+    (
+        "noeqd.listen",
+        "noeqd",
+        "ADDR",
+        "Listen for clients of noeqd, as for those of Redis; by default nowhere",
+    ),
     (
         "admin.listen",
         "admin",

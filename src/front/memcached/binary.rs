@@ -109,12 +109,7 @@ impl Memcached {
 
 /// Answers a packet that draws nothing.
 #[cold]
-fn answer(
-    header: &Header,
-    consumed: usize,
-    conditions: &Conditions<'_>,
-    out: &mut Vec<u8>,
-) -> Step<Form> {
+fn answer(header: &Header, consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     let echo = header.echo;
     match echo.opcode {
         NOOP => reply(out, echo, DONE, b"", b"", b""),

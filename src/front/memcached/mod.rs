@@ -8,9 +8,9 @@
 
 mod binary;
 mod keys;
-mod text;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use self::keys::Keys;
 use super::words::Words;

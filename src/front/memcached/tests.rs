@@ -17,7 +17,8 @@ type Served = (Vec<(usize, u64)>, String, bool);
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
-    let conditions = Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
+    let conditions =
+        Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
     let (mut at, mut asks, mut out) = (0, Vec::new(), Vec::new());
     let closed = loop {
@@ -30,7 +31,11 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
                 asks.push((ask.source, ask.count));
                 if refused_at == Some(asks.len()) {
                     let refusal = Refusal::NoCeiling;
-                    front.refuse(&mut out, form, &in_words(Refused { refusal, source: "s", longer_wait: None }));
+                    front.refuse(
+                        &mut out,
+                        form,
+                        &in_words(Refused { refusal, source: "s", longer_wait: None }),
+                    );
                     continue;
                 }
                 let run = Run { first: next[ask.source], count: ask.count as u32, stride: 1 };
@@ -112,7 +117,9 @@ fn packet(opcode: u8, key: &str) -> Vec<u8> {
 /// Returns the opcode, status, key and value of each reply packet.
 fn packets(mut out: &[u8]) -> Vec<(u8, u16, String, String)> {
     let mut packets = Vec::new();
-    while let [0x81, opcode, k0, k1, extras, 0, s0, s1, b0, b1, b2, b3, b'w', b'x', b'y', b'z', rest @ ..] = out {
+    while let [0x81, opcode, k0, k1, extras, 0, s0, s1, b0, b1, b2, b3, b'w', b'x', b'y', b'z', rest @ ..] =
+        out
+    {
         let body = u32::from_be_bytes([*b0, *b1, *b2, *b3]) as usize;
         let key = usize::from(u16::from_be_bytes([*k0, *k1]));
         let (body, behind) = rest[8..].split_at(body);
@@ -128,9 +135,11 @@ fn packets(mut out: &[u8]) -> Vec<(u8, u16, String, String)> {
 #[test]
 fn packets_are_answered_with_their_opaque_bytes() {
     let stream =
-        [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")].concat();
+        [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
+            .concat();
     let facts = facts();
-    let conditions = Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
+    let conditions =
+        Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
     loop {
         match front.step(&stream[at..], &conditions, &mut out) {
@@ -147,7 +156,8 @@ fn packets_are_answered_with_their_opaque_bytes() {
         }
     }
     let replies = packets(&out);
-    let found: Vec<_> = replies.iter().map(|(opcode, status, key, value)| (*opcode, *status, &**key, &**value)).collect();
+    let found: Vec<_> =
+        replies.iter().map(|(opcode, status, key, value)| (*opcode, *status, &**key, &**value)).collect();
     let expected = [
         (0x0d, 0, "batches", "8"),
         (0x00, 0, "", "7"),
@@ -167,7 +177,12 @@ fn packets_that_lie_are_refused() {
     endless[8] = 0xff;
     for (bytes, is_closed) in [(short_body, false), (packet(0x00, ""), false), (endless, true)] {
         let facts = facts();
-        let conditions = Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
+        let conditions = Conditions {
+            facts: &facts,
+            draining: false,
+            wall: UnixMicros(1_000_000),
+            counts: &Counts::default,
+        };
         let mut out = Vec::new();
         let step = Memcached::default().step(&bytes, &conditions, &mut out);
         assert_eq!(matches!(step, Step::Close { .. }), is_closed, "{step:?}");

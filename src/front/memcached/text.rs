@@ -33,6 +33,12 @@ fn is_get(command: &[u8]) -> bool {
     command.eq_ignore_ascii_case(b"get") || command.eq_ignore_ascii_case(b"gets")
 }
 
+/// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and `HTTP/1.1`.
+fn is_http(line: &[u8]) -> bool {
+    let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
+    version.starts_with(b"HTTP/1.")
+}
+
 impl Memcached {
     /// Takes the first line.
     #[inline]
@@ -50,7 +56,7 @@ impl Memcached {
             return Step::Close { error: Some(ErrorCode::Malformed) };
         };
         let (command, rest) = command_of(line);
-        if is_get(command) {
+        if is_get(command) && !is_http(line) {
             return self.get(rest, consumed, conditions, out);
         }
         answer(command, bytes, consumed, conditions, out)
