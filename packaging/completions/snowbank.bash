@@ -136,7 +136,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -175,6 +175,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -438,12 +446,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__layout)
-            opts="-h --json --help"
+            opts="-h --json --above --sql --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --above)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sql)
+                    COMPREPLY=($(compgen -W "postgres mysql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;
@@ -452,7 +468,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__next)
-            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --json --help"
+            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --set --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -503,6 +519,10 @@ _snowbank() {
                     return 0
                     ;;
                 --alias-keys)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -612,7 +632,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__serve)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -651,6 +671,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -46,6 +46,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'Th
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank] [env: SNOWBANK_LOCK_DIR]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l resp -d 'Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere [env: SNOWBANK_RESP_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l memcached -d 'Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere [env: SNOWBANK_MEMCACHED_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l noeqd -d 'Listen for clients of noeqd, as for those of Redis; by default nowhere [env: SNOWBANK_NOEQD_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
@@ -63,6 +65,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l set -d 'Choose the value of a random field, as in table=316; repeat it for others' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l from -d 'The format of the IDs: decimal, or one that `snowbank next --format` writes' -r
@@ -76,8 +79,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l to -d 'The l
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Print one JSON object instead of two lines'
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l above -d 'Tell from which instant on the layout\'s IDs exceed this one, and, where that is not yet, with which epoch they do today' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l sql -d 'Print SQL for a database: from an ID to its time, and from a time to its first ID' -r -f -a "postgres\t'PostgreSQL 14 or later'
+mysql\t'MySQL 8 or MariaDB 10'
+sqlite\t'SQLite 3.38 or later, which has no functions of one\'s own: expressions'"
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
-complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
@@ -87,6 +94,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'Th
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l lock-dir -d 'Keep the locks of worker IDs here, shared by all daemons of the machine [default: /run/lock/snowbank] [env: SNOWBANK_LOCK_DIR]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l resp -d 'Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere [env: SNOWBANK_RESP_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l memcached -d 'Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere [env: SNOWBANK_MEMCACHED_LISTEN]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l noeqd -d 'Listen for clients of noeqd, as for those of Redis; by default nowhere [env: SNOWBANK_NOEQD_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Report the daemon\'s state over HTTP here, to Prometheus, probes and browsers: PORT of 127.0.0.1, HOST:PORT, tls:HOST:PORT or unix:PATH; by default nowhere [env: SNOWBANK_ADMIN_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r

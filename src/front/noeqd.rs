@@ -42,6 +42,10 @@ impl Front for Noeqd {
         Noeqd { authorized: facts.tokens.is_none(), has_begun: false, was_refused: false }
     }
 
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
         let facts = conditions.facts;

@@ -91,6 +91,10 @@ impl Front for Memcached {
         Memcached::default()
     }
 
+    fn is_authorized(&self) -> bool {
+        true
+    }
+
     #[inline]
     fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.has_kept_requests() {

@@ -116,6 +116,10 @@ impl Front for Resp {
         self.executing.is_some()
     }
 
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
     fn rejection(&self, bytes: &[u8]) -> Option<String> {
         match parse::parse(bytes) {
             Parsed::Bad(fault) => Some(describe(fault, bytes)),

@@ -15,6 +15,8 @@ use crate::admin::{
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::numbering::{Numbering, TicketCounter};
+use crate::server::net::lobby::Occupancy;
+use crate::server::net::rejections;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 use crate::source::Source;
@@ -75,7 +77,7 @@ impl Common {
             ceilings: ceilings_status(metrics, now),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
-            connections: connections_status(metrics, limits),
+            connections: self.connections_status(limits),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -83,6 +85,21 @@ impl Common {
             received_bytes: sum(|shard| shard.received_bytes.get()),
             sent_bytes: sum(|shard| shard.sent_bytes.get()),
             latency,
+        }
+    }
+
+    fn connections_status(&self, limits: &Limits) -> Connections {
+        let metrics = &self.metrics;
+        let Occupancy { inside, gave_way, .. } = self.lobbies.occupancy();
+        Connections {
+            open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
+            max: limits.max_connections as u64,
+            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
+            refused: metrics.acceptors.refused.get(),
+            unauthorized: inside as u64,
+            gave_way,
+            unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
+            unauthorized_addresses: rejections::unauthorized_addresses() as u64,
         }
     }
 
@@ -160,15 +177,6 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
         left,
         left_share: left as f64 / end.0 as f64,
-    }
-}
-
-fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
-    Connections {
-        open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
-        max: limits.max_connections as u64,
-        accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
-        refused: metrics.acceptors.refused.get(),
     }
 }
 

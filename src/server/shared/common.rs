@@ -9,6 +9,7 @@ use super::wake_ups::WakeUps;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
+use crate::server::net::lobby::Lobbies;
 use crate::shard::Order;
 use crate::tls;
 
@@ -22,6 +23,8 @@ pub(crate) struct Common {
     pub(crate) metrics: Metrics,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
+    /// The places of connections that have not authorized themselves.
+    pub(crate) lobbies: Lobbies,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
@@ -45,6 +48,7 @@ impl Common {
             wake_ups: WakeUps::new(shards),
             metrics,
             tls,
+            lobbies: Lobbies::default(),
             heartbeat: Heartbeat::new(shards),
             all_drained: Barrier::new(shards),
         }
