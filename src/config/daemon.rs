@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
+use super::fleet::FleetSettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
@@ -36,6 +37,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         MemcachedSettings::ROWS,
         NoeqdSettings::ROWS,
         AdminSettings::ROWS,
+        FleetSettings::ROWS,
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
@@ -116,6 +118,8 @@ settings! {
         noeqd: NoeqdSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
+        /// The section `[fleet]`.
+        fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can

@@ -8,6 +8,7 @@
 
 pub(crate) mod daemon;
 pub(crate) mod door;
+pub(crate) mod etcd;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod file_system;
