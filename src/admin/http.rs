@@ -35,8 +35,9 @@ const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// service manager's watchdog has its own period.
 const PROGRESS_WITHIN: Duration = Duration::from_secs(3);
 /// The largest head of a request, which is hyper's minimum. Browsers send one or two KiB.
-const HEAD_BYTES_MAX: usize = 8 * 1024;
-const HEADERS_MAX: usize = 64;
+pub(crate) const HEAD_BYTES_MAX: usize = 8 * 1024;
+/// The most headers of a request.
+pub(crate) const HEADERS_MAX: usize = 64;
 
 /// The page loads nothing from other sites, and cannot be embedded in another page.
 const CONTENT_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
@@ -221,7 +222,7 @@ fn wants_openmetrics(accept: Option<&HeaderValue>) -> bool {
 ///
 /// On a loopback address, any other name belongs to a web page whose DNS name was pointed here, so that its script could
 /// read the answers (DNS rebinding).
-fn is_local_name(host: &HeaderValue) -> bool {
+pub(crate) fn is_local_name(host: &HeaderValue) -> bool {
     let Ok(host) = host.to_str() else {
         return false;
     };

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
+use super::doors::{HttpSettings, MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
@@ -36,6 +36,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         RespSettings::ROWS,
         MemcachedSettings::ROWS,
         NoeqdSettings::ROWS,
+        HttpSettings::ROWS,
         AdminSettings::ROWS,
         FleetSettings::ROWS,
         LogSettings::ROWS,
@@ -116,6 +117,8 @@ settings! {
         memcached: MemcachedSettings,
         /// The section `[noeqd]`.
         noeqd: NoeqdSettings,
+        /// The section `[http]`.
+        http: HttpSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
         /// The section `[fleet]`.

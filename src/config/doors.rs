@@ -74,6 +74,8 @@ doors! {
     Memcached in memcached (source, any_key);
     /// noeqd's protocol.
     Noeqd in noeqd (source);
+    /// HTTP, version 1.1.
+    Http in http (source, any_key);
 }
 
 impl Settings {
@@ -188,5 +190,20 @@ settings! {
 
         /// The source that they draw from. Empty: the first.
         source: Option<String> = r#""""# in Table("noeqd"), Reload, |value| value.source();
+    }
+}
+
+settings! {
+    /// The door for clients of HTTP.
+    pub struct HttpSettings at (http) {
+        /// The addresses where clients of HTTP draw IDs, as in listen: GET /v1/ids, and the paths of katsubushi and Leaf.
+        /// Empty: none.
+        listen: Vec<Address> = r#""""# in Table("http"), Restart(OPENED), |value| value.door_addresses();
+
+        /// The source of requests that name none. Empty: the first.
+        source: Option<String> = r#""""# in Table("http"), Reload, |value| value.source();
+
+        /// The source that any other name draws from, such as a key of Leaf. Empty: a name that is no source's is refused.
+        any_key: Option<String> = r#""""# in Table("http"), Reload, |value| value.source();
     }
 }

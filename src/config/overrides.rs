@@ -34,7 +34,7 @@ pub struct Override {
 pub struct Overrides(pub Vec<Override>);
 
 /// The settings that have an option: key, option, name of its value, help.
-const OPTIONS: [(&str, &str, &str, &str); 13] = [
+const OPTIONS: [(&str, &str, &str, &str); 14] = [
     (
         "listen",
         "listen",
@@ -82,6 +82,7 @@ const OPTIONS: [(&str, &str, &str, &str); 13] = [
         "ADDR",
         "Listen for clients of noeqd, as for those of Redis; by default nowhere",
     ),
+    ("http.listen", "http", "ADDR", "Listen for clients of HTTP, as for those of Redis; by default nowhere"),
     (
         "admin.listen",
         "admin",

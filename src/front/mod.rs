@@ -4,6 +4,7 @@
 //! the received bytes, takes the IDs that the request asks for, and lets the front-end encode them.
 //!
 //! - `native`: Snowbank's own protocol. `resp`: Redis'. `memcached`: that of katsubushi. `noeqd`: noeqd's.
+//! - `http`: HTTP, whose bytes a library parses.
 //! - `decimal`: IDs as digits.
 //! - `facts`: the facts about the daemon that front-ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
@@ -13,6 +14,7 @@ mod decimal;
 mod facts;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+pub(crate) mod http;
 mod memcached;
 mod native;
 mod noeqd;
@@ -169,6 +171,7 @@ pub fn too_busy(protocol: Protocol, max_connections: usize) -> Vec<u8> {
         Protocol::Memcached => memcached::refuse_connection(&mut out),
         // It has no words for it.
         Protocol::Noeqd => {}
+        Protocol::Http => http::refuse_connection(&mut out, max_connections),
     }
     out
 }

@@ -39,6 +39,7 @@ pub(super) fn is_known(bytes: &[u8], listener: Protocol) -> bool {
         Protocol::Resp => Stranger::Redis,
         Protocol::Memcached => Stranger::Memcached,
         Protocol::Noeqd => Stranger::Other,
+        Protocol::Http => Stranger::Http,
     };
     let stranger = stranger_of(bytes, listener);
     stranger != Stranger::Other && stranger != own
@@ -76,9 +77,10 @@ pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
         Protocol::Resp => "a listener for clients of Redis",
         Protocol::Memcached => "a listener for clients of memcached",
         Protocol::Noeqd => "a listener for clients of noeqd",
+        Protocol::Http => "a listener for clients of HTTP",
     };
     let right = match stranger {
-        Stranger::Http => "the address of the admin listener, or of the server that it looks for",
+        Stranger::Http => "an address of [http] or [admin], or of the server that it looks for",
         Stranger::Redis => "an address of [resp], or of the Redis server that it looks for",
         Stranger::Memcached => "an address of [memcached], or of the server that it looks for",
         Stranger::Native => "an address of the setting listen",

@@ -57,6 +57,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
         memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
         noeqd: NoeqdSettings { listen: Vec::new(), source: None },
+        http: HttpSettings { listen: Vec::new(), source: None, any_key: None },
         admin: AdminSettings { listen: Vec::new() },
         fleet: FleetSettings {
             coordinator: CoordinatorKind::None,
@@ -179,6 +180,9 @@ fn every_setting_reaches_its_field() {
         memcached.tokens = false
         noeqd.listen = "127.0.0.1:4444"
         noeqd.source = "default"
+        http.listen = "127.0.0.1:8080"
+        http.source = "default"
+        http.any_key = "default"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
@@ -250,6 +254,11 @@ fn every_setting_reaches_its_field() {
         noeqd: NoeqdSettings {
             listen: vec!["127.0.0.1:4444".parse().unwrap()],
             source: Some("default".into()),
+        },
+        http: HttpSettings {
+            listen: vec!["127.0.0.1:8080".parse().unwrap()],
+            source: Some("default".into()),
+            any_key: Some("default".into()),
         },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
-use crate::config::Protocol;
+use crate::config::{Address, Protocol};
 use crate::server::health::handle::Health;
 use crate::server::net::accept::{self, Door, Inbox, Registered};
 use crate::server::net::admin_accept;
@@ -109,8 +109,9 @@ async fn accept_until(
     common: &Arc<Common>,
 ) -> Instant {
     let (stop_acceptors, stopped) = watch::channel(false);
-    let accept = |(protocol, listener)| {
-        let door = Door { protocol, tls: tls_of(&listener, common) };
+    let accept = |(protocol, listener): (Protocol, Registered)| {
+        let is_loopback = matches!(listener.address, Address::Tcp { .. }) && listener.address.is_local();
+        let door = Door { protocol, tls: tls_of(&listener, common), is_loopback };
         accept::accept(listener, door, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
     };
     let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();

@@ -43,6 +43,8 @@ pub(crate) struct Door {
     pub(crate) protocol: Protocol,
     /// The certificate to shake hands with; `None` without TLS.
     pub(crate) tls: Option<tls::Acceptor>,
+    /// Only this machine can reach it, without TLS.
+    pub(crate) is_loopback: bool,
 }
 
 /// An accepted connection on its way to a shard.

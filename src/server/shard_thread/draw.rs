@@ -173,7 +173,6 @@ impl Drop for Waiting {
 ///
 /// # Errors
 /// The refusal in words.
-#[expect(dead_code, reason = "the HTTP door calls it")]
 pub(super) async fn draw(thread: &Rc<ThreadState>, protocol: Protocol, ask: Ask) -> Result<Vec<Run>, Words> {
     let now = thread.now();
     let waiting = {

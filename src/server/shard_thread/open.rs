@@ -8,10 +8,10 @@ use std::task::ready;
 
 use tokio::net::TcpStream;
 
-use super::connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
+use super::{connection, http};
 use crate::config::Protocol;
 use crate::front::{Front, Memcached, Native, Noeqd, Resp};
 use crate::server::net::accept::Admitted;
@@ -45,25 +45,39 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             Protocol::Resp => serve::<Resp>(stream, guest, member).await,
             Protocol::Memcached => serve::<Memcached>(stream, guest, member).await,
             Protocol::Noeqd => serve::<Noeqd>(stream, guest, member).await,
+            // Boxed, because it needs more than the others.
+            Protocol::Http => Box::pin(serve_http(stream, door.is_loopback, guest, member)).await,
         }
         drop(open);
     });
 }
 
-/// Serves a connection of a protocol that is a [`Front`] to its end. If a token is due, it is a guest of the lobby until the client has sent one.
+/// Serves a connection of a protocol that is a [`Front`] to its end.
 async fn serve<F: Front>(stream: SocketStream, guest: Option<Guest>, member: Member) {
-    let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
-    let (front, max_connections) = {
-        let live_config = member.thread.live_config.borrow();
-        (F::new(&live_config.facts), live_config.limits.max_connections)
-    };
-    let guest = match guest {
-        _ if front.is_authorized() => None,
-        Some(guest) => Some(guest),
-        // Boxed, so that connections which need no place have no room for the wait.
-        None => Some(Box::pin(lobby.enter(lobby::places_of(max_connections))).await),
-    };
+    let front = F::new(&member.thread.live_config.borrow().facts);
+    let guest = place_in_lobby(&member, guest, front.is_authorized()).await;
     connection::serve(stream, front, member, guest).await;
+}
+
+/// Serves a connection of the HTTP door to its end.
+async fn serve_http(stream: SocketStream, is_loopback: bool, guest: Option<Guest>, member: Member) {
+    let needs_token = member.thread.live_config.borrow().facts.tokens.is_some();
+    let guest = place_in_lobby(&member, guest, !needs_token).await;
+    http::serve(stream, is_loopback, member, guest).await;
+}
+
+/// Returns the place of a connection in the lobby, until its client has sent the token that is due. `None` if none is.
+async fn place_in_lobby(member: &Member, guest: Option<Guest>, is_authorized: bool) -> Option<Guest> {
+    match guest {
+        _ if is_authorized => None,
+        Some(guest) => Some(guest),
+        None => {
+            let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
+            let places = lobby::places_of(member.thread.live_config.borrow().limits.max_connections);
+            // Boxed, so that connections which need no place have no room for the wait.
+            Some(Box::pin(lobby.enter(places)).await)
+        }
+    }
 }
 
 /// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,

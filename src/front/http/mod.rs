@@ -1,0 +1,62 @@
+//! HTTP as a front-end: the head of a request to what is asked, and IDs and refusals to a reply. The library that parses the
+//! bytes is the server's: `server/shard_thread/http`.
+//!
+//! - `route`: paths and their parameters, Snowbank's own (`/v1/…`), katsubushi's and Leaf's. `query`: the parameters.
+//! - `listing`: IDs as a body. `reply`: every other body, and refusals.
+//! - `lookup`: answers about IDs and sources that draw nothing.
+
+mod listing;
+mod lookup;
+mod query;
+mod reply;
+mod route;
+
+pub(crate) use listing::Listing;
+pub(crate) use reply::Reply;
+pub(crate) use route::answer;
+
+use super::Ask;
+use crate::numbering::Numbering;
+
+/// The parts of a request's head that decide its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    /// The query, still encoded. Empty, if there is none.
+    pub(crate) query: &'a str,
+    /// The media types that the client accepts. Empty, if it does not say.
+    pub(crate) accept: &'a str,
+    /// The token of `Authorization: Bearer`.
+    pub(crate) token: Option<&'a [u8]>,
+    /// The request has a body.
+    pub(crate) has_body: bool,
+}
+
+/// The numbering of a source, by its index.
+pub(crate) type NumberingOf<'a> = &'a dyn Fn(usize) -> &'a Numbering;
+
+/// The answer to a request.
+pub(crate) enum Answer {
+    /// The request draws IDs.
+    Draw(Ask, Box<Listing>),
+    /// The reply is complete.
+    Done(Reply),
+}
+
+/// Returns the bytes that refuse a connection, because all that the daemon allows are open.
+pub(super) fn refuse_connection(out: &mut Vec<u8>, max_connections: usize) {
+    let text = format!("the daemon has all its {max_connections} connections; ask another, or later");
+    let body = reply::problem("too_busy", &text, None);
+    let size = body.len();
+    out.extend_from_slice(
+        format!(
+            "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
+             retry-after: 1\r\nconnection: close\r\ncontent-length: {size}\r\n\r\n{body}"
+        )
+        .as_bytes(),
+    );
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! The parameters of a request.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::reply::Reply;
+use snowbank_client::protocol::ErrorCode;
+
+/// The parameters of a query, each at most once and with an allowed name.
+#[derive(Debug)]
+pub(super) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Query<'a> {
+    /// Decodes a query.
+    ///
+    /// # Errors
+    /// A refusal that names a parameter which is not in `allowed`, or stands twice.
+    pub(super) fn parse(text: &'a str, allowed: &[&str]) -> Result<Self, Reply> {
+        let mut query = Query(Vec::new());
+        for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+            if !allowed.contains(&&*name) {
+                let all = if allowed.is_empty() { String::from("none") } else { allowed.join(", ") };
+                return Err(malformed(&format!("found the parameter {name:?}, allowed: {all}")));
+            }
+            if query.get(&name).is_some() {
+                return Err(malformed(&format!("found the parameter {name} twice, allowed: once")));
+            }
+            query.0.push((name, value));
+        }
+        Ok(query)
+    }
+
+    /// Returns the value of a parameter.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(of, _)| of == name).map(|(_, value)| &**value)
+    }
+
+    /// Returns the value of a parameter that must be there.
+    pub(super) fn require(&self, name: &str) -> Result<&str, Reply> {
+        self.get(name).ok_or_else(|| malformed(&format!("found no parameter {name}, which is needed")))
+    }
+
+    /// Returns the count of IDs that a parameter asks for, 1 if it is not there.
+    pub(super) fn count(&self, name: &str, max_count: u32) -> Result<u64, Reply> {
+        let Some(text) = self.get(name) else { return Ok(1) };
+        let count = text.parse().ok().filter(|count| (1..=u64::from(max_count)).contains(count));
+        count.ok_or_else(|| {
+            let text = format!("found {name}={text}, allowed: 1 to {max_count}");
+            Reply::refusal(ErrorCode::BadCount, 400, &text, None)
+        })
+    }
+
+    /// Returns the wait that a request allows: milliseconds, with or without the unit, or seconds.
+    pub(super) fn wait(&self) -> Result<Option<Duration>, Reply> {
+        let Some(text) = self.get("wait") else { return Ok(None) };
+        let (digits, unit_ms) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+            (Some(digits), _) => (digits, 1),
+            (None, Some(digits)) => (digits, 1_000),
+            (None, None) => (text, 1),
+        };
+        let ms = digits.parse::<u32>().ok().map(|count| u64::from(count) * unit_ms);
+        let allowed = || malformed(&format!("found wait={text}, allowed: milliseconds, as 250, 250ms or 2s"));
+        ms.map(|ms| Some(Duration::from_millis(ms))).ok_or_else(allowed)
+    }
+
+    /// Returns a parameter that is true or false.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Reply> {
+        match self.get(name) {
+            None | Some("false" | "0") => Ok(false),
+            Some("true" | "1") => Ok(true),
+            Some(found) => Err(malformed(&format!("found {name}={found}, allowed: true or false"))),
+        }
+    }
+}
+
+/// Refuses a request that has a mistake in it.
+pub(super) fn malformed(text: &str) -> Reply {
+    Reply::refusal(ErrorCode::Malformed, 400, text, None)
+}

@@ -1,0 +1,85 @@
+//! Replies that carry no IDs.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::front::words::Words;
+use snowbank_client::protocol::ErrorCode;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+/// A complete reply. The server adds the headers that all replies have, above all `no-store`.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+    /// The error code, if it is a refusal.
+    pub(crate) error: Option<ErrorCode>,
+    /// The time after which to ask again.
+    pub(crate) retry_after: Option<Duration>,
+    /// The methods that the path takes, if the request had another.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Reply {
+    /// Returns a reply with a body of JSON.
+    pub(super) fn json(body: &impl Serialize) -> Reply {
+        // Plain structs do not fail to serialize.
+        let mut body = serde_json::to_string(body).unwrap_or_default();
+        body.push('\n');
+        Reply::of(JSON, body)
+    }
+
+    /// Returns a reply with this body.
+    pub(super) fn of(content_type: &'static str, body: String) -> Reply {
+        Reply { status: 200, content_type, body, error: None, retry_after: None, allow: None }
+    }
+
+    /// Returns a refusal.
+    pub(super) fn refusal(
+        code: ErrorCode,
+        status: u16,
+        message: &str,
+        retry_after: Option<Duration>,
+    ) -> Reply {
+        let body = problem(code.name(), message, retry_after);
+        Reply { status, content_type: JSON, body, error: Some(code), retry_after, allow: None }
+    }
+
+    /// Returns the refusal of a name that does not belong to a loopback address: it is another site's, whose script would
+    /// read the answer.
+    pub(crate) fn misdirected() -> Reply {
+        let text = "this address is for this machine only: use localhost or the IP address as its name";
+        Reply::refusal(ErrorCode::Malformed, 421, text, None)
+    }
+
+    /// Returns the refusal of a source. Those that may pass are 503, and name the time after which to ask again.
+    pub(crate) fn of_words(words: &Words) -> Reply {
+        let status = match (words.code, words.retry_after) {
+            (ErrorCode::Exhausted, None) => 400,
+            _ => 503,
+        };
+        let retry_after = words.retry_after.or((status == 503).then_some(Duration::from_secs(1)));
+        Reply::refusal(words.code, status, &words.message, retry_after)
+    }
+}
+
+/// Returns the JSON of a refusal.
+pub(super) fn problem(code: &str, message: &str, retry_after: Option<Duration>) -> String {
+    #[derive(Serialize)]
+    struct Problem<'a> {
+        error: &'a str,
+        message: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u128>,
+    }
+    // Rounded up: a client that waits that long must not be early.
+    let retry_after_ms = retry_after.map(|after| after.as_micros().div_ceil(1_000));
+    let mut json =
+        serde_json::to_string(&Problem { error: code, message, retry_after_ms }).unwrap_or_default();
+    json.push('\n');
+    json
+}

@@ -1,0 +1,137 @@
+//! A stream that notes what its peer does, so that one that stalls can be closed.
+
+use std::cell::Cell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Instant;
+
+use crate::server::net::socket_stream::SocketStream;
+
+/// The state of a connection as its deadlines see it.
+#[derive(Debug)]
+pub(super) struct Activity {
+    has_spoken: Cell<bool>,
+    /// A request waits for its answer.
+    is_answering: Cell<bool>,
+    /// When a head began to arrive that is not whole yet.
+    head_since: Cell<Option<Instant>>,
+    /// Since when the peer takes nothing of an answer.
+    blocked_since: Cell<Option<Instant>>,
+    /// When something was last read, written or answered.
+    last: Cell<Instant>,
+}
+
+impl Default for Activity {
+    fn default() -> Self {
+        Activity {
+            has_spoken: Cell::new(false),
+            is_answering: Cell::new(false),
+            head_since: Cell::new(None),
+            blocked_since: Cell::new(None),
+            last: Cell::new(Instant::now()),
+        }
+    }
+}
+
+impl Activity {
+    /// Returns true once the peer has sent a byte.
+    pub(super) fn has_spoken(&self) -> bool {
+        self.has_spoken.get()
+    }
+
+    /// Returns true while a request waits for its answer.
+    pub(super) fn is_answering(&self) -> bool {
+        self.is_answering.get()
+    }
+
+    /// Notes that a request has arrived.
+    pub(super) fn begin_answer(&self) {
+        self.is_answering.set(true);
+        self.head_since.set(None);
+    }
+
+    /// Notes that its response is made.
+    pub(super) fn end_answer(&self) {
+        self.is_answering.set(false);
+        self.last.set(Instant::now());
+    }
+
+    /// Returns when the connection must be closed if nothing changes; `None`: it may stay.
+    pub(super) fn deadline(&self, stall: Duration, idle: Option<Duration>) -> Option<Instant> {
+        let half_done = [self.head_since.get(), self.blocked_since.get()];
+        let half_done = half_done.into_iter().flatten().min().map(|since| since + stall);
+        let is_idle = !self.is_answering.get() && half_done.is_none();
+        half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
+    }
+
+    fn note_read(&self) {
+        let now = Instant::now();
+        self.has_spoken.set(true);
+        self.last.set(now);
+        if !self.is_answering.get() && self.head_since.get().is_none() {
+            self.head_since.set(Some(now));
+        }
+    }
+
+    fn note_written(&self, is_blocked: bool) {
+        if !is_blocked {
+            self.blocked_since.set(None);
+            self.last.set(Instant::now());
+        } else if self.blocked_since.get().is_none() {
+            self.blocked_since.set(Some(Instant::now()));
+        }
+    }
+}
+
+/// A stream with the notes about its peer.
+#[derive(Debug)]
+pub(super) struct Watched {
+    stream: SocketStream,
+    activity: Rc<Activity>,
+}
+
+impl Watched {
+    pub(super) fn new(stream: SocketStream, activity: Rc<Activity>) -> Self {
+        Watched { stream, activity }
+    }
+}
+
+impl AsyncRead for Watched {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            self.activity.note_read();
+        }
+        polled
+    }
+}
+
+impl AsyncWrite for Watched {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.activity.note_written(polled.is_pending());
+        polled
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_flush(cx);
+        if polled.is_pending() {
+            self.activity.note_written(true);
+        }
+        polled
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

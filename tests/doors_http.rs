@@ -1,0 +1,273 @@
+//! The door for clients of HTTP: exact bytes against the real daemon.
+
+mod support;
+
+use std::collections::HashSet;
+
+use support::door::DoorClient;
+use support::{Daemon, Setup, TWO_SOURCES};
+
+fn client_of(daemon: &Daemon) -> DoorClient {
+    DoorClient::connect(daemon.addresses[1].tcp())
+}
+
+/// A response: its status, its head in lower case, and its body.
+struct Response {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Response {
+    fn read(client: &mut DoorClient, has_body: bool) -> Response {
+        let status = client.line();
+        let mut head = String::new();
+        loop {
+            match client.line() {
+                line if line.is_empty() => break,
+                line => head += &format!("{}\n", line.to_ascii_lowercase()),
+            }
+        }
+        let of = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let body = match of("content-length: ") {
+            _ if !has_body => Vec::new(),
+            Some(size) => client.read(size.parse().expect("a size")),
+            None => chunks(client),
+        };
+        let status = status.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        Response { status, head, body: String::from_utf8(body).expect("text") }
+    }
+
+    /// Returns the texts in quotes that are IDs.
+    fn ids(&self) -> Vec<u64> {
+        self.body.split(|byte: char| !byte.is_ascii_digit()).filter_map(|text| text.parse().ok()).collect()
+    }
+
+    fn has(&self, header: &str) -> bool {
+        self.head.lines().any(|line| line == header)
+    }
+}
+
+/// Reads a body in chunks.
+fn chunks(client: &mut DoorClient) -> Vec<u8> {
+    let mut body = Vec::new();
+    loop {
+        let size = usize::from_str_radix(&client.line(), 16).expect("a chunk's size");
+        body.extend(client.read(size));
+        assert_eq!(client.line(), "");
+        if size == 0 {
+            return body;
+        }
+    }
+}
+
+fn get(client: &mut DoorClient, target: &str, headers: &str) -> Response {
+    client.send(format!("GET {target} HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n"));
+    Response::read(client, true)
+}
+
+fn two_sources() -> Daemon {
+    Setup::configured(TWO_SOURCES).door("http").start()
+}
+
+#[test]
+fn ids_are_texts_in_json_or_lines_and_no_answer_may_be_kept() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let response = get(&mut client, "/v1/ids?source=slow&count=3", "");
+    assert!(response.body.starts_with("{\"source\":\"slow\",\"ids\":[\""), "{}", response.body);
+    assert!(response.body.ends_with("\"]}\n") && response.ids().len() == 3, "{}", response.body);
+    assert!(response.has("content-type: application/json"), "{}", response.head);
+    let lines = get(&mut client, "/v1/ids?count=4", "accept: text/plain\r\n");
+    assert_eq!(lines.body.lines().count(), 4);
+    client.send("POST /v1/ids HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 0\r\n\r\n");
+    let posted = Response::read(&mut client, true);
+    assert!(lines.ids().last() < posted.ids().first());
+    for target in ["/v1/ids", "/v1/sources", "/v1/nothing", "/v1/ids?count=0", "/id", "/stats"] {
+        let response = get(&mut client_of(&daemon), target, "");
+        assert!(response.has("cache-control: no-store"), "{target}: {}", response.head);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn a_million_ids_come_in_chunks_and_the_connection_goes_on() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let response = get(&mut client, "/v1/ids?count=1000000&wait=10s", "accept: text/plain\r\n");
+    assert!(response.has("transfer-encoding: chunked"), "{}", response.head);
+    let ids = response.ids();
+    assert_eq!(ids.len(), 1_000_000);
+    assert!(ids.is_sorted_by(|left, right| left < right));
+    assert_eq!(get(&mut client, "/id", "").ids().len(), 1);
+    daemon.stop();
+}
+
+#[test]
+fn refusals_are_json_with_a_reason_and_a_time() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let drawn = std::iter::repeat_with(|| get(&mut client, "/v1/ids?source=slow&count=10&wait=0", ""));
+    let refused = drawn.take(100).find(|response| response.status != 200).expect("16 IDs a second");
+    assert_eq!(refused.status, 503);
+    assert!(
+        refused.has("retry-after: 1") && refused.body.contains("\"retry_after_ms\":"),
+        "{}",
+        refused.body
+    );
+    for (target, status, parts) in [
+        ("/v1/ids?source=none", 404, &["unknown_source", "fast, slow"][..]),
+        ("/v1/ids?count=0", 400, &["bad_count", "allowed: 1 to 1000000"]),
+        ("/v1/ids?count=99999999999999999999", 400, &["bad_count"]),
+        ("/v1/ids?counts=1", 400, &["malformed", "counts", "source, count, wait, partial, format"]),
+        ("/v1/ids?count=1&count=2", 400, &["twice"]),
+        ("/v1/ids?wait=soon", 400, &["wait=soon"]),
+        ("/v1/ids?format=base7", 400, &["format"]),
+        ("/v1/ids?source=slow&count=40&wait=0", 400, &["exhausted", "never"]),
+        ("/v1/decode/x", 400, &["malformed"]),
+        ("/v1/range?from=2026-01-01", 400, &["to"]),
+        ("/nothing", 404, &["/v1/ids"]),
+    ] {
+        let response = get(&mut client_of(&daemon), target, "");
+        assert_eq!(response.status, status, "{target}: {}", response.body);
+        for part in parts {
+            assert!(response.body.contains(part), "{target}: {}", response.body);
+        }
+        assert!(!response.head.contains("retry-after: "), "{target}: {}", response.head);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn head_and_other_methods_draw_nothing() {
+    let daemon = two_sources();
+    let mut client = client_of(&daemon);
+    let before = get(&mut client, "/stats", "").body;
+    for method in ["HEAD", "PUT", "DELETE"] {
+        client.send(format!("{method} /v1/ids HTTP/1.1\r\nhost: localhost\r\n\r\n"));
+        let response = Response::read(&mut client, method != "HEAD");
+        assert_eq!(response.status, 405);
+        assert!(response.has("allow: get, post"), "{}", response.head);
+    }
+    let after = get(&mut client, "/stats", "").body;
+    let drawn = |stats: &str| stats.split("\"cmd_get\":").nth(1).map(|rest| rest[..1].to_owned());
+    assert_eq!(drawn(&before), drawn(&after));
+    daemon.stop();
+}
+
+#[test]
+fn katsubushis_and_leafs_paths_answer_as_they_did() {
+    let config = format!("http.any_key = \"fast\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    let mut ids = HashSet::new();
+    let mut note = |found: Vec<u64>, count| {
+        assert_eq!(found.len(), count);
+        found.into_iter().for_each(|id| assert!(ids.insert(id)));
+    };
+    let json = "accept: application/json\r\n";
+    let one = get(&mut client, "/id", "");
+    assert!(one.body.bytes().all(|byte| byte.is_ascii_digit()), "{}", one.body);
+    note(one.ids(), 1);
+    let one = get(&mut client, "/id", json);
+    assert!(one.body.starts_with("{\"id\":\"") && one.body.ends_with("\"}"), "{}", one.body);
+    note(one.ids(), 1);
+    note(get(&mut client, "/ids?n=3", "").ids(), 3);
+    assert!(get(&mut client, "/ids?n=2", json).body.starts_with("{\"ids\":[\""));
+    note(get(&mut client, "/api/snowflake/get/any-key", "").ids(), 1);
+    let leaf = get(&mut client, "/api/segment/get/slow", "");
+    note(leaf.ids(), 1);
+    let id = get(&mut client, "/id", "").body;
+    let decoded = get(&mut client, &format!("/decodeSnowflakeId?snowflakeId={id}"), "").body;
+    for part in ["\"sequenceId\":\"", "\"timestamp\":\"", "\"workerId\":\"1\""] {
+        assert!(decoded.contains(part), "{decoded}");
+    }
+    let fields = get(&mut client, &format!("/v1/decode/{id}"), "").body;
+    assert!(
+        fields.contains(&format!("\"id\":\"{id}\"")) && fields.contains("\"fields\":{\"time\":"),
+        "{fields}"
+    );
+    let range = get(&mut client, "/v1/range?from=2026-01-01&to=2026-01-02", "").body;
+    assert!(range.contains("\"first\":\"") && range.contains("\"last\":\""), "{range}");
+    let objectid = get(&mut client, "/v1/ids?format=objectid", "accept: text/plain\r\n").body;
+    assert_eq!(objectid.trim().len(), 24, "{objectid}");
+    let back = get(&mut client, &format!("/v1/decode/{}?format=objectid", objectid.trim()), "");
+    assert_eq!(back.status, 200, "{}", back.body);
+    daemon.stop();
+}
+
+#[test]
+fn shapes_that_smuggle_requests_are_refused_and_closed() {
+    let daemon = two_sources();
+    for request in [
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\nabcde",
+        "POST /v1/ids HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\na",
+        "GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nbad header\r\n\r\n",
+        &format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(70_000)),
+    ] {
+        let mut client = client_of(&daemon);
+        client.send(request);
+        let response = String::from_utf8(client.rest()).expect("text");
+        assert!(response.starts_with("HTTP/1.1 4"), "{request:.80}: {response}");
+        assert_eq!(response.matches("HTTP/1.1 ").count(), 1, "{response}");
+    }
+    let mut client = client_of(&daemon);
+    let floods: String = (0..200).map(|index| format!("h{index}: x\r\n")).collect();
+    client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: localhost\r\n{floods}\r\n"));
+    assert!(String::from_utf8(client.rest()).expect("text").starts_with("HTTP/1.1 431"));
+    let foreign = get_as(&daemon, "attacker.example");
+    assert_eq!(foreign.status, 421, "{}", foreign.body);
+    daemon.stop();
+}
+
+fn get_as(daemon: &Daemon, host: &str) -> Response {
+    let mut client = client_of(daemon);
+    client.send(format!("GET /v1/ids HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+    Response::read(&mut client, true)
+}
+
+#[test]
+fn a_half_sent_head_is_closed_after_the_stall_timeout() {
+    let config = format!("limits.stall_timeout = \"200ms\"\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    assert_eq!(get(&mut client, "/id", "").status, 200);
+    client.send("GET /v1/i");
+    assert_eq!(client.rest(), b"");
+    daemon.stop();
+}
+
+#[test]
+fn a_token_is_asked_for_and_a_wrong_one_closes() {
+    let setup = Setup::new();
+    let token = "a-long-token-of-a-client";
+    std::fs::write(setup.path("tokens"), token).expect("written");
+    let config = format!("auth.token_file = \"tokens\"\nlisten = \"127.0.0.1:0\"\n{TWO_SOURCES}");
+    let daemon = setup.config(&config).door("http").start();
+    let mut client = client_of(&daemon);
+    for _ in 0..2 {
+        let response = get(&mut client, "/v1/ids", &format!("authorization: Bearer {token}\r\n"));
+        assert_eq!((response.status, response.ids().len()), (200, 1));
+    }
+    for header in ["", "authorization: Bearer wrong\r\n"] {
+        let mut client = client_of(&daemon);
+        let response = get(&mut client, "/v1/ids", header);
+        assert_eq!(response.status, 401, "{}", response.body);
+        assert!(response.has("www-authenticate: bearer") && response.body.contains("unauthorized"));
+        assert_eq!(client.rest(), b"");
+    }
+    daemon.stop();
+}
+
+#[test]
+fn one_connection_too_many_is_refused_in_http() {
+    let config = format!("limits.max_connections = 1\n{TWO_SOURCES}");
+    let daemon = Setup::configured(&config).door("http").start();
+    let mut first = client_of(&daemon);
+    assert_eq!(get(&mut first, "/id", "").status, 200);
+    let refused = Response::read(&mut client_of(&daemon), true);
+    assert_eq!(refused.status, 503);
+    assert!(refused.has("retry-after: 1") && refused.body.contains("too_busy"), "{}", refused.body);
+    daemon.stop();
+}
