@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::doors::RespSettings;
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
+use super::fleet::FleetSettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
@@ -34,6 +35,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         TlsSettings::ROWS,
         RespSettings::ROWS,
         AdminSettings::ROWS,
+        FleetSettings::ROWS,
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
@@ -110,6 +112,8 @@ settings! {
         resp: RespSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
+        /// The section `[fleet]`.
+        fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
