@@ -16,6 +16,7 @@
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
 mod managed_source;
+mod reservation;
 
 pub use managed_source::{ManagedSource, PERIOD};
 
@@ -297,7 +298,9 @@ impl Keeper {
             // Nobody asks. The same ceilings are written again, so that the next start knows what is believed.
             ceilings = writer.durable.iter().map(|durable| durable.ceiling).enumerate().collect();
         }
-        writer.due = Some(now.boot.after(PERIOD));
+        let pauses = self.sources.iter().zip(&writer.durable);
+        let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min().unwrap_or(PERIOD);
+        writer.due = Some(now.boot.after(pause));
         if ceilings.is_empty() {
             // Nobody asks. The next request tries again, and a failure of long ago does not keep it from that.
             writer.failure = None;

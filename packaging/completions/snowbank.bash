@@ -49,6 +49,9 @@ _snowbank() {
             snowbank,status)
                 cmd="snowbank__subcmd__status"
                 ;;
+            snowbank,ticket)
+                cmd="snowbank__subcmd__ticket"
+                ;;
             snowbank__subcmd__help,check)
                 cmd="snowbank__subcmd__help__subcmd__check"
                 ;;
@@ -82,6 +85,9 @@ _snowbank() {
             snowbank__subcmd__help,status)
                 cmd="snowbank__subcmd__help__subcmd__status"
                 ;;
+            snowbank__subcmd__help,ticket)
+                cmd="snowbank__subcmd__help__subcmd__ticket"
+                ;;
             snowbank__subcmd__help__subcmd__state,export)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__export"
                 ;;
@@ -90,6 +96,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__help__subcmd__state,show)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__show"
+                ;;
+            snowbank__subcmd__help__subcmd__ticket,set)
+                cmd="snowbank__subcmd__help__subcmd__ticket__subcmd__set"
                 ;;
             snowbank__subcmd__state,export)
                 cmd="snowbank__subcmd__state__subcmd__export"
@@ -115,6 +124,18 @@ _snowbank() {
             snowbank__subcmd__state__subcmd__help,show)
                 cmd="snowbank__subcmd__state__subcmd__help__subcmd__show"
                 ;;
+            snowbank__subcmd__ticket,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket,set)
+                cmd="snowbank__subcmd__ticket__subcmd__set"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,set)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__set"
+                ;;
             *)
                 ;;
         esac
@@ -122,7 +143,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check ping status reload state help"
+            opts="-h -V --help --version serve next decode range layout check ping status reload state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -224,7 +245,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check ping status reload state help"
+            opts="serve next decode range layout check ping status reload state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -422,6 +443,34 @@ _snowbank() {
         snowbank__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket)
+            opts="set"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -855,6 +904,84 @@ _snowbank() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket)
+            opts="-h --help set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help)
+            opts="set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__set)
+            opts="-h --state-dir --lock-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lock-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

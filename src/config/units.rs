@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::fields::{FileMode, Shards, WorkerIds};
+use super::fields::{FileMode, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::log::{LogFormat, LogLevel};
 use super::state_dir::StateDirChoice;
@@ -61,6 +61,7 @@ macro_rules! written {
 
 written! {
     usize: |count| count.to_string();
+    u64: |count| count.to_string();
     NonZeroU32: |count| count.to_string();
     Shards: |count| count.to_string();
     FileMode: |mode| format!("\"{:04o}\"", mode.0);
@@ -79,6 +80,7 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
+    SourceKind: |kind| quoted(kind.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());
 }

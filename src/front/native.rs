@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Refused, Step, stranger};
+use crate::numbering::LAST_ID;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -239,6 +240,14 @@ fn in_words(refused: Refused<'_>) -> (ErrorCode, Option<Duration>, String) {
             ErrorCode::NoCeiling,
             None,
             format!("the layout of source {source} has come to the end of its life; change it"),
+        ),
+        Refusal::CounterEnded => (
+            ErrorCode::Exhausted,
+            None,
+            format!(
+                "source {source} has not as many numbers left: its counter ends at {LAST_ID}; ask for fewer, or move its \
+                 table to a source with a layout"
+            ),
         ),
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     }
