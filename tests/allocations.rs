@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
-use snowbank::front::{Facts, FrameIds, Front, Native, Step};
+use snowbank::config::{Settings, SourceSettings};
+use snowbank::front::{Conditions, Facts, FrameIds, Front, Native, Step};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -25,8 +26,9 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    while let Step::Ids { consumed, ask } =
-        scratch.front.step(&input[at..], facts, false, &mut scratch.output)
+    let conditions = Conditions { facts, draining: false, wall: now.wall };
+    while let Step::Ids { consumed, ask, form } =
+        scratch.front.step(&input[at..], &conditions, &mut scratch.output)
     {
         at += consumed;
         scratch.runs.clear();
@@ -36,11 +38,12 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         let numbering = source.numbering();
         let frame_ids = FrameIds {
             runs: &scratch.runs,
+            of_reply: Some(ask.count),
             more: false,
             random: numbering.random_parts(),
             needs_list: numbering.needs_list(),
         };
-        scratch.front.encode_ids(&mut scratch.output, ask.form, &frame_ids, rng);
+        scratch.front.encode_ids(&mut scratch.output, form, &frame_ids, rng);
     }
     assert_eq!(at, input.len(), "every request is answered");
     shard.top_up();
@@ -68,7 +71,8 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let rings = [Ring::default()].into_iter().collect();
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
-    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: None };
+    let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
+    let facts = Facts::new(&settings, Vec::new(), None);
     let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };

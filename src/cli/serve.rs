@@ -13,8 +13,8 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
-use crate::server::{self, Inherited, Note, Protocol, RunError, Server, StartError, State};
+use crate::config::{Overrides, Protocol, Settings, StatePlace};
+use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
 use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
 
@@ -104,28 +104,31 @@ fn serve(
     let (health, addresses) = (server.health(), where_it_listens(&server));
     let is_probed = server.admin_addresses().next().is_some();
     let stops = Stops::catch()?;
+    let of_stop = health.clone();
     let stop = async {
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
-        stops.run(notifier, &health, is_probed, arguments.stop_at_stdin_eof, beside).await;
+        stops.run(notifier, &of_stop, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),
         failed @ RunError::ThreadFailed(_) => Failure::no(failed),
-    })
+    })?;
+    match health.lost() {
+        Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
+            "stopped, because a worker number is lost: {reason}; start again for another one"
+        )))),
+        None => Ok(()),
+    }
 }
 
 /// Returns everything that configures the daemon, at the start and at each reload.
 fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
-    let addresses = |inherited: &Inherited| InheritedAddresses {
-        native: inherited.addresses(Protocol::Native),
-        admin: inherited.addresses(Protocol::Admin),
-    };
     Inputs {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.map(addresses).unwrap_or_default(),
+        inherited: inherited.map(Inherited::addresses).unwrap_or_default(),
     }
 }
 
@@ -150,7 +153,10 @@ async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
 
 /// A line for each listener.
 fn where_it_listens(server: &Server) -> Vec<String> {
-    let clients = server.addresses().map(|address| format!("listening on {address}"));
+    let clients = server.addresses().map(|(protocol, address)| match protocol {
+        Protocol::Native => format!("listening on {address}"),
+        door => format!("{} on {address}", door.name()),
+    });
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 

@@ -57,9 +57,15 @@ impl SourceKind {
     /// The settings of a source that only this kind has.
     pub(super) const fn own_settings(self) -> &'static [&'static str] {
         match self {
-            SourceKind::Snowflake => {
-                &["layout", "worker_ids", "burst_window", "max_ahead", "on_step_back", "sequence_start"]
-            }
+            SourceKind::Snowflake => &[
+                "layout",
+                "worker_ids",
+                "worker_id_from",
+                "burst_window",
+                "max_ahead",
+                "on_step_back",
+                "sequence_start",
+            ],
             SourceKind::Ticket => &["increment", "offset"],
         }
     }

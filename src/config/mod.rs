@@ -18,9 +18,11 @@ mod setting;
 
 mod daemon;
 mod diff;
+mod doors;
 mod fields;
 mod file_ref;
 mod findings;
+mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod log;
@@ -45,8 +47,10 @@ use std::path::{Path, PathBuf};
 
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
+pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
 pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
+pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use super::fields::{SourceKind, WorkerIds};
+use super::fleet::WorkerIdFrom;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
+use crate::fleet::SWAPS_MAX;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
@@ -66,6 +68,15 @@ settings! {
         /// never both be worker 0 by default.
         worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
 
+        /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
+        /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
+        /// those that it may pick from; empty: all of the layout.
+        worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
+            |value| value.choice(&WorkerIdFrom::NAMES);
+
+        /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's.
+        worker_count: usize = "1" in Source, Restart(MADE_OF), |value| value.count(1..=SWAPS_MAX as u64);
+
         /// The oldest that an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
         /// out of order by at most as much. "0": only the current tick. At most max_ahead.
         ///
@@ -111,6 +122,11 @@ impl SourceSettings {
     /// Returns true for a ticket source, of which no setting of a layout or of the clock counts.
     pub fn is_ticket(&self) -> bool {
         self.kind == SourceKind::Ticket
+    }
+
+    /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
+    pub fn is_lent(&self) -> bool {
+        self.worker_id_from == WorkerIdFrom::Coordinator && !self.is_ticket()
     }
 
     /// Returns this many ticks of its layout.

@@ -7,10 +7,13 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::doors::Replies;
 use super::fields::{FileMode, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
+use super::fleet::{CoordinatorKind, WorkerIdFrom};
 use super::log::{LogFormat, LogLevel};
 use super::state_dir::StateDirChoice;
+use crate::fleet::etcd::Endpoint;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
@@ -68,6 +71,7 @@ written! {
     Duration: |duration| quoted(Plain(*duration));
     Option<Duration>: |duration| duration.map_or_else(|| quoted("off"), |duration| duration.written());
     String: |text| quoted(text);
+    Option<String>: |text| quoted(text.as_deref().unwrap_or_default());
     PathBuf: |path| quoted(path.display());
     Option<FileRef>: |file| file.as_ref().map_or_else(|| quoted(""), quoted);
     StateDirChoice: |choice| quoted(choice);
@@ -75,12 +79,16 @@ written! {
         [] => quoted(""),
         addresses => format!("[{}]", addresses.iter().map(quoted).collect::<Vec<_>>().join(", ")),
     };
+    Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    CoordinatorKind: |kind| quoted(kind.name());
+    WorkerIdFrom: |from| quoted(from.name());
     Layout: |layout| quoted(layout);
     WorkerIds: |worker_ids| quoted(&worker_ids.set);
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
     SourceKind: |kind| quoted(kind.name());
+    Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());
 }

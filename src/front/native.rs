@@ -3,15 +3,24 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Refused, Step, stranger};
-use crate::numbering::LAST_ID;
-use crate::source::wait_queue::Refusal;
+use super::words::{STOPPING, WRONG_TOKEN, Words};
+use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
 /// The number of pipelined requests that an estimate of their demand reads. It is more than clients pipeline, and few enough
 /// that the estimate costs less than the claim it saves.
 const LOOK_AHEAD_REQUESTS: usize = 64;
+
+/// The details of a request that its reply needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The client's tag.
+    pub tag: u16,
+    /// The reply lists every ID instead of runs.
+    pub explicit: bool,
+}
 
 /// The native protocol on one connection.
 #[derive(Debug)]
@@ -20,18 +29,13 @@ pub struct Native {
 }
 
 impl Native {
-    /// Starts a new connection, which is authorized unless the daemon requires a token.
-    pub fn new(facts: &Facts) -> Self {
-        Native { authorized: facts.tokens.is_none() }
-    }
-
     /// Returns whether a NEXT is valid and can be passed to its source.
     #[inline]
     fn is_served(&self, next: &Next, facts: &Facts, draining: bool) -> bool {
         self.authorized
             && !draining
             && (1..=facts.max_count).contains(&next.count)
-            && usize::from(next.source) < facts.sources
+            && usize::from(next.source) < facts.sources.len()
     }
 
     /// Answers requests that need no IDs: all but a NEXT that [`is_served`](Self::is_served). Returns the error code, if the
@@ -88,7 +92,7 @@ impl Native {
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
             }
             Request::Next(next) => {
-                let (found, last) = (next.source, facts.sources - 1);
+                let (found, last) = (next.source, facts.sources.len() - 1);
                 let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
                 Some((ErrorCode::UnknownSource, message.into()))
             }
@@ -96,16 +100,33 @@ impl Native {
     }
 }
 
-/// The answer to a request for IDs while the daemon stops.
-const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
+/// Encodes the refusal of a connection, because the daemon has all that it allows.
+pub(super) fn refuse_connection(out: &mut Vec<u8>, max_connections: usize) {
+    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
+    reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+}
 
 impl Front for Native {
+    const PROTOCOL: Protocol = Protocol::Native;
+
+    type Form = Form;
+
+    /// Starts a new connection, which is authorized unless the daemon requires a token.
+    fn new(facts: &Facts) -> Self {
+        Native { authorized: facts.tokens.is_none() }
+    }
+
     #[inline]
-    fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
+    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        let &Conditions { facts, draining, .. } = conditions;
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = stranger::answer(bytes, length);
+                let message = if stranger::is_known(bytes) {
+                    stranger::describe(bytes, Protocol::Native)
+                } else {
+                    format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
+                };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
@@ -120,7 +141,8 @@ impl Front for Native {
                 let (source, count) = (next.source.into(), next.count.into());
                 Step::Ids {
                     consumed,
-                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial, form },
+                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial },
+                    form,
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
@@ -132,15 +154,17 @@ impl Front for Native {
         }
     }
 
-    fn rejection(&self, bytes: &[u8]) -> Option<&'static str> {
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
+    fn rejection(&self, bytes: &[u8]) -> Option<String> {
         match request::parse(bytes) {
-            Parsed::BadLength(_) => Some(stranger::describe(bytes)),
-            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {
-                Some("a token that is not one of auth.token_file; give the client one of its lines")
-            }
-            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => {
-                Some("no token, and auth.token_file asks for one; give the client one of its lines")
-            }
+            Parsed::BadLength(_) => Some(stranger::describe(bytes, Protocol::Native)),
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(String::from(WRONG_TOKEN)),
+            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => Some(
+                String::from("no token, and auth.token_file asks for one; give the client one of its lines"),
+            ),
             _ => None,
         }
     }
@@ -172,7 +196,7 @@ impl Front for Native {
     }
 
     #[inline]
-    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
             reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
         } else {
@@ -181,74 +205,7 @@ impl Front for Native {
         debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
     }
 
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refused: Refused<'_>) -> ErrorCode {
-        let (code, retry_after, message) = in_words(refused);
-        reply::encode_error(out, form.tag, code, retry_after, &message);
-        code
-    }
-}
-
-/// Returns the error code, the time to retry after and the message of a refusal.
-fn in_words(refused: Refused<'_>) -> (ErrorCode, Option<Duration>, String) {
-    let Refused { refusal, source, longer_wait } = refused;
-    let wait_longer =
-        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
-    match refusal {
-        Refusal::Exhausted(Some(retry_after)) => (
-            ErrorCode::Exhausted,
-            Some(retry_after),
-            format!(
-                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
-            ),
-        ),
-        Refusal::Exhausted(None) => (
-            ErrorCode::Exhausted,
-            None,
-            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
-        ),
-        Refusal::ClockBehind(retry_after) => (
-            ErrorCode::ClockBehind,
-            Some(retry_after),
-            format!(
-                "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
-                 the source a worker ID that was never used"
-            ),
-        ),
-        Refusal::YetToBegin(retry_after) => (
-            ErrorCode::ClockBehind,
-            Some(retry_after),
-            format!(
-                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
-                 keep a state (state_dir)"
-            ),
-        ),
-        Refusal::NoCeiling => (
-            ErrorCode::NoCeiling,
-            Some(Duration::from_secs(1)),
-            format!(
-                "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
-            ),
-        ),
-        Refusal::Lost => (
-            ErrorCode::NoCeiling,
-            None,
-            format!(
-                "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
-            ),
-        ),
-        Refusal::Ended => (
-            ErrorCode::NoCeiling,
-            None,
-            format!("the layout of source {source} has come to the end of its life; change it"),
-        ),
-        Refusal::CounterEnded => (
-            ErrorCode::Exhausted,
-            None,
-            format!(
-                "source {source} has not as many numbers left: its counter ends at {LAST_ID}; ask for fewer, or move its \
-                 table to a source with a layout"
-            ),
-        ),
-        Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
+        reply::encode_error(out, form.tag, words.code, words.retry_after, &words.message);
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::reservation::{self, Reservation};
 use crate::ceiling::CeilingRule;
 use crate::clock::{BootMicros, Now};
+use crate::fleet::rules;
 use crate::numbering::Numbering;
 use crate::source::Source;
 use snowbank_client::layout::{Position, Tick};
@@ -31,6 +32,16 @@ enum Ahead {
     ByDemand(Reservation),
 }
 
+/// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Seconds, by each source's rule, while the source is in use: the state directory.
+    Local,
+    /// This far, for all sources, raised when half of it is used up: the coordinator of a fleet. It had the sources' first
+    /// ceilings before they started.
+    Fleet(Duration),
+}
+
 /// A source whose ceiling the keeper raises.
 #[derive(Debug)]
 pub struct ManagedSource {
@@ -38,6 +49,8 @@ pub struct ManagedSource {
     ahead: Ahead,
     /// The position where it started, then its first ceiling.
     first: Durable,
+    /// The fleet's ceiling when it started. `None`: it is of no fleet.
+    fleet: Option<Position>,
     /// The cursor before the first claim, and the ceiling that a clean stop leaves if it is still there.
     untouched: Position,
     unclaimed: Position,
@@ -54,6 +67,16 @@ pub(super) struct Durable {
     pub(super) generation: u64,
 }
 
+impl Durable {
+    /// The ceiling of a writer that does not have the source: it holds nothing down.
+    pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
+
+    /// Returns whether the writer does not have the source.
+    pub(super) fn is_exempt(self) -> bool {
+        self.generation == u64::MAX
+    }
+}
+
 impl ManagedSource {
     /// A source that starts at `start`, before its first ceiling. `rule` is that of a source that follows the clock.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
@@ -64,12 +87,26 @@ impl ManagedSource {
             Numbering::Snowflake(_) => Ahead::ByClock(rule),
             Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
         };
-        ManagedSource { source, ahead, first, untouched, unclaimed: start, seen: untouched, used_at }
+        ManagedSource {
+            source,
+            ahead,
+            first,
+            fleet: None,
+            untouched,
+            unclaimed: start,
+            seen: untouched,
+            used_at,
+        }
     }
 
     /// Sets the ceiling that a clean stop leaves if nothing was claimed until then. Without this it is the start.
     pub fn leaving(self, unclaimed: Position) -> Self {
         ManagedSource { unclaimed, ..self }
+    }
+
+    /// Sets the fleet's ceiling, which the coordinator has already.
+    pub fn under_fleet(self, fleet: Option<Position>) -> Self {
+        ManagedSource { fleet, ..self }
     }
 
     /// Ends all claims, and returns the ceiling to leave: nothing was claimed from there on.
@@ -102,9 +139,32 @@ impl ManagedSource {
         self.source.grant().raise_if(self.first.generation, durable);
     }
 
-    /// Returns the first ceiling, or where the source started before that was granted.
-    pub(super) fn first(&self) -> Durable {
-        self.first
+    /// Returns a writer's first ceiling, or where the source started before that was granted.
+    pub(super) fn first(&self, reach: Reach) -> Durable {
+        match reach {
+            Reach::Local => self.first,
+            Reach::Fleet(_) => {
+                self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
+            }
+        }
+    }
+
+    /// Returns the ceiling to grant at first: the fleet's, if that is lower than the one that is durable here.
+    pub fn first_grant(&self, durable: Position) -> Position {
+        self.fleet.map_or(durable, |fleet| fleet.min(durable))
+    }
+
+    /// Returns the fleet's ceiling to write now.
+    pub(super) fn fleet_ceiling(&self, now: Now, horizon: Duration) -> Position {
+        rules::ceiling(self.source.numbering(), now, self.source.id_time(now), horizon)
+    }
+
+    /// Returns whether the fleet's ceiling must rise.
+    pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
+        let (numbering, id_time) = (self.source.numbering(), self.source.id_time(now));
+        self.source.cursor().is_some()
+            && !durable.is_exempt()
+            && (self.is_stale(durable) || rules::is_due(numbering, durable.ceiling, now, id_time, horizon))
     }
 
     /// Returns whether the source was used so recently that its ceiling is still raised.
@@ -135,7 +195,7 @@ impl ManagedSource {
 
     /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
     pub(super) fn is_stale(&self, durable: Durable) -> bool {
-        self.source.grant().generation() != durable.generation
+        self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
     /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.
@@ -161,11 +221,14 @@ impl ManagedSource {
     pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
         let reached_in = match (&self.ahead, self.source.cursor()) {
             (Ahead::ByClock(_), _) => self.source.reaches_in(now, durable.ceiling),
-            (Ahead::ByDemand(reservation), Some(cursor)) => {
+            (Ahead::ByDemand(reservation), Some(cursor))
+                if now.boot.since(self.used_at) <= IN_USE
+                    && durable.ceiling < self.source.numbering().end() =>
+            {
                 let half_used_in = reservation.half_used_in(cursor, durable.ceiling);
                 return half_used_in.clamp(SHORTEST_PERIOD, PERIOD);
             }
-            (Ahead::ByDemand(_), None) => return PERIOD,
+            (Ahead::ByDemand(_), _) => return PERIOD,
         };
         // One that is reached within moments cannot be kept ahead of requests: each that meets it asks for a raise.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {

@@ -21,6 +21,10 @@ const OTHERS: &[(&str, &str)] = &[
     ("limits.drain_timeout", r#""7s""#),
     ("clock.step_hold", r#""7s""#),
     ("auth.token_file", r#""/tokens""#),
+    ("resp.listen", r#""[::1]:6379""#),
+    ("resp.source", r#""default""#),
+    ("resp.any_key", r#""default""#),
+    ("resp.replies", r#""string""#),
     ("admin.listen", "9660"),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
@@ -37,6 +41,17 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_ahead", r#""70s""#),
     ("on_step_back", r#""wait""#),
     ("sequence_start", r#""zero""#),
+    ("worker_id_from", r#""coordinator""#),
+    ("worker_count", "3"),
+    ("fleet.coordinator", r#""etcd""#),
+    ("fleet.endpoints", r#"["http://a:1", "https://b:2"]"#),
+    ("fleet.name", r#""other""#),
+    ("fleet.horizon", r#""7m""#),
+    ("fleet.user", r#""other""#),
+    ("fleet.password_file", r#""/password""#),
+    ("fleet.ca", r#""/ca.crt""#),
+    ("fleet.certificate", r#""/daemon.crt""#),
+    ("fleet.key", r#""credential:daemon.key""#),
 ];
 
 fn other(row: &Row) -> &'static str {
@@ -62,6 +77,11 @@ fn beside(section: Section, key: &str) -> String {
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
 }
 
+/// The section that a source's setting needs: worker IDs that a fleet picks have one.
+fn beside_source(row: &Row) -> &'static str {
+    if row.key == "worker_id_from" { "[fleet]\ncoordinator = \"etcd\"\n" } else { "" }
+}
+
 /// A file that sets one setting, and those that it needs beside it, and its full key in messages.
 fn file_with(row: &Row, value: &str) -> (String, String) {
     let key = row.key;
@@ -74,7 +94,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             let beside = beside(row.section, key);
             (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
         }
-        Section::Source => (format!("{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
 }
@@ -86,7 +106,7 @@ fn check_row(row: &Row) {
         Section::SourceAlone if row.key != "name" => {
             settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
         }
-        _ => settings(""),
+        _ => settings(beside_source(row)),
     };
     let (file, full) = file_with(row, other(row));
     let wanted = settings(&file);

@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
-use crate::config::Address;
-use crate::server::health::metrics::AcceptorCounters;
+use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
+use crate::config::{Address, Protocol};
+use crate::front;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
-use snowbank_client::protocol::{ErrorCode, reply};
 
 /// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;
@@ -24,6 +24,10 @@ pub(crate) const INBOX_SOCKETS: usize = 256;
 /// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
 /// and short enough that a client's connect does not time out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that may be open beyond `max_connections` while they are being closed. The daemon's limit of open files has
+/// as many to spare.
+const LEAVING_MAX: usize = 16;
 
 /// The acceptor's end of one shard.
 #[derive(Clone, Debug)]
@@ -33,22 +37,38 @@ pub(crate) struct Inbox {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
+/// The way in which the connections of a listener are served.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) protocol: Protocol,
+    /// The certificate to shake hands with; `None` without TLS.
+    pub(crate) tls: Option<tls::Acceptor>,
+}
+
 /// An accepted connection on its way to a shard.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
-    /// The certificate to shake hands with; `None` without TLS.
-    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) door: Door,
+    /// Its place in a lobby, unless it needs neither a handshake nor a token.
+    pub(crate) guest: Option<Guest>,
     pub(crate) open: OpenConnection,
 }
 
-/// A connection in its shard's count of open ones. Leaves the count when dropped.
+/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when dropped.
 #[derive(Debug)]
-pub(crate) struct OpenConnection(Arc<AtomicUsize>);
+pub(crate) struct OpenConnection([Arc<AtomicUsize>; 2]);
+
+impl OpenConnection {
+    fn enter(counts: [&Arc<AtomicUsize>; 2]) -> Self {
+        counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
+        OpenConnection(counts.map(Arc::clone))
+    }
+}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
@@ -124,13 +144,13 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Accepts on one listener until `stop` turns true. With `tls`, connections must speak TLS.
+/// Accepts on one listener until `stop` turns true.
 ///
 /// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
 /// also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
-    tls: Option<tls::Acceptor>,
+    door: Door,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
@@ -143,9 +163,18 @@ pub(crate) async fn accept(
             socket = listener.accept() => socket,
         };
         let max_connections = common.live_config.borrow().limits.max_connections;
-        if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
-            && let Some(count) = turned_away.count(Instant::now())
-        {
+        if has_room(&inboxes, &common.lobbies, max_connections).await {
+            let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
+            common.metrics.acceptors.accepted.add(1);
+            hand_over(socket, &door, guest, &inboxes, &common).await;
+            continue;
+        }
+        common.metrics.acceptors.refused.add(1);
+        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
+        if door.tls.is_none() {
+            turn_away(&socket, &front::too_busy(door.protocol, max_connections));
+        }
+        if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
                 address = %listener.address, count, max_connections,
                 "connections were turned away: all that max_connections allows are open; raise it, or see who holds them"
@@ -154,41 +183,53 @@ pub(crate) async fn accept(
     }
 }
 
-/// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
-async fn admit(
-    socket: Socket,
-    tls: Option<&tls::Acceptor>,
-    inboxes: &[Inbox],
-    counters: &AcceptorCounters,
-    max_connections: usize,
-) -> bool {
-    let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
-    if open >= max_connections {
-        counters.refused.add(1);
-        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if tls.is_none() {
-            turn_away(&socket, max_connections);
+/// Returns true if one more connection may be open. If all are in use, a silent guest of a lobby gives way to it.
+async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) -> bool {
+    loop {
+        let changed = lobbies.changed();
+        let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
+        if open < max_connections {
+            return true;
         }
-        return false;
+        let Occupancy { inside, leaving, .. } = lobbies.occupancy();
+        if open < max_connections + leaving.min(LEAVING_MAX) {
+            return true;
+        }
+        let room = if leaving < LEAVING_MAX { lobbies.show_out(Instant::now()) } else { Room::Full };
+        match room {
+            Room::Made => return true,
+            Room::Full if inside + leaving == 0 => return false,
+            // Each guest is being served or may be about to speak. It is authorized, silent or gone after that.
+            room => lobby::wait_for(room, changed).await,
+        }
     }
-    let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
-        return true;
-    };
-    counters.accepted.add(1);
-    inbox.connections.fetch_add(1, Ordering::Relaxed);
-    let open = OpenConnection(Arc::clone(&inbox.connections));
-    // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
-    true
 }
 
-/// Sends `too_busy` and closes the connection.
-fn turn_away(socket: &Socket, max_connections: usize) {
-    let mut out = Vec::new();
-    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
-    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+/// Gives a connection its place in the lobby that it must pass, if any.
+async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> Option<Guest> {
+    let places = lobby::places_of(max_connections);
+    if has_tls {
+        return Some(common.lobbies.handshakes.enter(places).await);
+    }
+    let needs_token = common.live_config.borrow().facts.tokens.is_some();
+    if needs_token { Some(common.lobbies.tokens.enter(places).await) } else { None }
+}
+
+/// Hands a connection to the shard with the fewest.
+async fn hand_over(socket: Socket, door: &Door, guest: Option<Guest>, inboxes: &[Inbox], common: &Common) {
+    let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
+        return;
+    };
+    let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
+    let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
+    // Fails only when the daemon stops, because a shard's thread ends with the daemon.
+    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
+}
+
+/// Sends a refusal and closes the connection.
+fn turn_away(socket: &Socket, refusal: &[u8]) {
     // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
-    let _ = socket.send(&out);
+    let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];

@@ -41,7 +41,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let locks = tempfile::tempdir().expect("a directory");
     let before = settings(locks.path(), &["first"]);
     let first = granted("first", number(&before.sources[0]).expect("it exists"));
-    let facts = Facts { info_json: Vec::new(), max_count: 1, sources: 1, tokens: None };
+    let facts = Facts::new(&before, Vec::new(), None);
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
     let (live_config, watched) =
         watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies, text: String::new() }));
@@ -67,7 +67,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
             meanwhile(&keepers_view.borrow());
             reply.send(Ok(Joined { sources, notes: Vec::new() })).expect("it is waited for");
         });
-        let secrets = Secrets { tokens: None, tls: None, warnings: Vec::new() };
+        let secrets = Secrets::default();
         reloader
             .reload(settings(locks.path(), &["first", "second"]), secrets)
             .expect("a source may be added");

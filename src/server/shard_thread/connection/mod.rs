@@ -7,12 +7,12 @@
 //!
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
-//! - `take`: takes the requests of a turn and encodes their replies.
-//! - `wait`: a request that has to wait for its IDs.
+//! - `authorize`: the time until the client has sent its token, in the lobby.
+//! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
+mod authorize;
 mod take;
-mod wait;
 mod write;
 
 use std::future::poll_fn;
@@ -24,14 +24,16 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use self::wait::Waiting;
+use self::authorize::GUEST_READ_BYTES_MAX;
 use super::backlog::Backlog;
+use super::draw::Waiting;
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::{READ_BYTES_MAX, TurnState};
 use super::turnstile::Place;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
+use crate::server::net::lobby::Guest;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
@@ -41,8 +43,8 @@ const BUSY_BYTES: usize = 256;
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
 
-/// Serves one connection to its end.
-pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Member) {
+/// Serves one connection to its end. With a place in the lobby, the client owes a token first.
+pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Member, guest: Option<Guest>) {
     let mut connection = Connection {
         stream,
         front,
@@ -54,13 +56,21 @@ pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Memb
         errors_in_row: 0,
         is_busy: false,
         place: Place::default(),
+        guest: guest.map(Box::new),
     };
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
-    let _ = connection.run().await;
+    let _ = match connection.guest {
+        None => connection.run(Turn::Done).await,
+        // Boxed, so that its timer is freed once the client is authorized.
+        Some(_) => match Box::pin(connection.authorize()).await {
+            Ok(turn) => connection.run(turn).await,
+            end => end,
+        },
+    };
 }
 
-struct Connection<F> {
+struct Connection<F: Front> {
     stream: SocketStream,
     front: F,
     member: Member,
@@ -71,60 +81,70 @@ struct Connection<F> {
     /// When `unread` was read; its first byte, if it is half a request. Waits and `stall_timeout` count from there.
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
-    backlog: Option<Box<Backlog>>,
+    backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
     is_busy: bool,
     place: Place,
+    /// Its place in the lobby until the client has sent its token.
+    guest: Option<Box<Guest>>,
 }
 
 /// The outcome of a turn.
-enum Turn {
+enum Turn<F: Front> {
     /// All requests that were read are answered. More may have arrived.
     Done,
     /// There is more to do as soon as the replies so far are written.
     Again,
     /// A request waits for IDs.
-    Waits(Box<Waiting>),
+    Waits(Box<Waiting>, F::Form),
     /// The last reply is encoded.
     Close,
+    /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or missing.
+    Unauthorized,
     /// The peer has sent its last byte.
     End,
 }
 
 impl<F: Front> Connection<F> {
-    async fn run(&mut self) -> io::Result<()> {
-        let mut read = true;
+    /// Serves the connection from the outcome of a turn on. Returns after the turn in which it leaves the lobby, or at its
+    /// end.
+    async fn run(&mut self, mut turn: Turn<F>) -> io::Result<Turn<F>> {
         loop {
-            let turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
             // Replies that fit the socket's buffer are out before anything is awaited.
             if !self.unwritten.is_empty() || self.stream.has_unsent() {
+                self.note_silent();
                 Box::pin(self.flush()).await?;
             }
-            match turn {
-                Turn::Done => read = true,
+            let read = match turn {
+                Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 Turn::Again => {
-                    read = false;
                     poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
+                    false
                 }
-                Turn::Waits(waiting) => {
-                    Box::pin(self.wait(waiting)).await?;
-                    read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
+                Turn::Waits(waiting, form) => {
+                    Box::pin(self.wait(waiting, form)).await?;
+                    let has_rest = !self.unread.is_empty() || self.front.has_kept_requests();
+                    !has_rest && self.backlog.is_none() && self.unwritten.is_empty()
                 }
-                Turn::Close => {
+                Turn::Close | Turn::Unauthorized => {
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
-                    return Ok(());
+                    return Ok(Turn::End);
                 }
-                Turn::End => return Ok(()),
+                Turn::End => return Ok(Turn::End),
+            };
+            turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
+            if self.guest.is_some() && Box::pin(self.leaves_lobby(&mut turn)).await {
+                return Ok(turn);
             }
         }
     }
 
     /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.
-    async fn next_turn(&mut self) -> io::Result<Turn> {
+    async fn next_turn(&mut self) -> io::Result<Turn<F>> {
         let (version, deadline) = self.deadline();
         let Some(deadline) = deadline else {
             return poll_fn(|cx| self.poll_turn(cx, version)).await;
@@ -140,7 +160,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes a turn once the turnstile lets it pass. Ends the connection if no bytes have arrived by then.
-    async fn last_turn(&mut self, version: u64) -> io::Result<Turn> {
+    async fn last_turn(&mut self, version: u64) -> io::Result<Turn<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
             Poll::Pending if !self.place.is_queued() => Poll::Ready(Ok(Turn::End)),
             polled => polled,
@@ -163,7 +183,7 @@ impl<F: Front> Connection<F> {
 
     /// Reads, and takes a turn with the bytes. If none have arrived and the configuration is no longer of `version`, the
     /// turn is done at once, so that the next one has the new deadline.
-    fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<Turn>> {
+    fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<Turn<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
@@ -174,8 +194,11 @@ impl<F: Front> Connection<F> {
         let live_config = &thread.live_config.borrow();
         let polled = self.poll_turn_with(&thread, live_config, state, &mut input, cx);
         state.input = input;
-        if polled.is_pending() && self.is_busy {
-            thread.turnstile.give_back();
+        if polled.is_pending() {
+            self.note_silent();
+            if self.is_busy {
+                thread.turnstile.give_back();
+            }
         }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
@@ -185,29 +208,33 @@ impl<F: Front> Connection<F> {
 
     fn poll_turn_with(
         &mut self,
-        thread: &ThreadState,
+        thread: &Rc<ThreadState>,
         live_config: &LiveConfig,
         state: &mut TurnState,
         input: &mut [u8],
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Turn>> {
+    ) -> Poll<io::Result<Turn<F>>> {
         let kept = self.unread.len();
         let end = ready!(self.poll_input(thread, input, cx))?;
         if end == kept {
             return Poll::Ready(Ok(Turn::End));
         }
         thread.counters.received_bytes.add((end - kept) as u64);
+        if let Some(guest) = &mut self.guest {
+            guest.note_heard();
+        }
         let now = thread.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let turn = self.take(thread, live_config, state, &input[..end]);
+        let turn = self.take(thread, live_config, state, (&input[..end], now.wall));
         self.is_busy = end - kept >= BUSY_BYTES;
         if kept > 0 && self.unread.len() == end {
             // Still the half request of before. A half request behind whole ones has begun with this read.
             self.read_at = half_began;
         }
         let ended = self.end_turn(thread, state, turn, Some(cx));
-        state.timing.end_turn(&thread.counters.latency, now.boot);
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        state.timing.end_turn(&thread.counters.latency, requests, now.boot);
         Poll::Ready(ended)
     }
 
@@ -221,7 +248,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_to = input.len().min(kept + READ_BYTES_MAX);
+        let read_bytes_max = if self.guest.is_some() { GUEST_READ_BYTES_MAX } else { READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);
@@ -237,14 +265,15 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes a turn with bytes that were read before.
-    fn turn_of_unread(&mut self) -> Turn {
+    fn turn_of_unread(&mut self) -> Turn<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         let unread = std::mem::take(&mut self.unread);
         let now = thread.now();
         state.shard.wake(now);
-        let turn = self.take(&thread, &thread.live_config.borrow(), state, &unread);
-        state.timing.end_late_turn(&thread.counters.latency, self.read_at, now.boot);
+        let turn = self.take(&thread, &thread.live_config.borrow(), state, (&unread, now.wall));
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        state.timing.end_late_turn(&thread.counters.latency, requests, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {
             // The rest is half a request. Its time to arrive starts now, because nothing more was read until here.
             self.read_at = now.boot;
