@@ -9,10 +9,12 @@
 //! - `start_notes`: lines for the operator about a start.
 //! - `keeper_thread`: drives the keeper, which decides what is written and when grants rise, and never waits.
 //! - `storage_thread`: writes, and looks whether the state is still ours.
+//! - `simulated`: the same without threads, for the simulation in tests/.
 //! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
 pub(crate) mod keeper_thread;
 pub(crate) mod last_seen;
+pub mod simulated;
 mod start_notes;
 pub(crate) mod start_sources;
 mod storage_thread;
