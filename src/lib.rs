@@ -15,12 +15,14 @@
 //!
 //! # Modules
 //!
-//! Making IDs. These modules do no I/O, except for `clock/os.rs` and the files under `ceiling/`:
+//! Making IDs. These modules do no I/O, except for `clock/os.rs`, the files under
+//! `ceiling/`, and in `fleet` all but `rules.rs` and `key.rs`:
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
 //! - [`ceiling`]: the grant, how far a source may claim, and the state file and lock files that keep its ceiling durable.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
+//! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!
 //! Serving them:
@@ -60,6 +62,7 @@
 //! | Who raises ceilings, and when? | `keeper.rs` decides, `server/ceilings/keeper_thread.rs` runs it |
 //! | Where does a source start after a crash? | `server/ceilings/start_sources.rs` |
 //! | Who closes a slow reader's connection? | `server/shard_thread/connection/write.rs`: `flush`, after `stall_timeout` |
+//! | Who makes room when connections run out? | `server/net/lobby.rs`: the longest silent one that owes a token or a handshake |
 //! | What may a reload change? | `config/diff.rs`: settings marked `Reload` in `config/daemon.rs`, and added sources |
 //! | When does the daemon stop? | `cli/stop.rs` |
 //! | What happens at a stop? | `server/lifecycle/run.rs`, and `server/shard_thread/drain.rs` on each shard |
@@ -78,6 +81,8 @@ pub mod cli;
 pub mod clock;
 #[doc(hidden)]
 pub mod config;
+#[doc(hidden)]
+pub mod fleet;
 #[doc(hidden)]
 pub mod front;
 #[cfg(any(test, fuzzing))]

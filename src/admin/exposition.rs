@@ -8,7 +8,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
-use super::status::{CertificateStatus, ClockState, Level, SourceStatus, Status};
+use super::status::{CertificateStatus, ClockState, Connections, FleetStatus, Level, SourceStatus, Status};
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
@@ -63,6 +63,9 @@ impl Collector for Exposition {
         page.worker_ids(status)?;
         if let Some(certificate) = &status.certificate {
             page.certificate(certificate)?;
+        }
+        if let Some(fleet) = &status.fleet {
+            page.fleet(fleet, &status.sources)?;
         }
         page.process(status, process)
     }
@@ -199,23 +202,39 @@ impl Page<'_> {
         self.counter("snowbank_connections_accepted", "Connections accepted", None, connections.accepted)?;
         let help = "Connections refused with too_busy, because all were in use";
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
+        self.unauthorized(connections)?;
         let bytes = Some(&Unit::Bytes);
         self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
         self.counter("snowbank_sent", "Bytes written to clients", bytes, status.sent_bytes)
     }
 
+    fn unauthorized(&mut self, connections: &Connections) -> fmt::Result {
+        let help = "Connections open now that owe a token or shake hands over TLS";
+        self.gauge("snowbank_connections_unauthorized", help, None, connections.unauthorized)?;
+        let help = "Connections that gave way to newcomers before they had authorized themselves";
+        self.counter("snowbank_connections_gave_way", help, None, connections.gave_way)?;
+        let help = "Connections closed because they sent no token in time";
+        self.counter("snowbank_unauthorized_timeouts", help, None, connections.unauthorized_timeouts)?;
+        let help = "Addresses of the last minute whose connections did not authorize themselves; 256 at most";
+        self.gauge("snowbank_unauthorized_addresses", help, None, connections.unauthorized_addresses)
+    }
+
     fn requests(&mut self, status: &Status) -> fmt::Result {
-        for (name, help, unit, is_counter, value) in &SOURCE_METRICS {
-            let sources = status.sources.iter();
-            let values =
-                sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
-            self.family(name, help, unit.as_ref(), *is_counter, values)?;
+        for metric in &SOURCE_METRICS {
+            self.of_sources(&status.sources, metric)?;
         }
         let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));
         self.family("snowbank_errors", "Requests answered with an error", None, true, errors)?;
         let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)
+    }
+
+    fn of_sources(&mut self, sources: &[SourceStatus], metric: &SourceMetric) -> fmt::Result {
+        let (name, help, unit, is_counter, value) = metric;
+        let sources = sources.iter();
+        let values = sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
+        self.family(name, help, unit.as_ref(), *is_counter, values)
     }
 
     fn latency(&mut self, status: &Status) -> fmt::Result {
@@ -278,6 +297,19 @@ impl Page<'_> {
             "Until when clients believe the certificate, in Unix time",
         );
         self.gauge(name, help, Some(&Unit::Seconds), certificate.ends_unix_s)
+    }
+
+    /// Encodes the ceilings at the fleet's coordinator.
+    fn fleet(&mut self, fleet: &FleetStatus, sources: &[SourceStatus]) -> fmt::Result {
+        let help = "Durable raises of the ceilings at the fleet's coordinator";
+        self.counter("snowbank_fleet_raises", help, None, fleet.raises)?;
+        let help = "Whether the fleet's coordinator answered last: 1 or 0";
+        self.gauge("snowbank_fleet_coordinator_up", help, None, u64::from(fleet.silent.is_none()))?;
+        let help = "For how long IDs can be handed out without the fleet's coordinator";
+        let (name, unit) = ("snowbank_fleet_headroom", Some(Unit::Seconds));
+        let metric: SourceMetric =
+            (name, help, unit, false, |source| source.fleet_headroom_s.map(Value::from));
+        self.of_sources(sources, &metric)
     }
 
     /// Encodes the process's metrics, under the names that Prometheus' own clients use.

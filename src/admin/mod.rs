@@ -25,12 +25,12 @@ mod status;
 pub(crate) use fetch::Target;
 pub(crate) use finding::seconds;
 pub(crate) use history::History;
-pub(crate) use http::{Beats, Site, Stay, Via};
+pub(crate) use http::{Beats, HEAD_WITHIN, Site, Via};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, LastMinute,
-    LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
+    LastMinute, LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

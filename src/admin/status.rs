@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use snowbank_client::protocol::ErrorCode;
 
 use super::kind::KindStatus;
 
@@ -34,6 +35,9 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
+    /// The fleet's coordinator. `None`: the daemon is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
@@ -119,6 +123,17 @@ pub(crate) struct CeilingsStatus {
     pub(crate) lost: Option<String>,
 }
 
+/// The ceilings at the fleet's coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FleetStatus {
+    /// The number of durable raises there.
+    pub(crate) raises: u64,
+    /// The time for which IDs can be handed out without the coordinator: of the source whose ceiling is the nearest.
+    pub(crate) left_s: f64,
+    /// The reason why the coordinator did not answer. `None`: it did.
+    pub(crate) silent: Option<String>,
+}
+
 /// The certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
@@ -153,6 +168,9 @@ pub(crate) struct SourceStatus {
     pub(crate) waiting_ids: u64,
     /// The default wait of a request.
     pub(crate) default_wait_s: f64,
+    /// The time from the newest ID to the fleet's ceiling, minutes ahead. `None`: the source is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
 }
@@ -184,17 +202,34 @@ pub(crate) struct LastMinute {
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
     pub(crate) connections_refused: u64,
+    /// Connections that were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
     pub(crate) latency_level: Level,
     pub(crate) connections_level: Level,
+    #[serde(default)]
+    pub(crate) authorization_level: Level,
 }
 
 /// The clients' connections.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Connections {
     pub(crate) open: u64,
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// Those open now that owe a token or shake hands over TLS.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
+    /// Those that gave way to a newcomer before they had authorized themselves.
+    #[serde(default)]
+    pub(crate) gave_way: u64,
+    /// Those that were closed because they sent no token in time.
+    #[serde(default)]
+    pub(crate) unauthorized_timeouts: u64,
+    /// The addresses of the last minute whose connections were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized_addresses: u64,
 }
 
 /// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
@@ -212,6 +247,14 @@ impl Status {
     /// that is then refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
+    }
+}
+
+impl Status {
+    /// Returns how many connections were closed because they did not authorize themselves.
+    pub(crate) fn unauthorized(&self) -> u64 {
+        let refused = self.errors.get(ErrorCode::Unauthorized.name()).copied().unwrap_or(0);
+        refused + self.connections.gave_way + self.connections.unauthorized_timeouts
     }
 }
 
@@ -307,6 +350,7 @@ pub(crate) mod tests {
             waiting_requests: 0,
             waiting_ids: 0,
             default_wait_s: 1.0,
+            fleet_headroom_s: None,
             ceiling_wanted: false,
         };
         let mut status = Status {
@@ -330,9 +374,10 @@ pub(crate) mod tests {
                 failing: None,
                 lost: None,
             },
+            fleet: None,
             sources: vec![source],
             certificate: None,
-            connections: Connections { open: 1, max: 10, accepted: 1, refused: 0 },
+            connections: Connections { open: 1, max: 10, accepted: 1, ..Connections::default() },
             last_minute: LastMinute::default(),
             last_reload: None,
             errors: std::collections::BTreeMap::new(),

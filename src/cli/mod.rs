@@ -1,11 +1,15 @@
 //! The command line: the options of each command, and the exit codes.
 
+mod above;
 mod ask_reload;
 mod check;
+mod chosen;
 mod decode;
+mod fleet;
 mod inputs;
 mod keys;
 mod layout;
+mod lines;
 mod next;
 mod parent;
 mod ping;
@@ -13,6 +17,7 @@ mod range;
 mod reload;
 mod serve;
 mod service_user;
+mod sql;
 mod state;
 mod status;
 mod stop;
@@ -60,6 +65,8 @@ enum Command {
     Status(status::Arguments),
     /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
     Reload(ask_reload::Arguments),
+    /// Show who holds which worker number in a fleet, and prepare its coordinator.
+    Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
@@ -140,6 +147,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Fleet(arguments) => fleet::run(&arguments, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }

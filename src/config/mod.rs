@@ -22,6 +22,7 @@ mod doors;
 mod fields;
 mod file_ref;
 mod findings;
+mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod log;
@@ -49,6 +50,7 @@ pub use diff::{Changed, diff};
 pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
+pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};

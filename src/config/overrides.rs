@@ -98,7 +98,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    key.rsplit('.').next() == Some("listen")
+    key == "fleet.endpoints" || key.rsplit('.').next() == Some("listen")
 }
 
 /// Returns the help of an option with its default and its variable.

@@ -112,6 +112,9 @@ pub trait Front {
         false
     }
 
+    /// Returns true unless the client still owes a token.
+    fn is_authorized(&self) -> bool;
+
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
     fn rejection(&self, bytes: &[u8]) -> Option<String>;
 

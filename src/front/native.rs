@@ -154,6 +154,10 @@ impl Front for Native {
         }
     }
 
+    fn is_authorized(&self) -> bool {
+        self.authorized
+    }
+
     fn rejection(&self, bytes: &[u8]) -> Option<String> {
         match request::parse(bytes) {
             Parsed::BadLength(_) => Some(stranger::describe(bytes, Protocol::Native)),

@@ -7,6 +7,7 @@
 #![allow(dead_code, unused_imports, reason = "each test file is a crate of its own and uses a part of this")]
 
 pub(crate) mod daemon;
+pub(crate) mod etcd;
 pub(crate) mod failing_disk;
 pub(crate) mod faketime;
 pub(crate) mod file_system;
@@ -15,6 +16,7 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
+pub(crate) mod postgres;
 pub(crate) mod records;
 pub(crate) mod reply;
 pub(crate) mod wire;

@@ -41,6 +41,8 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
             worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false, by_field: None },
+            worker_id_from: WorkerIdFrom::Given,
+            worker_count: 1,
             burst_window: Duration::from_millis(10),
             max_ahead: seconds(10),
             on_step_back: OnStepBack::Ride,
@@ -53,6 +55,17 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         unix_mode: FileMode(0o660),
         resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
         admin: AdminSettings { listen: Vec::new() },
+        fleet: FleetSettings {
+            coordinator: CoordinatorKind::None,
+            endpoints: vec!["http://127.0.0.1:2379".parse().unwrap()],
+            name: "default".into(),
+            horizon: seconds(300),
+            user: String::new(),
+            password_file: None,
+            ca: None,
+            certificate: None,
+            key: None,
+        },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         origins: Origins::default(),
     };
@@ -160,6 +173,18 @@ fn every_setting_reaches_its_field() {
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
+        worker_id_from = "coordinator"
+        worker_count = 2
+        [fleet]
+        coordinator = "etcd"
+        endpoints = ["https://a:1", "http://[::1]:2"]
+        name = "payments"
+        horizon = "1h"
+        user = "snowbank"
+        password_file = "/run/password"
+        ca = "fleet/ca.crt"
+        certificate = "fleet/daemon.crt"
+        key = "credential:fleet.key"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -184,6 +209,8 @@ fn every_setting_reaches_its_field() {
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
             worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true, by_field: None },
+            worker_id_from: WorkerIdFrom::Coordinator,
+            worker_count: 2,
             burst_window: Duration::from_millis(20),
             max_ahead: seconds(60),
             on_step_back: OnStepBack::Wait,
@@ -206,6 +233,17 @@ fn every_setting_reaches_its_field() {
         },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
+        },
+        fleet: FleetSettings {
+            coordinator: CoordinatorKind::Etcd,
+            endpoints: vec!["https://a:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()],
+            name: "payments".into(),
+            horizon: seconds(3_600),
+            user: "snowbank".into(),
+            password_file: Some(path("/run/password")),
+            ca: Some(path("/etc/fleet/ca.crt")),
+            certificate: Some(path("/etc/fleet/daemon.crt")),
+            key: Some(FileRef::Credential("fleet.key".into())),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         origins: Origins::default(),

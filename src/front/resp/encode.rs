@@ -84,15 +84,33 @@ fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
 /// The digits of the largest u64.
 const DIGITS_MAX: usize = 20;
 
-/// Returns a number in decimal digits. The standard library's formatting takes four times as long.
+/// Returns a number in decimal digits, which are made in pairs: divisions of 64 bits take most of the time.
 fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
-    loop {
+    while number >= 10 {
+        let pair = (number % 100) as u8;
+        number /= 100;
+        at -= 2;
+        digits[at] = b'0' + pair / 10;
+        digits[at + 1] = b'0' + pair % 10;
+    }
+    if number > 0 || at == DIGITS_MAX {
         at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
+        digits[at] = b'0' + number as u8;
+    }
+    &digits[at..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimal_digits_are_those_of_the_standard_library() {
+        for number in [0, 1, 9, 10, 99, 100, 101, 1 << 53, 2_123_826_781_336_245_015, u64::MAX] {
+            for number in [number, number.saturating_sub(1)] {
+                assert_eq!(decimal(number, &mut [0; DIGITS_MAX]), number.to_string().as_bytes());
+            }
         }
     }
 }

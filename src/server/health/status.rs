@@ -9,12 +9,15 @@ use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, KindStatus, LastMinute, Latency,
-    SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, KindStatus,
+    LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
+use crate::fleet::rules;
 use crate::numbering::{Numbering, TicketCounter};
+use crate::server::net::lobby::Occupancy;
+use crate::server::net::rejections;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 use crate::source::Source;
@@ -59,7 +62,8 @@ impl Common {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
         let sources = live_config.supplies.iter().enumerate();
-        let sources = sources.map(|(index, supply)| self.status_of(index, supply, limits, now));
+        let sources: Vec<SourceStatus> =
+            sources.map(|(index, supply)| self.status_of(index, supply, limits, now)).collect();
         let started = metrics.started;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -73,9 +77,10 @@ impl Common {
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
+            fleet: fleet_status(metrics, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
-            sources: sources.collect(),
-            connections: connections_status(metrics, limits),
+            sources,
+            connections: self.connections_status(limits),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -86,11 +91,33 @@ impl Common {
         }
     }
 
+    fn connections_status(&self, limits: &Limits) -> Connections {
+        let metrics = &self.metrics;
+        let Occupancy { inside, gave_way, .. } = self.lobbies.occupancy();
+        Connections {
+            open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
+            max: limits.max_connections as u64,
+            accepted: metrics.acceptors.accepted.get(),
+            refused: metrics.acceptors.refused.get(),
+            unauthorized: inside as u64,
+            gave_way,
+            unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
+            unauthorized_addresses: rejections::unauthorized_addresses() as u64,
+        }
+    }
+
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
         let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
         of_shards + of_acceptors
+    }
+
+    /// Returns the time from a source's newest ID to the fleet's ceiling.
+    fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
+        let ceiling = *self.metrics.keeper().fleet_ceilings.get(index)?;
+        let left = rules::left(source.numbering(), ceiling, source.id_time(now));
+        Some(left.as_secs_f64()).filter(|_| !source.numbering().is_ticket())
     }
 
     fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {
@@ -121,6 +148,7 @@ impl Common {
             waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids: source.wait_queue().admitted_ids(),
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
+            fleet_headroom_s: self.fleet_headroom_s(index, source, now),
             ceiling_wanted: source.grant().is_wanted(),
         }
     }
@@ -163,15 +191,6 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
     }
 }
 
-fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
-    Connections {
-        open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
-        max: limits.max_connections as u64,
-        accepted: metrics.acceptors.accepted.get(),
-        refused: metrics.acceptors.refused.get(),
-    }
-}
-
 fn clock_status(metrics: &Metrics) -> ClockStatus {
     let seen = metrics.keeper();
     let (state, by) = match seen.clock {
@@ -199,6 +218,14 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),
     }
+}
+
+/// Returns the status of the fleet's ceilings, from that of the sources.
+fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
+    let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
+    let seen = metrics.keeper();
+    let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
+    Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
 }
 
 fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {

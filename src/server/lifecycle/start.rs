@@ -14,6 +14,7 @@ use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::front::Facts;
 use crate::numbering::Numbering;
+use crate::server::ceilings::join_fleet::Joined;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
@@ -53,19 +54,27 @@ impl Server {
         state: State<'_>,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
-        let Secrets { tokens, tls, warnings: _ } = secrets;
+        let Secrets { tokens, tls, fleet, warnings: _ } = secrets;
         let tls = tls.map(tls::Acceptor::new);
         // First: a ceiling that was made durable before the machine was restored is no longer one.
         let kernel_log = KernelLog::open();
         let found = Found::open(state)?;
-        let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
+        let mut settings = settings.clone();
+        let fleet = fleet.map(|access| Joined::join(&mut settings, access, &found, reading)).transpose()?;
+        let settings = &settings;
+        let (numberings, locks) = number_and_lock(settings)?;
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
-        let Granted { durable, owner, notes } =
-            found.grant(&settings.sources, &numberings, locks, now, &wall)?;
-        let ceilings = Ceilings::grant(durable, &wall, reading)?;
+        let taken = fleet.as_ref().map_or(&[][..], |joined| &joined.taken);
+        let Granted { durable, owner, mut notes } =
+            found.grant(&settings.sources, &numberings, locks, taken, (now, &wall))?;
+        let fleet = fleet.map(|joined| {
+            notes.extend(joined.notes);
+            (joined.member, settings.fleet.horizon)
+        });
+        let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();

@@ -1,14 +1,15 @@
 //! The state that all threads of the daemon share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{Barrier, watch};
+use tokio::sync::{Barrier, Notify, watch};
 
 use super::live_config::LiveConfig;
 use super::wake_ups::WakeUps;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
+use crate::server::net::lobby::Lobbies;
 use crate::shard::Order;
 use crate::tls;
 
@@ -22,8 +23,13 @@ pub(crate) struct Common {
     pub(crate) metrics: Metrics,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
+    /// The places of connections that have not authorized themselves.
+    pub(crate) lobbies: Lobbies,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
+    /// Why a worker number of the fleet is lost, and the wake-up of the task that stops the daemon then.
+    lost: OnceLock<String>,
+    losing: Notify,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
     /// requests and keep their connections open.
     pub(crate) all_drained: Barrier,
@@ -45,8 +51,29 @@ impl Common {
             wake_ups: WakeUps::new(shards),
             metrics,
             tls,
+            lobbies: Lobbies::default(),
             heartbeat: Heartbeat::new(shards),
+            lost: OnceLock::new(),
+            losing: Notify::new(),
             all_drained: Barrier::new(shards),
         }
+    }
+
+    /// Ends the daemon if a worker number of the fleet is lost.
+    pub(crate) fn note_lost(&self, reason: Option<&str>) {
+        if let Some(reason) = reason.filter(|_| self.lost.get().is_none()) {
+            let _ = self.lost.set(reason.to_owned());
+            self.losing.notify_one();
+        }
+    }
+
+    /// Returns why a worker number of the fleet is lost.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// Completes when a worker number of the fleet is lost.
+    pub(crate) async fn await_loss(&self) {
+        self.losing.notified().await;
     }
 }
