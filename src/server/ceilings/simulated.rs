@@ -11,7 +11,7 @@ use crate::ceiling::store::{DiskStore, Record};
 use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers};
 use crate::clock::{Reading, StepRule, Wall};
 use crate::config::SourceSettings;
-use crate::keeper::{Keeper, Outcome, Write};
+use crate::keeper::{Keeper, Outcome, Reach, Write};
 use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
 
@@ -45,7 +45,7 @@ impl Ceilings {
         let locks = numberings.iter().map(|numbering| lock_workers(lock_dir, numbering));
         let locks = locks.collect::<Result<_, _>>()?;
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
-        let granted = found.grant(settings, &numberings, locks, wall.believe(reading), &wall)?;
+        let granted = found.grant(settings, &numberings, locks, &[], (wall.believe(reading), &wall))?;
         let Granted { durable, owner, .. } = granted;
         let Durable { mut sources, locks, first_ceilings, stored } = durable;
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
@@ -54,7 +54,7 @@ impl Ceilings {
             managed.grant(ceiling);
         }
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
-        let keeper = Keeper::new(sources, 1, Arc::clone(&wall), reading);
+        let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
         Ok(Ceilings { keeper, wall, owner, locks, store, retired })
     }
 
