@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::doors::RespSettings;
+use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
@@ -34,6 +34,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         AuthSettings::ROWS,
         TlsSettings::ROWS,
         RespSettings::ROWS,
+        MemcachedSettings::ROWS,
+        NoeqdSettings::ROWS,
         AdminSettings::ROWS,
         FleetSettings::ROWS,
         LogSettings::ROWS,
@@ -110,6 +112,10 @@ settings! {
         tls: TlsSettings,
         /// The section `[resp]`.
         resp: RespSettings,
+        /// The section `[memcached]`.
+        memcached: MemcachedSettings,
+        /// The section `[noeqd]`.
+        noeqd: NoeqdSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
         /// The section `[fleet]`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, SourceCounters};
+use super::metrics::{Counter, Metrics, SourceCounters};
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, KindStatus,
     LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
@@ -97,7 +97,7 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.get(),
+            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
             unauthorized: inside as u64,
             gave_way,

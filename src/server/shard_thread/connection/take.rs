@@ -43,7 +43,8 @@ impl<F: Front> Connection<F> {
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
             let draining = thread.draining.get() && !self.member.is_undrained();
-            let conditions = Conditions { facts: &live_config.facts, draining, wall };
+            let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
+            let conditions = Conditions { facts: &live_config.facts, draining, wall, counts: &counts };
             match self.front.step(&bytes[at..], &conditions, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
