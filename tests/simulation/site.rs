@@ -68,8 +68,8 @@ struct Site {
 
 /// Returns the index of the first layout with this one's ID space.
 fn space_of(layout: &Layout) -> usize {
-    let has_space = |text: &&str| Layout::resolve(text).expect("a layout").space() == layout.space();
-    LAYOUTS.iter().position(|text| has_space(&text)).expect("one of these")
+    let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
+    LAYOUTS.iter().position(|text| has_space(text)).expect("one of these")
 }
 
 fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
@@ -292,7 +292,7 @@ impl Site {
         let SourceSettings { name, layout, .. } = &process.settings.sources[source];
         let space = space_of(layout);
         for run in &runs {
-            let ids = (0..u64::from(run.count)).map(|index| run.first + index * u64::from(run.stride));
+            let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
             for id in ids {
                 assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
             }
