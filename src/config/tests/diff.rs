@@ -14,6 +14,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("unix_mode", r#""0600""#),
     ("limits.max_connections", "7"),
     ("limits.max_count", "7"),
+    ("limits.max_queued_bytes", "2000000"),
     ("limits.max_wait", r#""7s""#),
     ("limits.stall_timeout", r#""7s""#),
     ("limits.idle_timeout", r#""1h""#),

@@ -29,6 +29,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         order: Order::Relaxed,
         limits: Limits {
             max_connections: 10_000,
+            max_queued_bytes: 134_217_728,
             max_count: 1_000_000.try_into().unwrap(),
             max_wait: seconds(10),
             idle_timeout: None,
@@ -208,6 +209,7 @@ fn every_setting_reaches_its_field() {
         order: Order::Strict,
         limits: Limits {
             max_connections: 20,
+            max_queued_bytes: 134_217_728,
             max_count: u32::MAX.try_into().unwrap(),
             max_wait: seconds(2),
             idle_timeout: Some(seconds(4)),

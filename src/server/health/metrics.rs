@@ -247,6 +247,8 @@ pub(crate) struct Metrics {
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
+    /// The bytes that all connections keep: replies that clients have not taken, and requests that are not decoded.
+    pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
     history: Mutex<History>,
@@ -264,6 +266,7 @@ impl Metrics {
             open: (0..shards).map(|_| Arc::default()).collect(),
             open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
+            queued_bytes: CachePadded::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
             history: Mutex::default(),

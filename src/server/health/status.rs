@@ -99,6 +99,8 @@ impl Common {
             max: limits.max_connections as u64,
             accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
+            queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
+            queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             gave_way,
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
