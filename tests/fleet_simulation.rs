@@ -35,7 +35,7 @@ const STEPS: usize = 250;
 /// The coordinator, with the faults of its network.
 struct Server {
     keys: BTreeMap<String, Stored>,
-    /// What it had some writes ago.
+    /// The keys as they were some writes ago.
     older: BTreeMap<String, Stored>,
     revision: u64,
     /// Writes that are on their way.
