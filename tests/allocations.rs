@@ -26,7 +26,8 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    let conditions = Conditions { facts, draining: false, wall: now.wall };
+    let counts = snowbank::front::Counts::default;
+    let conditions = Conditions { facts, draining: false, wall: now.wall, counts: &counts };
     while let Step::Ids { consumed, ask, form } =
         scratch.front.step(&input[at..], &conditions, &mut scratch.output)
     {

@@ -1,4 +1,4 @@
-//! What holds for the listeners of every protocol, tried at the door for clients of Redis.
+//! The rules that hold for listeners of every protocol, tried at the door for clients of Redis.
 
 mod secure;
 mod support;

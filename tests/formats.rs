@@ -224,6 +224,7 @@ for line in sys.stdin:
     if form == "objectid":
         read = ObjectId(text)
         print(int(read.generation_time.timestamp()), str(read))
+        assert ObjectId("507f1f77bcf86cd799439011").generation_time.isoformat() == "2012-10-17T21:13:27+00:00"
     else:
         read = uuid.UUID(text)
         assert read.variant == uuid.RFC_4122

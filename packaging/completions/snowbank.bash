@@ -184,7 +184,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -223,6 +223,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1092,7 +1100,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__serve)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1131,6 +1139,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -205,6 +205,11 @@ impl Page<'_> {
         let help = "Connections refused with too_busy, because all were in use";
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
         self.unauthorized(connections)?;
+        let help =
+            "Bytes queued: replies that clients have not taken, and requests that have arrived in part";
+        self.gauge("snowbank_queued", help, Some(&Unit::Bytes), connections.queued_bytes)?;
+        let help = "Bytes that may be queued";
+        self.gauge("snowbank_queued_max", help, Some(&Unit::Bytes), connections.queued_bytes_max)?;
         let bytes = Some(&Unit::Bytes);
         self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
         self.counter("snowbank_sent", "Bytes written to clients", bytes, status.sent_bytes)

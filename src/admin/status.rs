@@ -235,6 +235,11 @@ pub(crate) struct Connections {
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
+    #[serde(default)]
+    pub(crate) queued_bytes: u64,
+    #[serde(default)]
+    pub(crate) queued_bytes_max: u64,
     /// Those open now that owe a token or shake hands over TLS.
     #[serde(default)]
     pub(crate) unauthorized: u64,
@@ -394,7 +399,13 @@ pub(crate) mod tests {
             fleet: None,
             sources: vec![source],
             certificate: None,
-            connections: Connections { open: 1, max: 10, accepted: 1, ..Connections::default() },
+            connections: Connections {
+                open: 1,
+                max: 10,
+                accepted: 1,
+                queued_bytes_max: 100,
+                ..Connections::default()
+            },
             protocols: Vec::new(),
             last_minute: LastMinute::default(),
             last_reload: None,

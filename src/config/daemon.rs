@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::doors::RespSettings;
+use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
@@ -34,6 +34,8 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         AuthSettings::ROWS,
         TlsSettings::ROWS,
         RespSettings::ROWS,
+        MemcachedSettings::ROWS,
+        NoeqdSettings::ROWS,
         AdminSettings::ROWS,
         FleetSettings::ROWS,
         LogSettings::ROWS,
@@ -110,6 +112,10 @@ settings! {
         tls: TlsSettings,
         /// The section `[resp]`.
         resp: RespSettings,
+        /// The section `[memcached]`.
+        memcached: MemcachedSettings,
+        /// The section `[noeqd]`.
+        noeqd: NoeqdSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
         /// The section `[fleet]`.
@@ -134,6 +140,15 @@ settings! {
         ///
         /// 10,000 idle connections fit in 10 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
+
+        /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that clients
+        /// have not taken, and requests that have arrived in part. Each connection may have a share of what is left. One
+        /// that has more is not read until its client has taken its replies, and is closed after stall_timeout.
+        ///
+        /// Clients that read their replies have nothing queued. 128 MiB serve 400 clients that stand still for seconds with
+        /// the longest queue, and leave the daemon below the MemoryMax= of its unit with 50,000 connections.
+        max_queued_bytes: usize = "134217728" in Table("limits"), Reload,
+            |value| value.count(1_048_576..=1_099_511_627_776);
 
         /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). The daemon admits a request only if its IDs
         /// can be ready within its wait, so this bounds the work and the reply of one frame.

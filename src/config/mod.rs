@@ -47,7 +47,9 @@ use std::path::{Path, PathBuf};
 
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
+pub use doors::{
+    Door, MemcachedSettings, NoeqdSettings, PROTOCOLS, Protocol, Purpose, Replies, RespSettings,
+};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};

@@ -26,6 +26,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tls(&settings, &mut findings);
     check_distinct(&settings, &mut findings);
     check_doors(&settings, &mut findings);
+    check_tokens(&settings, &mut findings);
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
     let mut sound = Vec::new();
@@ -124,6 +125,18 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
             Tcp { host: other, port: at } | Tls { host: other, port: at },
         ) => host == other && port == at,
         _ => false,
+    }
+}
+
+/// A protocol that has no place for a token is not open beside tokens, unless the operator says so.
+fn check_tokens(settings: &Settings, findings: &mut Findings) {
+    let door = &settings.memcached;
+    if let Some(file) = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty()) {
+        let text = format!(
+            "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \
+             or memcached.tokens = false, so that everyone who can connect draws IDs"
+        );
+        findings.mistake_of("memcached.listen", text);
     }
 }
 

@@ -63,6 +63,7 @@ macro_rules! written {
 }
 
 written! {
+    bool: |choice| choice.to_string();
     usize: |count| count.to_string();
     NonZeroU32: |count| count.to_string();
     Shards: |count| count.to_string();

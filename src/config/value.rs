@@ -144,6 +144,17 @@ impl<'v> Value<'v> {
         })
     }
 
+    /// Reads true or false.
+    pub(super) fn boolean(self) -> Result<bool, Refusal> {
+        match (self.0.get_ref().as_bool(), self.0.get_ref().as_str()) {
+            (Some(choice), _) => Ok(choice),
+            // Variables of the environment are texts.
+            (None, Some("true")) => Ok(true),
+            (None, Some("false")) => Ok(false),
+            (None, _) => Err(self.refuse("true or false")),
+        }
+    }
+
     /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name, and a line feed would
     /// break a log message in two.
     pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {

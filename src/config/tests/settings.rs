@@ -29,6 +29,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         order: Order::Relaxed,
         limits: Limits {
             max_connections: 10_000,
+            max_queued_bytes: 134_217_728,
             max_count: 1_000_000.try_into().unwrap(),
             max_wait: seconds(10),
             idle_timeout: None,
@@ -54,6 +55,8 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         tls: TlsSettings::default(),
         unix_mode: FileMode(0o660),
         resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
+        memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
+        noeqd: NoeqdSettings { listen: Vec::new(), source: None },
         admin: AdminSettings { listen: Vec::new() },
         fleet: FleetSettings {
             coordinator: CoordinatorKind::None,
@@ -170,6 +173,12 @@ fn every_setting_reaches_its_field() {
         resp.source = "default"
         resp.any_key = "default"
         resp.replies = "string"
+        memcached.listen = "127.0.0.1:11212"
+        memcached.source = "default"
+        memcached.any_key = "default"
+        memcached.tokens = false
+        noeqd.listen = "127.0.0.1:4444"
+        noeqd.source = "default"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
@@ -197,6 +206,7 @@ fn every_setting_reaches_its_field() {
         order: Order::Strict,
         limits: Limits {
             max_connections: 20,
+            max_queued_bytes: 134_217_728,
             max_count: u32::MAX.try_into().unwrap(),
             max_wait: seconds(2),
             idle_timeout: Some(seconds(4)),
@@ -230,6 +240,16 @@ fn every_setting_reaches_its_field() {
             source: Some("default".into()),
             any_key: Some("default".into()),
             replies: Replies::String,
+        },
+        memcached: MemcachedSettings {
+            listen: vec!["127.0.0.1:11212".parse().unwrap()],
+            source: Some("default".into()),
+            any_key: Some("default".into()),
+            tokens: false,
+        },
+        noeqd: NoeqdSettings {
+            listen: vec!["127.0.0.1:4444".parse().unwrap()],
+            source: Some("default".into()),
         },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),

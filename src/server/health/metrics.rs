@@ -11,6 +11,7 @@ use crossbeam::utils::CachePadded;
 use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
+use crate::front::Counts;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -231,8 +232,8 @@ impl Timing {
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptorCounters {
-    /// Connections handed to a shard.
-    pub(crate) accepted: Counter,
+    /// Connections handed to a shard, by protocol.
+    pub(crate) accepted: [Counter; PROTOCOLS],
     /// Connections refused with `too_busy`.
     pub(crate) refused: Counter,
 }
@@ -248,6 +249,8 @@ pub(crate) struct Metrics {
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
+    /// The bytes that all connections keep: replies that clients have not taken, and requests that are not decoded.
+    pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
     history: Mutex<History>,
@@ -271,6 +274,7 @@ impl Metrics {
             listeners,
             open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
+            queued_bytes: CachePadded::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
             history: Mutex::default(),
@@ -278,6 +282,20 @@ impl Metrics {
             draining: AtomicBool::new(false),
             instance,
             started,
+        }
+    }
+
+    /// Returns what the clients of a protocol did, for those of them that ask for it.
+    pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
+        let of = |shard: &ShardCounters, of: fn(&ProtocolCounters) -> &Counter| {
+            of(&shard.protocols[protocol as usize]).get()
+        };
+        Counts {
+            uptime: clock::os::boot().since(self.started.boot),
+            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
+            accepted: self.acceptors.accepted[protocol as usize].get(),
+            requests: self.shards.iter().map(|shard| of(shard, |counters| &counters.requests)).sum(),
+            errors: self.shards.iter().map(|shard| of(shard, |counters| &counters.errors)).sum(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
+use super::metrics::{Counter, Metrics, ProtocolCounters, SourceCounters};
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, KindStatus,
     LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
@@ -102,8 +102,10 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.get(),
+            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
+            queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
+            queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             gave_way,
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),

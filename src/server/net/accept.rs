@@ -165,7 +165,7 @@ pub(crate) async fn accept(
         let max_connections = common.live_config.borrow().limits.max_connections;
         if has_room(&inboxes, &common.lobbies, max_connections).await {
             let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted.add(1);
+            common.metrics.acceptors.accepted[door.protocol as usize].add(1);
             hand_over(socket, &door, guest, &inboxes, &common).await;
             continue;
         }

@@ -13,7 +13,7 @@ use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
 use crate::config::Protocol;
-use crate::front::{Front, Native, Resp};
+use crate::front::{Front, Memcached, Native, Noeqd, Resp};
 use crate::server::net::accept::Admitted;
 use crate::server::net::handshake;
 use crate::server::net::lobby::{self, Guest};
@@ -43,6 +43,8 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
         match door.protocol {
             Protocol::Native => serve::<Native>(stream, guest, member).await,
             Protocol::Resp => serve::<Resp>(stream, guest, member).await,
+            Protocol::Memcached => serve::<Memcached>(stream, guest, member).await,
+            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member).await,
         }
         drop(open);
     });
