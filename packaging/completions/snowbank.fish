@@ -73,7 +73,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l from -d 'The format of the IDs: decimal, or one that `snowbank next --format` writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l source -d 'The source that made the IDs: UUIDs hold a digest of its name' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`. "ticket" is that of a ticket counter\'s numbers, which have no fields' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l json -d 'Print one JSON object per line'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l from -d 'The first instant: RFC 3339, a date (its first instant in UTC), or Unix milliseconds' -r
