@@ -205,7 +205,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -252,6 +252,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -319,7 +323,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -366,6 +370,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -473,7 +481,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__init)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --add --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --add --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -520,6 +528,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -543,7 +555,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__list)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --json --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -590,6 +602,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -613,7 +629,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__release)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --source --force --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --source --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -660,6 +676,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1181,7 +1201,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__serve)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --http --admin --log-format --log-level --adopt-state --stop-at-stdin-eof --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1228,6 +1248,10 @@ _snowbank() {
                     return 0
                     ;;
                 --noeqd)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --http)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
