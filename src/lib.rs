@@ -25,6 +25,7 @@
 //!
 //! Serving them:
 //!
+//! - [`access`]: who a client is, and how much it may draw.
 //! - [`front`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
 //! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
@@ -69,6 +70,8 @@
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod access;
 mod admin;
 #[doc(hidden)]
 pub mod ceiling;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
+use super::identities::IdentitySettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
@@ -35,6 +36,11 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
+}
+
+/// Returns every setting that a file can have: those of [`rows`], and those of identities, which no variable sets.
+pub(super) fn rows_of_file() -> impl Iterator<Item = &'static Row> {
+    rows().chain(IdentitySettings::ROWS)
 }
 
 /// Returns the names of the sections, in the order of the reference.
@@ -111,6 +117,8 @@ settings! {
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
         /// make the same ID.
         sources: Vec<SourceSettings>,
+        /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of its own.
+        identities: Vec<IdentitySettings>,
         /// The place where each setting was given, for errors that only show when it is used (a port that is taken).
         origins: Origins,
     }
@@ -179,9 +187,10 @@ settings! {
     /// The tokens of clients.
     pub struct AuthSettings at (auth) {
         /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs.
-        /// Empty lines and lines that start with # do not count. A relative path starts at this file's directory;
-        /// "credential:NAME" is systemd's credential of that name (LoadCredential=). Tokens have a file of their own
-        /// because more people can read command lines and configurations.
+        /// "NAME: TOKEN" gives clients with that token an identity, see `[[identities]]`. In place of a token its SHA-256 may
+        /// stand, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # do not
+        /// count. A relative path starts at this file's directory; "credential:NAME" is systemd's credential of that name
+        /// (LoadCredential=). Tokens have a file of their own because more people can read command lines and configurations.
         ///
         /// Empty: clients need no token. If client certificates are required too, a client needs both.
         token_file: Option<FileRef> = r#""""# in Table("auth"), Reload, |value| value.file();

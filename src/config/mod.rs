@@ -23,6 +23,7 @@ mod file_ref;
 mod findings;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod identities;
 mod log;
 mod mistake;
 mod overrides;
@@ -47,6 +48,7 @@ pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings
 pub use diff::{Changed, diff};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
+pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
@@ -56,7 +58,7 @@ pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
-pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};

@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use super::Settings;
 use super::daemon::{TlsSettings, rows};
 use super::findings::Findings;
+use super::identities;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::SourceSettings;
@@ -25,6 +26,12 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tls(&settings, &mut findings);
     check_admin(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
+    identities::check(
+        &settings.identities,
+        &settings.sources,
+        settings.tls.client_ca.is_some(),
+        &mut findings,
+    );
     let mut sound = Vec::new();
     for (index, source) in settings.sources.iter_mut().enumerate() {
         if settle_source(index, source, now, &mut findings) {

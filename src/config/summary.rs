@@ -4,7 +4,7 @@ use super::daemon::rows;
 use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
-use super::{Address, Settings, SourceSettings};
+use super::{Address, IdentitySettings, Settings, SourceSettings};
 use snowbank_client::layout::{Life, UnixMicros, collision};
 
 impl SourceSettings {
@@ -65,7 +65,9 @@ impl Settings {
         let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
         let of_sources = (0..self.sources.len())
             .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| line(row, Some(index))));
-        of_daemon.chain(of_sources).collect()
+        let of_identities = (0..self.identities.len())
+            .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| line(row, Some(index))));
+        of_daemon.chain(of_sources).chain(of_identities).collect()
     }
 
     /// Returns a line for each setting that is allowed but probably a mistake.

@@ -53,6 +53,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         unix_mode: FileMode(0o660),
         admin: AdminSettings { listen: Vec::new() },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
+        identities: Vec::new(),
         origins: Origins::default(),
     };
     assert_eq!(settings, expected);
@@ -112,9 +113,11 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
         setting::Section::SourceAlone => row.full_key(Some(0)),
         _ => row.full_key(None),
     });
-    for key in keys {
+    let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
+    for key in keys.chain(of_identities) {
         assert!(stated.origins.of(&key).is_some(), "{key}");
     }
+    let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
     assert_eq!(without_origins(stated), defaults);
 }
 
@@ -197,6 +200,7 @@ fn every_setting_reaches_its_field() {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
+        identities: Vec::new(),
         origins: Origins::default(),
     };
     assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:16");
@@ -239,6 +243,54 @@ fn each_source_starts_from_the_top_of_the_file() {
     assert_eq!(trades.layout, Layout::resolve("clearing").unwrap());
     assert_eq!(batches.layout, Layout::resolve("clearing-batch").unwrap());
     assert_eq!((trades.max_ahead, batches.max_ahead), (Duration::from_secs(4), Duration::from_secs(5)));
+}
+
+#[test]
+fn identities_have_names_sources_and_a_rate() {
+    let settings = settings(
+        r#"
+        tls.certificate = "daemon.crt"
+        tls.key = "daemon.key"
+        tls.client_ca = "clients.crt"
+
+        [[sources]]
+        name = "orders"
+
+        [[identities]]
+        name = "billing"
+        certificate_names = ["Billing.internal", "spiffe://prod/billing"]
+        sources = ["orders"]
+        rate = 50_000
+
+        [[identities]]
+        name = "anonymous"
+        sources = []
+        "#,
+    );
+    let expected = [
+        IdentitySettings {
+            name: "billing".into(),
+            certificate_names: ["billing.internal", "spiffe://prod/billing"]
+                .map(|name| name.parse().unwrap())
+                .into(),
+            sources: Some(vec!["orders".into()]),
+            rate: Some(50_000),
+        },
+        IdentitySettings {
+            name: "anonymous".into(),
+            certificate_names: Vec::new(),
+            sources: Some(Vec::new()),
+            rate: None,
+        },
+    ];
+    assert_eq!(settings.identities, expected);
+    let lines = settings.to_text();
+    assert!(
+        lines.contains(
+            "identities[0].certificate_names = [\"billing.internal\", \"spiffe://prod/billing\"]\n"
+        )
+    );
+    assert!(lines.contains("identities[1].rate = \"off\"\n"), "{lines}");
 }
 
 #[test]

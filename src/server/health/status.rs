@@ -17,7 +17,7 @@ use crate::config::Limits;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::Supply;
 
-use crate::tls::Identity;
+use crate::tls::ServerCertificate;
 use snowbank_client::protocol::ErrorCode;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
@@ -173,7 +173,7 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
     }
 }
 
-fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {
+fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {
     let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
     CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
 }

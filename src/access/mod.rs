@@ -1,0 +1,16 @@
+//! Who a client is, and how much it may draw.
+//!
+//! A client shows a token, a certificate or neither. What it shows can have an identity: a name, the sources that it may
+//! draw from, and a rate. A client without limits costs a request nothing here.
+//!
+//! - `pace`: a rate of IDs, a pure function of the boot clock.
+//! - `rules`: the identities and tokens of one configuration.
+//! - `session`: the identity of one connection. A reload takes it away with the token or the certificate.
+
+mod pace;
+mod rules;
+mod session;
+
+pub use pace::{Pace, Reserved, TooFast};
+pub use rules::{Identity, Rules};
+pub use session::{Denial, Session, Shown};
