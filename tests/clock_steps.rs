@@ -400,6 +400,21 @@ fn on_step_back_wait_also_waits_for_a_clock_set_back_between_two_lives() {
     }
 }
 
+/// A crash leaves a ceiling that is ahead of a clock that never stepped. A start and a stop without a request change nothing
+/// about that.
+#[test]
+fn on_step_back_wait_answers_at_once_after_a_crash_and_a_stop_in_which_nothing_was_used() {
+    let machine = Machine::new();
+    let start = || machine.setup("on_step_back = \"wait\"").start();
+    let mut daemon = start();
+    let first = daemon.connect().next(Ask::of(1)).ids()[0];
+    daemon.kill();
+    for _ in 0..2 {
+        start().stop();
+    }
+    assert!(start().connect().next(Ask::of(1)).ids()[0] > first);
+}
+
 #[test]
 fn steps_at_the_ceiling_of_the_layout_refuse_nothing() {
     let toml = "shards = 2";

@@ -194,12 +194,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__decode)
-            opts="-h --layout --json --help"
+            opts="-h --from --source --layout --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --layout)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -436,7 +444,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__next)
-            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --json --help"
+            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -479,6 +487,10 @@ _snowbank() {
                     return 0
                     ;;
                 --source)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --format)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -5,8 +5,8 @@
 //! A start below the mark begins where IDs may have been handed out since: its state is an older copy, or another state.
 
 use std::fmt;
-use std::time::Duration;
 
+use super::CeilingRule;
 use super::store::{Record, position_from};
 use crate::clock::{self, STEP_BELIEVED_AT_ONCE};
 use snowbank_client::layout::{Numbering, Position, UnixMicros};
@@ -78,12 +78,11 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(is_own) { Marked::SinceThisCopy(highest) } else { Marked::ByAnother(highest) }
 }
 
-/// Returns the latest instant up to which a daemon with this clock can have granted IDs: by the reach of its ceilings, and by
-/// a step that it believed at once before the clock was set right.
-pub fn latest_grant(numbering: &Numbering, wall: UnixMicros, max_ahead: Duration) -> UnixMicros {
-    let two_ticks = Duration::from_millis(numbering.layout().tick_ms()).saturating_mul(2);
-    let reach = max_ahead.max(two_ticks).saturating_add(STEP_BELIEVED_AT_ONCE);
-    UnixMicros(wall.0.saturating_add(clock::micros(reach)))
+/// Returns the latest instant up to which a daemon with this clock can have granted IDs: by the furthest ceiling of its rule,
+/// and by a step that it believed at once before the clock was set right.
+pub fn latest_grant(rule: &CeilingRule, wall: UnixMicros) -> UnixMicros {
+    let ahead = rule.furthest().saturating_add(STEP_BELIEVED_AT_ONCE);
+    UnixMicros(wall.0.saturating_add(clock::micros(ahead)))
 }
 
 /// Returns the end of marks beyond a source's start that end after this instant: they are not believed.
@@ -104,9 +103,14 @@ pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::ceiling::store::id_bound;
     use crate::ceiling::{HostIdentity, Owner};
+    use crate::clock::{BootMicros, Now};
     use snowbank_client::layout::{Layout, Tick, WorkerSet};
 
     const OURS: &str = "0123456789abcdef0123456789abcdef";
@@ -175,13 +179,45 @@ mod tests {
     fn a_mark_further_ahead_than_the_clock_lets_a_daemon_go_is_not_believed() {
         let numbering = numbering();
         let now = numbering.start_of(Tick(500_000));
-        let latest = latest_grant(&numbering, now, Duration::from_secs(10));
-        assert_eq!(latest.0 - now.0, 70_000_000, "max_ahead, and a step of a minute");
-        let (near, far) = (numbering.first_of(Tick(570_000)), numbering.first_of(Tick(570_001)));
+        let seconds = Duration::from_secs;
+        let rule =
+            CeilingRule { horizon: seconds(3), max_ahead: seconds(10), tick: Duration::from_millis(1) };
+        let latest = latest_grant(&rule, now);
+        assert_eq!(
+            latest.0 - now.0,
+            71_500_000,
+            "max_ahead with the reserve above it, and a step of a minute"
+        );
+        let (near, far) = (numbering.first_of(Tick(571_500)), numbering.first_of(Tick(571_501)));
         let start = numbering.first_of(Tick(500_001));
         let beyond = |at, start| beyond(&[mark(at, THEIRS)], &numbering, start, latest);
         assert_eq!(beyond(near, start), None);
         assert_eq!(beyond(far, start), Some(far));
         assert_eq!(beyond(far, far), None, "the state knows of it");
+    }
+
+    proptest! {
+        /// During a catch-up too, with any tick: a kill then leaves a mark that the next start believes.
+        #[test]
+        fn a_mark_of_any_ceiling_that_the_rule_allows_is_believed(
+            tick in prop::sample::select(vec!["1ms", "10ms", "1s", "3600s", "86400s"]),
+            phase_us in 0_i64..86_400_000_000,
+            ahead_share in 0_i64..=1_000,
+            uptime_s in 0_u64..1_000_000,
+            horizon_share in 0_u32..=100,
+        ) {
+            let layout = format!("time:=100000000,worker:10,sequence:12;tick={tick};epoch=1799990000000");
+            let numbering = Numbering::new(Layout::resolve(&layout).unwrap(), WorkerSet::single(1)).unwrap();
+            let tick = Duration::from_millis(numbering.layout().tick_ms());
+            let max_ahead = Duration::from_secs(10).max(4 * tick);
+            let horizon = (max_ahead - 2 * tick) * horizon_share / 100;
+            let rule = CeilingRule { horizon, max_ahead, tick };
+            let now = Now { wall: UnixMicros(1_800_000_000_000_000 + phase_us), boot: BootMicros(0), jumped: false };
+            let id_time = UnixMicros(now.wall.0 + clock::micros(max_ahead) / 1_000 * ahead_share);
+            let reach = rule.reach(now, id_time, Duration::from_secs(uptime_s));
+            let ceiling = numbering.first_of(Tick(numbering.tick_at(reach).0 + 1));
+            let latest = UnixMicros(latest_grant(&rule, now.wall).0 - clock::micros(STEP_BELIEVED_AT_ONCE));
+            prop_assert!(instant_of(&numbering, ceiling) <= latest);
+        }
     }
 }

@@ -156,6 +156,13 @@ impl CeilingRule {
         // The ceiling is at the end of this instant's tick.
         usual.max(UnixMicros(id_time.0.saturating_add(reserve - crate::clock::micros(self.tick))))
     }
+
+    /// Returns how far a ceiling can be ahead of a wall clock that never stepped: at the end of the tick of the furthest
+    /// [`reach`](CeilingRule::reach), while the ID clock is `max_ahead` ahead.
+    pub fn furthest(&self) -> Duration {
+        let horizon = self.horizon.max(2 * self.tick);
+        self.max_ahead.max(2 * self.tick) + self.tick.max(horizon / 2)
+    }
 }
 
 /// The reason why storage failed, in words for the operator, and its cause.

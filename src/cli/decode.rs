@@ -6,13 +6,20 @@ use serde::{Serialize, Serializer};
 
 use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
+use snowbank_client::format::{Context, Format};
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The IDs, in decimal
+    /// The IDs, in decimal or in the format of --from
     #[arg(value_name = "ID", required = true, allow_negative_numbers = true)]
     ids: Vec<String>,
+    /// The format of the IDs: decimal, or one that `snowbank next --format` writes
+    #[arg(long, value_name = "NAME", default_value = "decimal")]
+    from: Format,
+    /// The source that made the IDs: UUIDs hold a digest of its name
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    source: String,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
@@ -24,10 +31,15 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = Chosen::resolve(&arguments.layout)?;
     let label = chosen.label();
+    let context = Context::new(&arguments.source, Some(&chosen.layout));
+    let codec = arguments.from.codec(context).map_err(Failure::usage)?;
     // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
-        let id = chosen.layout.parse_id(text).map_err(Failure::usage)?;
+        let id = match arguments.from {
+            Format::Decimal => chosen.layout.parse_id(text).map_err(Failure::usage)?,
+            _ => codec.read(text).map_err(Failure::usage)?,
+        };
         let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
         let time = chosen.layout.rfc3339(decoded.instant);
         if arguments.json {

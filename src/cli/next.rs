@@ -1,13 +1,18 @@
 //! `snowbank next`.
 
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use serde::Serialize;
+
+use super::layout::write_json;
 use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome, make_reactor};
 use crate::config::{self, FileRef};
-use snowbank_client::protocol::ErrorCode;
+use snowbank_client::format::{Codec, Context, Format};
+use snowbank_client::layout::Layout;
+use snowbank_client::protocol::{ErrorCode, info};
 use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
 
 /// The longest that a daemon collects IDs for a batch before it sends a part.
@@ -27,7 +32,13 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
-    /// Write one JSON object per line: {"id":"…"}. The ID is a string, because many readers keep only 53 bits of a number.
+    /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7,
+    /// uuidv8, or dictionary: and 2 to 94 characters, which are the digits.
+    #[arg(long, value_name = "NAME", default_value = "decimal")]
+    format: Format,
+
+    /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep
+    /// only 53 bits of a number.
     #[arg(long)]
     json: bool,
 }
@@ -129,15 +140,22 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let mut out = BufWriter::new(out);
     converse(async {
         let client = arguments.daemon.client()?;
-        fetch(&client, arguments, &mut out).await?;
+        let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
+        let codec = codec_of(&arguments.format, &client, &source).await?;
+        let mut lines = Lines { format: &arguments.format, codec, json: arguments.json, out: &mut out };
+        fetch(&client, arguments, source, &mut lines).await?;
         Ok(out.flush()?)
     })
 }
 
 /// Fetches and writes, batch by batch. Each is as large as the daemon allows, and partial, so that a source slower than
 /// the daemon's longest wait streams what it has.
-async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
+async fn fetch(
+    client: &Client,
+    arguments: &Arguments,
+    source: SourceChoice,
+    lines: &mut Lines<'_, impl Write>,
+) -> Outcome {
     let max_count = if arguments.count == 1 { 1 } else { client.info().await.map_err(explain)?.max_count };
     let mut left = arguments.count;
     while left > 0 {
@@ -146,7 +164,7 @@ async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> 
         let batch = match call.await {
             Ok(batch) => batch,
             Err(error) if left < arguments.count => {
-                out.flush()?;
+                lines.out.flush()?;
                 let written = arguments.count - left;
                 return Err(Failure::no(format!(
                     "after {written} of {} IDs, which are good: {error}; ask for the rest again",
@@ -156,20 +174,66 @@ async fn fetch(client: &Client, arguments: &Arguments, out: &mut impl Write) -> 
             Err(error) => return Err(explain(error)),
         };
         left = left.saturating_sub(batch.len() as u64);
-        write(&batch, arguments.json, out)?;
+        lines.write(&batch)?;
     }
     Ok(())
 }
 
-fn write(batch: &Batch, json: bool, out: &mut impl Write) -> io::Result<()> {
-    for id in batch {
-        if json {
-            writeln!(out, "{{\"id\":\"{id}\"}}")?;
-        } else {
-            writeln!(out, "{id}")?;
-        }
+/// Makes the codec for the IDs of a source. Asks the daemon about the source only if the format needs it.
+async fn codec_of(format: &Format, client: &Client, source: &SourceChoice) -> Result<Codec, Failure> {
+    if !format.needs_layout() && !format.needs_source() {
+        return format.codec(Context::new("", None)).map_err(Failure::usage);
     }
-    Ok(())
+    let info = client.info().await.map_err(explain)?;
+    let source = find(&info, source)?;
+    let layout = source.layout.as_deref().map(Layout::resolve).transpose().map_err(Failure::no)?;
+    format.codec(Context::new(&source.name, layout.as_ref())).map_err(Failure::usage)
+}
+
+/// Finds a source of the daemon.
+fn find<'a>(info: &'a info::Info, source: &SourceChoice) -> Result<&'a info::Source, Failure> {
+    let (found, wanted) = match source {
+        SourceChoice::Index(index) => {
+            (info.sources.iter().find(|known| known.index == *index), format!("with index {index}"))
+        }
+        SourceChoice::Name(name) => (info.source(name), format!("named {name:?}")),
+    };
+    found.ok_or_else(|| {
+        let known: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
+        Failure::no(format_args!("the daemon has no source {wanted}; it has {}", known.join(", ")))
+    })
+}
+
+/// The output: one line for each ID.
+struct Lines<'a, W> {
+    format: &'a Format,
+    codec: Codec,
+    json: bool,
+    out: &'a mut W,
+}
+
+impl<W: Write> Lines<'_, W> {
+    fn write(&mut self, batch: &Batch) -> Outcome {
+        let mut text = String::new();
+        for id in batch {
+            text.clear();
+            self.codec.write(id, &mut text).map_err(Failure::no)?;
+            match (self.json, self.format) {
+                (false, _) => writeln!(self.out, "{text}")?,
+                (true, Format::Decimal) => writeln!(self.out, "{{\"id\":\"{id}\"}}")?,
+                (true, _) => write_json(&Line { id: id.to_string(), text: &text }, self.out)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The output of `--json` for an ID with `--format`.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// A string, because JavaScript's numbers end at 2^53.
+    id: String,
+    text: &'a str,
 }
 
 /// Reads a source: digits are an index, anything else is a name.

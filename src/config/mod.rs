@@ -56,6 +56,7 @@ pub use reference::reference;
 pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
 pub use source::{SOURCES_MAX, SourceSettings};
+pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};

@@ -1,6 +1,6 @@
 //! The place of the state, which must outlast a restart.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -77,9 +77,7 @@ impl StateDirChoice {
             StateDirChoice::None => Ok(StatePlace::Nowhere),
             StateDirChoice::At(path) => directory(path.clone(), ""),
             StateDirChoice::Default => {
-                if let Some(list) = variable("STATE_DIRECTORY")
-                    && let Some(path) = first_of(&list)
-                {
+                if let Some(path) = variable("STATE_DIRECTORY").as_deref().and_then(first_directory) {
                     directory(path, "$STATE_DIRECTORY")
                 } else if let Some(home) = absolute("XDG_STATE_HOME") {
                     directory(home.join("snowbank"), "$XDG_STATE_HOME")
@@ -93,8 +91,9 @@ impl StateDirChoice {
     }
 }
 
-/// Returns the first path of systemd's list, which has colons between them.
-fn first_of(list: &OsString) -> Option<PathBuf> {
+/// Returns the first path of a variable such as `$STATE_DIRECTORY`, where systemd puts colons between several. `None` if it
+/// is not absolute, which systemd never does.
+pub(crate) fn first_directory(list: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(list).next().filter(|path| path.is_absolute())
 }
 
@@ -150,5 +149,6 @@ mod tests {
         let odd = [("STATE_DIRECTORY", ""), ("XDG_STATE_HOME", "x"), ("HOME", "")];
         assert_eq!(place(StateDirChoice::Default, &odd), Err(NoStateDir));
         assert_eq!(place(StateDirChoice::Default, &[]), Err(NoStateDir));
+        assert_eq!(first_directory(OsStr::new("run/a:/run/b")), None);
     }
 }

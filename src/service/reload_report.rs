@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::outbox::send_now;
+use crate::config::first_directory;
 
 const NAME: &str = "reload.sock";
 /// The longest message. Reasons are lines about settings, and the log has all of them.
@@ -19,8 +20,7 @@ const RELOADED: &str = "reloaded";
 
 /// Returns the runtime directory that the service manager gave to this process, if it did.
 pub fn runtime_directory() -> Option<PathBuf> {
-    let directories = std::env::var("RUNTIME_DIRECTORY").ok()?;
-    directories.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
+    first_directory(&std::env::var_os("RUNTIME_DIRECTORY")?)
 }
 
 /// Reports that a reload begins.

@@ -4,7 +4,6 @@
 //! socket unit at once. So the daemon itself waits before it tries again. Each start that fails leaves a file in
 //! `$RUNTIME_DIRECTORY`, which the next start takes. A start by hand finds none, and tries at once.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::notify::{EXTEND_EVERY, Notifier};
+use super::reload_report::runtime_directory;
 
 /// The file of a failed start: how many have failed one after the other, and why the last did.
 const FILE: &str = "failed-start";
@@ -32,8 +32,7 @@ pub struct Retries {
 impl Retries {
     /// Takes note of the starts that failed just before this one, and waits accordingly.
     pub fn wait(notifier: &Notifier) -> Retries {
-        let directory = std::env::var_os("RUNTIME_DIRECTORY").filter(|_| notifier.is_wanted());
-        let file = directory.as_deref().and_then(first_path).map(|directory| directory.join(FILE));
+        let file = runtime_directory().filter(|_| notifier.is_wanted()).map(|directory| directory.join(FILE));
         let Some((failed, reason)) = file.as_deref().and_then(take) else {
             return Retries { file, failed: 0 };
         };
@@ -55,11 +54,6 @@ impl Retries {
             let _ = fs::write(file, format!("{}\n{reason}\n", self.failed.saturating_add(1)));
         }
     }
-}
-
-/// Returns the first of paths that are separated by colons.
-fn first_path(paths: &OsStr) -> Option<PathBuf> {
-    std::env::split_paths(paths).next().filter(|path| path.is_absolute())
 }
 
 /// Removes the file of the start before, and returns what it says.
@@ -110,11 +104,5 @@ mod tests {
             assert_eq!(take(&file), None, "{damaged:?}");
             assert!(!file.exists());
         }
-    }
-
-    #[test]
-    fn the_first_of_several_runtime_directories_counts() {
-        assert_eq!(first_path(OsStr::new("/run/a:/run/b")), Some(PathBuf::from("/run/a")));
-        assert_eq!(first_path(OsStr::new("")), None);
     }
 }

@@ -189,8 +189,8 @@ impl Source {
             return None;
         }
         let span = self.claim_some(window, count, count, window.limit, rng);
-        if span.is_none() && passage == Passage::Counted {
-            self.wait_queue.uncount_passage(count);
+        if let (None, Passage::Counted(look)) = (&span, passage) {
+            self.wait_queue.uncount_passage(look, count);
         }
         span.map(|span| span.from)
     }

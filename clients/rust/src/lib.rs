@@ -21,6 +21,7 @@
 //! - [`Client::ids`] makes an [`Ids`], which numbers rows one at a time. Use one for each task or thread.
 //! - [`Error`] says why a call failed, who is at fault, and whether another try may help.
 //! - [`layout`] takes IDs apart into instant, worker and sequence, and finds the IDs of a time span.
+//! - [`mod@format`] writes IDs as texts, such as UUIDs or short keys, and reads them back.
 //! - [`protocol`] is the wire format, for programs that speak it themselves.
 //!
 //! # Deadlines, retries and failover
@@ -77,6 +78,7 @@
 
 pub mod address;
 mod client;
+pub mod format;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

@@ -55,24 +55,39 @@ pub struct DiskStore {
 struct StoredSource {
     record: Record,
     numbering: Numbering,
+    /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
+    crashed_at: Option<Position>,
+}
+
+/// A source that starts.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstRecord<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its layout and worker IDs.
+    pub numbering: &'a Numbering,
+    /// Its first position; no stored ceiling will be below it.
+    pub start: Position,
+    /// True if IDs were handed out up to there, because a clean stop left it.
+    pub is_clean: bool,
 }
 
 impl DiskStore {
-    /// Returns a store over a locked directory, for sources (by index) of these names and numberings. Nothing is written
-    /// yet: the first [`raise`](DiskStore::raise) makes all first ceilings durable together.
-    ///
-    /// `starts` are the sources' first positions; no stored ceiling will be below them.
+    /// Returns a store over a locked directory, for sources by their index. Nothing is written yet: the first
+    /// [`raise`](DiskStore::raise) makes all first ceilings durable together.
     pub fn new<'a>(
         directory: StateDir,
-        starts: impl IntoIterator<Item = (&'a str, &'a Numbering, Position)>,
+        starts: impl IntoIterator<Item = FirstRecord<'a>>,
         retired: Vec<Record>,
         owner: &Owner,
         host: &HostIdentity,
     ) -> Self {
-        let sources = starts.into_iter().map(|(name, numbering, start)| StoredSource {
-            record: Record::new(name, numbering, start, owner, host),
-            numbering: numbering.clone(),
-        });
+        let sources =
+            starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
+                record: Record::new(name, numbering, start, owner, host),
+                numbering: numbering.clone(),
+                crashed_at: (!is_clean).then_some(start),
+            });
         let file = StateFile::of(directory.path());
         let (owner, host) = (owner.clone(), host.clone());
         DiskStore {
@@ -139,7 +154,8 @@ impl DiskStore {
         let joins = |newcomer: &Newcomer<'_>| {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
-            StoredSource { record: Record { wall_minus_boot_us, ..record }, numbering: numbering.clone() }
+            let record = Record { wall_minus_boot_us, ..record };
+            StoredSource { record, numbering: numbering.clone(), crashed_at: None }
         };
         let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
@@ -160,7 +176,7 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |StoredSource { record, numbering }, ceiling| {
+        self.store(raises, wall_minus_boot_us, |StoredSource { record, numbering, .. }, ceiling| {
             let record = record.at(numbering, ceiling.max(record.ceiling));
             Record { clean: false, ..record }
         })
@@ -172,9 +188,11 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, numbering }, cursor| Record {
-            clean: true,
-            ..record.at(numbering, cursor)
+        self.store(trims, wall_minus_boot_us, |StoredSource { record, numbering, crashed_at }, cursor| {
+            Record {
+                clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
+                ..record.at(numbering, cursor)
+            }
         })
     }
 

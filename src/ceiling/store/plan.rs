@@ -51,10 +51,11 @@ pub enum PlanError {
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
         "source {name:?}: its IDs must go on above those of layout {}, granted up to {stored_bound}, and layout {} is at \
-         {configured_bound} now; {when}; keep layout {0}, or choose one whose IDs lie higher, or, for IDs that need not sort \
+         {configured_bound} now; {when}; {2}keep layout {0}, or choose one whose IDs lie higher, or, for IDs that need not sort \
          above the old ones, use a --state-dir of their own",
         by_name(stored),
-        by_name(configured)
+        by_name(configured),
+        if *clock_may_be_slow { "set the clock right if it is slow, or " } else { "" }
     )]
     TooFarAhead {
         /// The source.
@@ -69,6 +70,9 @@ pub enum PlanError {
         configured_bound: u64,
         /// When the source could start.
         when: When,
+        /// True if this clock is before instants for which IDs were granted: it may be slow, and then the layout is not at
+        /// fault.
+        clock_may_be_slow: bool,
     },
 }
 
@@ -194,6 +198,7 @@ fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<P
                 true => When::From(works_from),
                 false => When::Never,
             },
+            clock_may_be_slow: record.instant() > wall,
         });
     }
     Ok(start)

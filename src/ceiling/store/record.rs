@@ -35,7 +35,8 @@ pub struct Record {
     pub machine: Option<String>,
     /// The belief of wall − boot at the last write in that boot, in microseconds. Meaningless without `boot`.
     pub wall_minus_boot_us: i64,
-    /// True after a clean stop: the ceiling is then the first position never claimed.
+    /// True after a clean stop, unless nothing was claimed since a crash: the ceiling is then the first position never
+    /// claimed.
     pub clean: bool,
     /// True if the worker IDs were moved away by `snowbank state export`: nothing here may use them.
     pub released: bool,

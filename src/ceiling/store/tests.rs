@@ -33,10 +33,14 @@ fn claimant<'a>(name: &'a str, numbering: &'a Numbering) -> Claimant<'a> {
     Claimant { name, numbering, max_ahead, catch_up: max_ahead }
 }
 
+fn first_record(numbering: &Numbering, start: Position) -> FirstRecord<'_> {
+    FirstRecord { name: "orders", numbering, start, is_clean: false }
+}
+
 fn open(path: &Path, numbering: &Numbering, start: Position) -> DiskStore {
     let directory = StateDir::lock(path).unwrap();
     let here = HostIdentity::here();
-    DiskStore::new(directory, [("orders", numbering, start)], Vec::new(), &Owner::new(), &here)
+    DiskStore::new(directory, [first_record(numbering, start)], Vec::new(), &Owner::new(), &here)
 }
 
 #[test]
@@ -58,6 +62,8 @@ fn ceilings_rise_in_place_and_come_down_at_a_clean_stop() {
     let stored = read(directory.path()).unwrap();
     assert_eq!((stored[0].ceiling, stored[0].clean), (Position(123), true));
     assert_eq!(stored[0].wall_minus_boot_us, 10, "what was believed at the stop");
+    store.trim(&[(0, Position(100))], 10).unwrap();
+    assert!(!read(directory.path()).unwrap()[0].clean, "nothing was claimed since the crash");
 }
 
 #[test]
@@ -253,8 +259,9 @@ fn far_bounds_are_waited_for_in_one_id_space_and_refused_in_another() {
         let other = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;epoch={epoch}"), "1");
         match (plan_of(&other), expected) {
             (Ok(plan), Ok(ms)) => assert_eq!(plan.starts, [Some(at(&other, ms))]),
-            (Err(PlanError::TooFarAhead { when: When::From(when), .. }), Err(ms)) => {
+            (Err(PlanError::TooFarAhead { when: When::From(when), clock_may_be_slow, .. }), Err(ms)) => {
                 assert_eq!(when, UnixMicros(WALL.0 + ms * 1_000));
+                assert!(clock_may_be_slow, "an hour before what was granted");
             }
             (found, expected) => panic!("{epoch}: {found:?}, expected {expected:?}"),
         }
@@ -445,7 +452,7 @@ fn a_newcomer_starts_above_what_is_stored_of_it() {
     let here = HostIdentity::here();
     let retired = vec![record("back", "twitter", "2", 5_000), record("gone", "discord", "3", 4_000)];
     let home = StateDir::lock(directory.path()).unwrap();
-    let orders = [("orders", &running, Position(100))];
+    let orders = [first_record(&running, Position(100))];
     let mut store = DiskStore::new(home, orders, retired.clone(), &Owner::new(), &here);
     store.raise(&[(0, Position(500))], 1).unwrap();
     let starts = |name: &str, numbering: &Numbering| {

@@ -1,11 +1,12 @@
 //! The marks of worker IDs as `snowbank state show` shows them.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use serde::Serialize;
 
 use crate::ceiling::store::{Record, above_records, position_from};
-use crate::ceiling::{Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
+use crate::ceiling::{CeilingRule, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
 use snowbank_client::layout::{Numbering, UnixMicros, WorkerSet};
 
@@ -59,8 +60,12 @@ pub(super) fn of(
     records: &[Record],
     now: UnixMicros,
 ) -> Vec<MarkShown> {
-    // The state does not store what its source's configuration says.
-    let latest = latest_grant(numbering, now, SourceSettings::default().max_ahead);
+    // The state does not store what its source's configuration says: the defaults.
+    let layout = numbering.layout().clone();
+    let tick = Duration::from_millis(layout.tick_ms());
+    let max_ahead = SourceSettings::default().max_ahead.max(4 * tick);
+    let settings = SourceSettings { layout, max_ahead, ..SourceSettings::default() };
+    let latest = latest_grant(&CeilingRule { horizon: settings.horizon(), max_ahead, tick }, now);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
     let next_start = |mark: &Mark| next_start(mark, numbering, record, records, latest);

@@ -137,9 +137,8 @@ impl Found {
             Some(directory) => {
                 locks.iter_mut().for_each(|locks| locks.mark_for(&self.owner));
                 let starts = settings.iter().zip(numberings).zip(&positions);
-                let starts = starts.map(|((settings, numbering), start)| {
-                    (settings.name.as_str(), numbering, start.position)
-                });
+                let starts = starts
+                    .map(|((settings, numbering), start)| start.as_first_record(&settings.name, numbering));
                 let mut store = DiskStore::new(directory, starts, retired.clone(), &self.owner, &self.here);
                 store.raise(&first_ceilings, wall.carried_us()).map_err(|error| {
                     let remedy = "make the state directory writable, or make room if it is full";
@@ -172,10 +171,11 @@ impl Found {
         }
         notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
         let mut positions = Vec::with_capacity(claimants.len());
-        for ((claimant, start), locks) in claimants.iter().zip(starts).zip(locks) {
+        for (((claimant, start), locks), settings) in claimants.iter().zip(starts).zip(locks).zip(settings) {
+            let rule = rule_of(settings, claimant.numbering);
             let guard = guard(claimant.numbering, &self.records, now);
             let mut start = start.map_or(guard, |start| start.max(guard));
-            notes.extend(self.start_above_marks(claimant, &mut start, locks, now)?);
+            notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
             positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));
         }
@@ -189,14 +189,14 @@ impl Found {
     /// The state is an older copy of the one that was granted them.
     fn start_above_marks(
         &self,
-        claimant: &Claimant<'_>,
+        (claimant, rule): (&Claimant<'_>, &CeilingRule),
         start: &mut Position,
         locks: &WorkerLocks,
         now: Now,
     ) -> Result<Option<Note>, StartError> {
-        let Claimant { name, numbering, max_ahead, .. } = *claimant;
+        let Claimant { name, numbering, .. } = *claimant;
         let marks = locks.marks()?;
-        let latest = ceiling::latest_grant(numbering, now.wall, max_ahead);
+        let latest = ceiling::latest_grant(rule, now.wall);
         if let Some(end) = ceiling::beyond(&marks, numbering, *start, latest) {
             return Err(StartError::ClockBehind(too_far(claimant, end, locks, latest)));
         }
@@ -320,7 +320,7 @@ pub(super) fn plan_joining(
         let start = start.map_or(guard, |start| start.max(guard));
         // The state is in use: what was granted to these worker IDs since it was read, another state's daemon did.
         let marks = locks.marks().map_err(|error| error.to_string())?;
-        let latest = ceiling::latest_grant(&numbering, now.wall, settings.max_ahead);
+        let latest = ceiling::latest_grant(&rule_of(&settings, &numbering), now.wall);
         if let Some(end) = ceiling::beyond(&marks, &numbering, start, latest) {
             return Err(too_far(&claimant(&settings, &numbering), end, &locks, latest));
         }
@@ -339,6 +339,11 @@ pub(super) fn plan_joining(
     Ok(planned)
 }
 
+fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
+    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
+}
+
 /// A source that may not claim anything yet.
 fn manage(
     settings: &SourceSettings,
@@ -347,8 +352,7 @@ fn manage(
     is_kept: bool,
     now: Now,
 ) -> ManagedSource {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
-    let rule = CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick };
+    let rule = rule_of(settings, &numbering);
     let rules = Rules {
         burst_window: settings.burst_window,
         max_ahead: start.max_ahead(settings.on_step_back, &rule),

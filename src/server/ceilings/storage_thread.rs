@@ -181,6 +181,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::ceiling::store::FirstRecord;
     use crate::ceiling::store::StateDir;
     use crate::ceiling::{HostIdentity, Owner};
     use snowbank_client::layout::{Layout, Numbering, WorkerSet};
@@ -189,7 +190,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let state = StateDir::lock(directory.path()).unwrap();
         let numbering = Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(1)).unwrap();
-        let starts = [("orders", &numbering, Position(5))];
+        let (name, start) = ("orders", Position(5));
+        let starts = [FirstRecord { name, numbering: &numbering, start, is_clean: true }];
         let store = DiskStore::new(state, starts, Vec::new(), &Owner::new(), &HostIdentity::default());
         (directory, store)
     }

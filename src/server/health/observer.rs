@@ -188,7 +188,8 @@ fn readiness_line(status: &Status) -> Line {
 struct Refusals {
     /// By code.
     logged: [u64; REFUSALS.len()],
-    requests: u64,
+    /// The requests that were served. Those refused because of a stop count for no source.
+    served: u64,
     uptime_s: f64,
     logged_at: Option<Instant>,
 }
@@ -206,9 +207,9 @@ impl Refusals {
 
     fn rest(&mut self, status: &Status) -> Option<String> {
         let counts = REFUSALS.map(|code| status.errors.get(code.name()).copied().unwrap_or(0));
-        let requests: u64 = status.sources.iter().map(|source| source.requests).sum();
+        let served = status.sources.iter().map(|source| source.requests.saturating_sub(source.refused)).sum();
         let logged = std::mem::replace(&mut self.logged, counts);
-        let requests = requests - std::mem::replace(&mut self.requests, requests).min(requests);
+        let served = served - std::mem::replace(&mut self.served, served).min(served);
         let over = seconds(status.uptime_s - std::mem::replace(&mut self.uptime_s, status.uptime_s));
         let new = REFUSALS
             .iter()
@@ -219,7 +220,7 @@ impl Refusals {
         let all: u64 = new.iter().map(|(_, count)| count).sum();
         let codes = new.iter().map(|(code, count)| format!("{} {}", code.name(), Grouped(*count)));
         let codes = codes.collect::<Vec<_>>().join(", ");
-        let (refused, requests) = (Grouped(all), Grouped(requests));
+        let (refused, requests) = (Grouped(all), Grouped(served + all));
         (all > 0).then(|| format!("refused {refused} of {requests} requests in the last {over}: {codes}"))
     }
 }
@@ -326,6 +327,7 @@ mod tests {
             status.uptime_s = second as f64;
             if (5..100).contains(&second) {
                 status.sources[0].requests += 100;
+                status.sources[0].refused += 31;
                 *status.errors.entry(String::from("exhausted")).or_default() += 30;
                 *status.errors.entry(String::from("no_ceiling")).or_default() += 1;
                 *status.errors.entry(String::from("bad_count")).or_default() += 1;
@@ -343,5 +345,11 @@ mod tests {
             texts[2],
             "refused 1,054 of 3,400 requests in the last 60 s: exhausted 1,020, no_ceiling 34"
         );
+        // A stop refuses requests before it looks at their source.
+        status.sources[0].requests += 3;
+        status.uptime_s += 1.0;
+        status.errors.insert(String::from("shutting_down"), 500);
+        let last = "refused 500 of 503 requests in the last 6.0 s: shutting_down 500";
+        assert_eq!(log.refusals.rest(&status).as_deref(), Some(last));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::ceiling::store::PlanError;
+use crate::ceiling::store::{PlanError, When};
 use crate::ceiling::{LockError, StateError};
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
@@ -144,8 +144,48 @@ impl From<PlanError> for StartError {
         let reason = error.to_string();
         match error {
             PlanError::Released { .. } => StartError::ReleasedWorkerId(reason),
+            PlanError::TooFarAhead { clock_may_be_slow: true, when: When::From(_), .. } => {
+                StartError::ClockBehind(reason)
+            }
             // The layout was changed. Its instant to start at may be years ahead.
             PlanError::TooFarAhead { .. } => StartError::WrongSetting(reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ceiling::store::{Claimant, Record, plan};
+    use crate::ceiling::{HostIdentity, Owner};
+    use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+
+    #[test]
+    fn a_changed_layout_that_meets_a_slow_clock_may_pass() {
+        let numbering =
+            |layout: &str| Numbering::new(Layout::resolve(layout).unwrap(), WorkerSet::single(1)).unwrap();
+        let used = numbering("twitter");
+        let (earlier, later) = ("epoch=2005-01-01", "epoch=2020-01-01");
+        let noon = UnixMicros(1_800_000_000_000_000);
+        let ceiling = used.first_of(used.tick_at(noon));
+        let records = [Record::new("ids", &used, ceiling, &Owner::new(), &HostIdentity::default())];
+        let exit_code = |epoch: &str, clock: UnixMicros| {
+            let changed = numbering(&format!("time:41,datacenter:5,worker:5,sequence:12;{epoch}"));
+            let max_ahead = Duration::from_secs(10);
+            let claimant = Claimant { name: "ids", numbering: &changed, max_ahead, catch_up: max_ahead };
+            plan(&records, &[claimant], clock).err().map(|error| StartError::from(error).exit_code())
+        };
+        let six_years_before = UnixMicros(noon.0 - 6 * 365 * 86_400_000_000);
+        for (epoch, clock, expected) in [
+            (earlier, noon, None),
+            (earlier, six_years_before, Some(EXIT_AGAIN)),
+            // Once the clock is right, the layout itself is refused.
+            (later, six_years_before, Some(EXIT_AGAIN)),
+            (later, noon, Some(EXIT_CHANGE)),
+        ] {
+            assert_eq!(exit_code(epoch, clock), expected, "{epoch} at {clock:?}");
         }
     }
 }

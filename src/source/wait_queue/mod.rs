@@ -98,10 +98,34 @@ struct Queue {
 pub(super) enum Passage {
     /// No request waits.
     Free,
-    /// It may pass those that wait, and is counted against what they leave.
-    Counted,
+    /// It may pass those that wait, and is counted against what they leave until the next look.
+    Counted(Look),
     /// It must queue.
     Closed,
+}
+
+/// The look at the queue that set the number of IDs that may pass. Wraps around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look(u16);
+
+/// The number of IDs that may pass, and the look that set it, in one word: IDs that are given back to a later look would let
+/// more pass than its promises allow.
+#[derive(Clone, Copy)]
+struct PassingLeft {
+    look: Look,
+    ids: u64,
+}
+
+impl PassingLeft {
+    const IDS_MAX: u64 = u64::MAX >> u16::BITS;
+
+    fn unpacked(word: u64) -> Self {
+        PassingLeft { look: Look((word >> Self::IDS_MAX.count_ones()) as u16), ids: word & Self::IDS_MAX }
+    }
+
+    fn packed(self) -> u64 {
+        u64::from(self.look.0) << Self::IDS_MAX.count_ones() | self.ids.min(Self::IDS_MAX)
+    }
 }
 
 /// The waiting requests of one source.
@@ -112,8 +136,8 @@ pub struct WaitQueue {
     admitted: CachePadded<AtomicU64>,
     /// The largest request that may pass those that wait: a share of a tick.
     passing_ids_max: AtomicU64,
-    /// The IDs that may still pass before the next tick.
-    passing_ids_left: AtomicU64,
+    /// The IDs that may still pass before the next tick: a [`PassingLeft`].
+    passing_left: AtomicU64,
     ids_per_tick: u64,
     /// The IDs of a tick that waiting requests leave to others.
     left_for_passing: u64,
@@ -131,7 +155,7 @@ impl WaitQueue {
             queue: Mutex::new(Queue::default()),
             admitted: CachePadded::new(AtomicU64::new(0)),
             passing_ids_max: AtomicU64::new(0),
-            passing_ids_left: AtomicU64::new(0),
+            passing_left: AtomicU64::new(0),
             ids_per_tick,
             left_for_passing: if rolls_over { (ids_per_tick / PASSING_SHARE).max(1) } else { 0 },
             ticks_per_promise: if is_reached { 1 } else { 2 },
@@ -154,26 +178,41 @@ impl WaitQueue {
     pub(super) fn passage(&self, count: u64) -> Passage {
         if self.admitted_ids() == 0 {
             Passage::Free
-        } else if self.passes(count) {
-            Passage::Counted
         } else {
-            Passage::Closed
+            self.count_passage(count).map_or(Passage::Closed, Passage::Counted)
         }
     }
 
-    /// Counts a request that passes those that wait. Returns false if it is too large, or if they leave too little.
+    /// Counts a request that passes those that wait. Returns `None` if it is too large, or if they leave too little.
     #[cold]
-    fn passes(&self, count: u64) -> bool {
-        count <= self.passing_ids_max.load(Ordering::Relaxed)
-            && self
-                .passing_ids_left
-                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(count))
-                .is_ok()
+    fn count_passage(&self, count: u64) -> Option<Look> {
+        if count > self.passing_ids_max.load(Ordering::Relaxed) {
+            return None;
+        }
+        let counted = |left: PassingLeft| left.ids.checked_sub(count).map(|ids| PassingLeft { ids, ..left });
+        self.change_passing(counted).map(|before| before.look)
     }
 
-    /// Takes back a counted passage of `count` IDs that were not claimed.
-    pub(super) fn uncount_passage(&self, count: u64) {
-        self.passing_ids_left.fetch_add(count, Ordering::Relaxed);
+    /// Takes back a counted passage of `count` IDs that were not claimed, unless the queue was looked at since.
+    pub(super) fn uncount_passage(&self, look: Look, count: u64) {
+        let is_same = |left: &PassingLeft| left.look == look;
+        self.change_passing(|left| Some(PassingLeft { ids: left.ids + count, ..left }).filter(is_same));
+    }
+
+    /// Changes what may pass, in one step. Returns what it was, or `None` if there is no change.
+    fn change_passing(&self, change: impl Fn(PassingLeft) -> Option<PassingLeft>) -> Option<PassingLeft> {
+        let change = |word| change(PassingLeft::unpacked(word)).map(PassingLeft::packed);
+        let before = self.passing_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+        before.ok().map(PassingLeft::unpacked)
+    }
+
+    /// Lets these IDs pass until the next look.
+    fn set_passing(&self, ids: u64) {
+        self.change_passing(|left| Some(PassingLeft { look: Look(left.look.0.wrapping_add(1)), ids }));
+    }
+
+    fn passing_ids_left(&self) -> u64 {
+        PassingLeft::unpacked(self.passing_left.load(Ordering::Relaxed)).ids
     }
 
     /// Returns an even share of a tick among this many requests.
@@ -283,7 +322,7 @@ impl Source {
     fn let_pass(&self, waiting: usize, ids: u64) {
         let largest = self.wait_queue.share_of_tick(waiting + 1);
         self.wait_queue.passing_ids_max.store(largest, Ordering::Relaxed);
-        self.wait_queue.passing_ids_left.store(ids, Ordering::Relaxed);
+        self.wait_queue.set_passing(ids);
     }
 
     fn end_waits(&self, window: &Window, queue: &mut Queue) {

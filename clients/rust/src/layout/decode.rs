@@ -91,6 +91,17 @@ impl Layout {
         Ok(Decoded { tick, instant: self.start_of(tick), worker, sequence, fields })
     }
 
+    /// Returns the start of the tick of an ID. Only [`decode`](Layout::decode) looks at the constants.
+    ///
+    /// # Errors
+    /// Returns an error if the ID is above [`last_id`](Layout::last_id).
+    pub fn instant_of(&self, id: u64) -> Result<UnixMicros, LayoutError> {
+        if id > self.last_id() {
+            return Err(self.too_large(id));
+        }
+        Ok(self.start_of(Tick(id / self.tick_weight())))
+    }
+
     /// Returns the lowest and the highest ID of the instants from `from` to `to`, inclusive, for a query such
     /// as `WHERE id BETWEEN`.
     ///

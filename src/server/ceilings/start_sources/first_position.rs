@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::ceiling::store::{Record, id_bound, position_from};
+use crate::ceiling::store::{FirstRecord, Record, id_bound, position_from};
 use crate::ceiling::{CeilingRule, Mark};
 use crate::clock::Now;
 use crate::source::OnStepBack;
@@ -63,6 +63,11 @@ impl FirstPosition {
             || marks.iter().any(|mark| is_above(mark.id_bound));
         let unclaimed = if is_bound_by_another && !was_used { below.max(guard) } else { position };
         FirstPosition { position, unclaimed, is_clean }
+    }
+
+    /// Returns it as the store needs it.
+    pub(super) fn as_first_record<'a>(self, name: &'a str, numbering: &'a Numbering) -> FirstRecord<'a> {
+        FirstRecord { name, numbering, start: self.position, is_clean: self.is_clean }
     }
 
     /// Returns how far the ID clock may run ahead of the wall clock.

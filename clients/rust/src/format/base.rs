@@ -1,0 +1,172 @@
+//! The digits of a base over a dictionary of characters, most significant first.
+
+use std::fmt;
+
+use super::error::excerpt;
+use super::{FormatError, LARGEST_ID};
+
+/// The prefix of the name of a format with a dictionary of one's own.
+pub(super) const DICTIONARY: &str = "dictionary:";
+
+/// The printable characters of ASCII without the space: as many as the largest base has digits.
+const PRINTABLE: std::ops::RangeInclusive<u8> = b'!'..=b'~';
+
+/// The largest base: as many as [`PRINTABLE`] has characters.
+pub(super) const BASE_MAX: usize = 94;
+const _: () = assert!(*PRINTABLE.end() as usize - *PRINTABLE.start() as usize + 1 == BASE_MAX);
+
+/// The digits of 2^63 − 1 in base 2, the most that an ID has.
+const DIGITS_MAX: usize = 63;
+
+/// Marks a byte that is no digit.
+const NO_DIGIT: u8 = u8::MAX;
+
+/// The published dictionary of short keys.
+const SHUFFLED: &str = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
+
+/// A positional notation with 2 to 94 distinct characters as digits.
+///
+/// If the characters are in the order of ASCII, all texts have the width of [`LARGEST_ID`], so that they sort as
+/// IDs do. Otherwise a text is as short as it can be.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Base {
+    /// The name of the format: one of a preset, or the prefix of all others.
+    name: &'static str,
+    digits: Box<[u8]>,
+    /// The value of each byte as a digit, or [`NO_DIGIT`].
+    values: Box<[u8; 256]>,
+    /// The least number of digits of a text.
+    width: usize,
+}
+
+impl Base {
+    /// Creates a base over a dictionary: its characters from digit 0 on.
+    ///
+    /// # Errors
+    /// Returns an error unless there are 2 to 94 distinct printable characters of ASCII, without the space.
+    pub fn of(characters: &str) -> Result<Self, FormatError> {
+        let dictionary = || excerpt(characters);
+        if let Some(found) = characters.chars().find(|c| !c.is_ascii_graphic()) {
+            return Err(FormatError::DictionaryCharacter { dictionary: dictionary(), found });
+        }
+        let digits = characters.as_bytes();
+        if let Some(twice) = (1..digits.len()).find(|&index| digits[..index].contains(&digits[index])) {
+            let found = char::from(digits[twice]);
+            return Err(FormatError::DictionaryTwice { dictionary: dictionary(), found });
+        }
+        if digits.len() < 2 {
+            return Err(FormatError::DictionaryTooShort { dictionary: dictionary() });
+        }
+        Ok(Base::new(DICTIONARY, digits))
+    }
+
+    pub(super) fn hex() -> Self {
+        let mut base = Base::new("hex", b"0123456789abcdef");
+        for upper in b'A'..=b'F' {
+            base.values[usize::from(upper)] = base.values[usize::from(upper.to_ascii_lowercase())];
+        }
+        base
+    }
+
+    pub(super) fn base62() -> Self {
+        Base::new("base62", b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+    }
+
+    pub(super) fn base62_shuffled() -> Self {
+        Base::new("base62-shuffled", SHUFFLED.as_bytes())
+    }
+
+    /// Creates a base. The digits must be distinct, and 2 to 94.
+    fn new(name: &'static str, digits: &[u8]) -> Self {
+        let mut values = Box::new([NO_DIGIT; 256]);
+        for (value, &digit) in (0..).zip(digits) {
+            values[usize::from(digit)] = value;
+        }
+        let width = if digits.is_sorted() { width_of(LARGEST_ID, digits.len() as u64) } else { 1 };
+        Base { name, digits: digits.into(), values, width }
+    }
+
+    /// Returns whether the texts sort as their IDs do.
+    pub(super) fn sorts(&self) -> bool {
+        self.digits.is_sorted()
+    }
+
+    /// Appends the digits of a number.
+    pub(super) fn write(&self, number: u64, text: &mut String) {
+        let base = self.digits.len() as u64;
+        let mut digits = [self.digits[0]; DIGITS_MAX + 1];
+        let mut start = digits.len();
+        let mut rest = number;
+        while rest > 0 {
+            start -= 1;
+            digits[start] = self.digits[(rest % base) as usize];
+            rest /= base;
+        }
+        let start = start.min(digits.len() - self.width);
+        text.extend(digits[start..].iter().map(|&digit| char::from(digit)));
+    }
+
+    /// Reads digits. Leading zeros may be missing, or more than are written.
+    pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
+        let value_of = |found: char| {
+            let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
+            if value == NO_DIGIT { Err(self.stranger(text, found)) } else { Ok(value) }
+        };
+        read_digits(text, &self.to_string(), self.digits.len() as u64, value_of)
+    }
+
+    /// Returns the error for a character that is not in the dictionary.
+    fn stranger(&self, text: &str, found: char) -> FormatError {
+        let digits = String::from_utf8_lossy(&self.digits).into_owned();
+        FormatError::character(text, found, &self.to_string(), digits)
+    }
+}
+
+/// Returns the number of digits that a number has in a base.
+fn width_of(number: u64, base: u64) -> usize {
+    number.ilog(base) as usize + 1
+}
+
+/// Reads a number from its digits, most significant first.
+pub(super) fn read_digits(
+    text: &str,
+    format: &str,
+    base: u64,
+    value_of: impl Fn(char) -> Result<u8, FormatError>,
+) -> Result<u64, FormatError> {
+    if text.is_empty() {
+        return Err(FormatError::Empty { format: format.to_owned() });
+    }
+    // A wrong character is named even in a text that is too long.
+    let mut number = Some(0_u64);
+    for found in text.chars() {
+        let value = u64::from(value_of(found)?);
+        number = number.and_then(|number| number.checked_mul(base)?.checked_add(value));
+    }
+    number.filter(|&number| number <= LARGEST_ID).ok_or_else(|| FormatError::too_large(text, format))
+}
+
+/// Reads decimal digits.
+pub(super) fn read_decimal(text: &str) -> Result<u64, FormatError> {
+    read_digits(text, "decimal", 10, |found| match found {
+        '0'..='9' => Ok(found as u8 - b'0'),
+        _ => Err(FormatError::character(text, found, "decimal", "0123456789".to_owned())),
+    })
+}
+
+/// Writes the name of the format.
+impl fmt::Display for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        if self.name == DICTIONARY {
+            f.write_str(&String::from_utf8_lossy(&self.digits))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Base {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Base({self})")
+    }
+}

@@ -1,0 +1,231 @@
+//! Formats: an ID as a text, and back.
+//!
+//! A [`Format`] is chosen by its name. A [`Codec`] is a format for the IDs of one source: it writes an ID as a
+//! text, and reads the same ID back. Nothing here does I/O or reads a clock.
+//!
+//! ```
+//! use snowbank_client::format::{Context, Format};
+//!
+//! let format: Format = "base62-shuffled".parse()?;
+//! let codec = format.codec(Context::new("orders", None))?;
+//! assert_eq!(codec.text(17_640_439_786_371_072)?, "hQnT0wuETI");
+//! assert_eq!(codec.read("hQnT0wuETI")?, 17_640_439_786_371_072);
+//! # Ok::<(), snowbank_client::format::FormatError>(())
+//! ```
+//!
+//! `ObjectId` and UUID version 7 carry the instant of an ID, so they need its layout:
+//!
+//! ```
+//! use snowbank_client::format::{Context, Format};
+//! use snowbank_client::layout::Layout;
+//!
+//! let layout = Layout::resolve("twitter")?;
+//! let codec = Format::ObjectId.codec(Context::new("orders", Some(&layout)))?;
+//! assert_eq!(codec.text(1_541_815_603_606_036_480)?, "62bb274c1565a11f6217a000");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod base;
+mod crockford;
+mod error;
+mod object_id;
+mod uuid;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use base::Base;
+pub use error::FormatError;
+
+use crate::layout::Layout;
+use uuid::Version;
+
+/// The largest ID, 2^63 − 1. Every format holds the IDs from 0 to this one.
+pub const LARGEST_ID: u64 = i64::MAX as u64;
+
+/// The form of an ID as text, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// `decimal`: decimal digits, as IDs are printed everywhere.
+    Decimal,
+    /// `hex`, `base62`, `base62-shuffled`, or `dictionary:` and its characters: the digits of a base.
+    Base(Base),
+    /// `base32-crockford`, or `base32-crockford-check` with the check symbol.
+    Crockford {
+        /// True if the check symbol follows.
+        check: bool,
+    },
+    /// `objectid`: 24 hexadecimal digits, the Unix seconds and then the whole ID.
+    ObjectId,
+    /// `uuidv7`: the Unix milliseconds, the whole ID, and 11 bits of a digest of the source's name.
+    UuidV7,
+    /// `uuidv8`: the whole ID, and 59 bits of a digest of the source's name.
+    UuidV8,
+}
+
+/// The names of all formats, as messages list them.
+const NAMES: &str = "decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, \
+                     uuidv7, uuidv8 and dictionary:CHARACTERS";
+
+impl Format {
+    /// Returns whether the texts, compared byte by byte, sort as their IDs do. `decimal` sorts as a number only.
+    #[must_use]
+    pub fn sorts(&self) -> bool {
+        match self {
+            Format::Decimal => false,
+            Format::Base(base) => base.sorts(),
+            Format::Crockford { .. } | Format::ObjectId | Format::UuidV7 | Format::UuidV8 => true,
+        }
+    }
+
+    /// Returns whether the texts carry the instant of the ID, so that a [`Codec`] needs its layout.
+    #[must_use]
+    pub fn needs_layout(&self) -> bool {
+        matches!(self, Format::ObjectId | Format::UuidV7)
+    }
+
+    /// Returns whether the texts carry a digest of the source's name.
+    #[must_use]
+    pub fn needs_source(&self) -> bool {
+        matches!(self, Format::UuidV7 | Format::UuidV8)
+    }
+
+    /// Makes the codec for the IDs of one source.
+    ///
+    /// # Errors
+    /// Returns [`FormatError::NoTime`] if the format needs a layout and the source has none.
+    pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
+        let layout = || {
+            let no_time =
+                || FormatError::NoTime { format: self.to_string(), name: context.source.to_owned() };
+            context.layout.cloned().ok_or_else(no_time)
+        };
+        Ok(Codec(match self {
+            Format::Decimal => Kind::Decimal,
+            Format::Base(base) => Kind::Base(base.clone()),
+            Format::Crockford { check } => Kind::Crockford { check: *check },
+            Format::ObjectId => Kind::ObjectId(layout()?),
+            Format::UuidV7 => Kind::Uuid(Version::seven(layout()?, context.source)),
+            Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
+        }))
+    }
+}
+
+impl FromStr for Format {
+    type Err = FormatError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Ok(match name {
+            "decimal" => Format::Decimal,
+            "hex" => Format::Base(Base::hex()),
+            "base62" => Format::Base(Base::base62()),
+            "base62-shuffled" => Format::Base(Base::base62_shuffled()),
+            "base32-crockford" => Format::Crockford { check: false },
+            "base32-crockford-check" => Format::Crockford { check: true },
+            "objectid" => Format::ObjectId,
+            "uuidv7" => Format::UuidV7,
+            "uuidv8" => Format::UuidV8,
+            _ => match name.strip_prefix(base::DICTIONARY) {
+                Some(characters) => Format::Base(Base::of(characters)?),
+                None => return Err(FormatError::unknown(name)),
+            },
+        })
+    }
+}
+
+/// Writes the name.
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Format::Decimal => f.write_str("decimal"),
+            Format::Base(base) => base.fmt(f),
+            Format::Crockford { check: false } => f.write_str("base32-crockford"),
+            Format::Crockford { check: true } => f.write_str("base32-crockford-check"),
+            Format::ObjectId => f.write_str("objectid"),
+            Format::UuidV7 => f.write_str("uuidv7"),
+            Format::UuidV8 => f.write_str("uuidv8"),
+        }
+    }
+}
+
+/// The source of the IDs that a [`Codec`] writes and reads.
+#[derive(Clone, Copy, Debug)]
+pub struct Context<'a> {
+    source: &'a str,
+    layout: Option<&'a Layout>,
+}
+
+impl<'a> Context<'a> {
+    /// Creates the context of a source: its name, and its layout. A ticket counter has no layout.
+    #[must_use]
+    pub fn new(source: &'a str, layout: Option<&'a Layout>) -> Self {
+        Context { source, layout }
+    }
+}
+
+/// A format for the IDs of one source. It writes IDs and reads them back.
+#[derive(Clone, Debug)]
+pub struct Codec(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Decimal,
+    Base(Base),
+    Crockford { check: bool },
+    ObjectId(Layout),
+    Uuid(Version),
+}
+
+impl Codec {
+    /// Appends the text of an ID.
+    ///
+    /// # Errors
+    /// Returns an error, and appends nothing, if the ID is above [`LARGEST_ID`] or the layout's last, or if its
+    /// instant does not fit the format.
+    pub fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
+        if id > LARGEST_ID {
+            return Err(FormatError::IdTooLarge { id });
+        }
+        match &self.0 {
+            Kind::Decimal => write_decimal(id, text),
+            Kind::Base(base) => base.write(id, text),
+            Kind::Crockford { check } => crockford::write(id, *check, text),
+            Kind::ObjectId(layout) => object_id::write(layout, id, text)?,
+            Kind::Uuid(version) => version.write(id, text)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the text of an ID.
+    ///
+    /// # Errors
+    /// Returns an error if [`write`](Self::write) does.
+    pub fn text(&self, id: u64) -> Result<String, FormatError> {
+        let mut text = String::new();
+        self.write(id, &mut text)?;
+        Ok(text)
+    }
+
+    /// Reads the ID of a text. Digits of a base may lack leading zeros.
+    ///
+    /// # Errors
+    /// Returns an error if the text is not one of this format, of an ID of this source.
+    pub fn read(&self, text: &str) -> Result<u64, FormatError> {
+        match &self.0 {
+            Kind::Decimal => base::read_decimal(text),
+            Kind::Base(base) => base.read(text),
+            Kind::Crockford { check } => crockford::read(text, *check),
+            Kind::ObjectId(layout) => object_id::read(layout, text),
+            Kind::Uuid(version) => version.read(text),
+        }
+    }
+}
+
+fn write_decimal(id: u64, text: &mut String) {
+    use fmt::Write;
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{id}");
+}
+
+#[cfg(test)]
+mod tests;

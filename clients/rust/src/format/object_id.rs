@@ -1,0 +1,60 @@
+//! MongoDB's ObjectId: four bytes of Unix seconds, and then eight bytes that hold the whole ID.
+//!
+//! The ID follows whole, so that it can be read without arithmetic, and so that an ObjectId of another maker is
+//! noticed: its seconds are not those of its ID.
+
+use super::FormatError;
+use crate::layout::Layout;
+
+/// Hexadecimal digits of an ObjectId.
+const DIGITS: usize = 24;
+
+const FORMAT: &str = "objectid";
+
+/// Appends the ObjectId of an ID.
+pub(super) fn write(layout: &Layout, id: u64, text: &mut String) -> Result<(), FormatError> {
+    let seconds = seconds_of(layout, id)?;
+    write_hex(u128::from(seconds) << 64 | u128::from(id), DIGITS, text);
+    Ok(())
+}
+
+/// Reads the ID of an ObjectId.
+pub(super) fn read(layout: &Layout, text: &str) -> Result<u64, FormatError> {
+    let number = read_hex(text, DIGITS).ok_or_else(|| {
+        FormatError::shape(text, FORMAT, "24 hexadecimal digits, as in 62bb274c1565a11f6217a000")
+    })?;
+    let (seconds, id) = ((number >> 64) as u32, number as u64);
+    match seconds_of(layout, id) {
+        Ok(expected) if expected == seconds => Ok(id),
+        _ => Err(FormatError::other_maker(
+            text,
+            FORMAT,
+            "its first 4 bytes are not the seconds of the ID in the other 8; give the layout of its IDs",
+        )),
+    }
+}
+
+/// Returns the Unix seconds of an ID.
+fn seconds_of(layout: &Layout, id: u64) -> Result<u32, FormatError> {
+    let instant = layout.instant_of(id).map_err(FormatError::Layout)?;
+    u32::try_from(instant.unix_ms().div_euclid(1000)).map_err(|_| FormatError::OutsideTime {
+        id,
+        instant: layout.rfc3339(instant),
+        format: FORMAT,
+        holds: "1970-01-01 to 2106-02-07",
+    })
+}
+
+/// Appends the lowest `digits` hexadecimal digits of a number.
+pub(super) fn write_hex(number: u128, digits: usize, text: &mut String) {
+    for place in (0..digits).rev() {
+        let digit = (number >> (4 * place) & 15) as usize;
+        text.push(char::from(b"0123456789abcdef"[digit]));
+    }
+}
+
+/// Reads exactly `digits` hexadecimal digits, at most 32.
+pub(super) fn read_hex(text: &str, digits: usize) -> Option<u128> {
+    let is_hex = text.len() == digits && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hex.then(|| u128::from_str_radix(text, 16).ok())?
+}

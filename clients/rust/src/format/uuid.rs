@@ -1,0 +1,141 @@
+//! UUIDs of RFC 9562, versions 7 and 8, that hold the whole ID and a digest of the source's name.
+//!
+//! ```text
+//!  version 7   unix_ts_ms 48 │ 7 │ ID, high 12 bits │ 10 │ ID, low 51 bits │ digest 11
+//!  version 8   ID, high 48   │ 8 │ ID, next 12 bits │ 10 │ ID, low 3 bits  │ digest 59
+//! ```
+//!
+//! Both sort as IDs do: first by the time that the ID begins with, then by the ID.
+
+use hmac_sha256::Hash;
+
+use super::FormatError;
+use super::object_id::{read_hex, write_hex};
+use crate::layout::Layout;
+
+/// The variant of RFC 9562, in its place.
+const VARIANT: u128 = 0b10 << 62;
+const VARIANT_MASK: u128 = 0b11 << 62;
+
+/// The bits below the variant.
+const LOW_BITS: u32 = 62;
+const LOW_MASK: u128 = (1 << LOW_BITS) - 1;
+
+/// The positions of the hyphens in a text.
+const HYPHENS: [usize; 4] = [8, 13, 18, 23];
+
+/// A UUID's version, for the IDs of one source.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    /// The layout of the IDs: for version 7 alone.
+    layout: Option<Layout>,
+    /// The digest of the source's name, cut to [`digest_bits`](Self::digest_bits).
+    digest: u128,
+}
+
+impl Version {
+    /// Version 7 for the source of this layout and name.
+    pub(super) fn seven(layout: Layout, source: &str) -> Self {
+        Version { layout: Some(layout), digest: 0 }.with_digest(source)
+    }
+
+    /// Version 8 for the source of this name.
+    pub(super) fn eight(source: &str) -> Self {
+        Version { layout: None, digest: 0 }.with_digest(source)
+    }
+
+    fn with_digest(self, source: &str) -> Self {
+        let hash = Hash::hash(source.as_bytes());
+        let first = u64::from_be_bytes(std::array::from_fn(|index| hash[index]));
+        let digest = u128::from(first >> (64 - self.digest_bits()));
+        Version { digest, ..self }
+    }
+
+    /// Returns the bits that the ID leaves to the digest.
+    fn digest_bits(&self) -> u32 {
+        if self.layout.is_some() { 11 } else { 59 }
+    }
+
+    fn number(&self) -> u128 {
+        if self.layout.is_some() { 7 } else { 8 }
+    }
+
+    fn format(&self) -> &'static str {
+        if self.layout.is_some() { "uuidv7" } else { "uuidv8" }
+    }
+
+    /// Appends the UUID of an ID.
+    pub(super) fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
+        let uuid = self.uuid(id)?;
+        let start = text.len();
+        write_hex(uuid, 32, text);
+        for hyphen in HYPHENS {
+            text.insert(start + hyphen, '-');
+        }
+        Ok(())
+    }
+
+    /// Reads the ID of a UUID.
+    pub(super) fn read(&self, text: &str) -> Result<u64, FormatError> {
+        let shape = "a UUID as in 2f3c6a54-1b7d-7e0a-9c3b-5d2f8e6a4b10";
+        let uuid = parse(text).ok_or_else(|| FormatError::shape(text, self.format(), shape))?;
+        let version = uuid >> 76 & 15;
+        if version != self.number() || uuid & VARIANT_MASK != VARIANT {
+            let found =
+                format!("it is of version {version}, and {} is of version {}", self.format(), self.number());
+            return Err(FormatError::other_maker(text, self.format(), found));
+        }
+        let id = self.id(uuid);
+        match self.uuid(id) {
+            Ok(expected) if expected == uuid => Ok(id),
+            Ok(expected) if expected >> self.digest_bits() == uuid >> self.digest_bits() => {
+                let found = "its digest is not that of this source's name; name the source that made it";
+                Err(FormatError::other_maker(text, self.format(), found))
+            }
+            _ => {
+                let found = "its milliseconds are not those of the ID in it; give the layout of its IDs";
+                Err(FormatError::other_maker(text, self.format(), found))
+            }
+        }
+    }
+
+    fn uuid(&self, id: u64) -> Result<u128, FormatError> {
+        // Everything below the version and the variant, as one number of 74 or 122 bits.
+        let tail = u128::from(id) << self.digest_bits() | self.digest;
+        let head = match &self.layout {
+            Some(layout) => unix_ms(layout, id)? << 12 | tail >> LOW_BITS,
+            None => tail >> LOW_BITS,
+        };
+        let (high, middle) = (head >> 12, head & 0xfff);
+        Ok(high << 80 | self.number() << 76 | middle << 64 | VARIANT | tail & LOW_MASK)
+    }
+
+    fn id(&self, uuid: u128) -> u64 {
+        let head = (uuid >> 80) << 12 | uuid >> 64 & 0xfff;
+        let head = if self.layout.is_some() { head & 0xfff } else { head };
+        let tail = head << LOW_BITS | uuid & LOW_MASK;
+        (tail >> self.digest_bits()) as u64
+    }
+}
+
+/// Returns the milliseconds of an ID, in the 48 bits that version 7 has for them.
+fn unix_ms(layout: &Layout, id: u64) -> Result<u128, FormatError> {
+    let instant = layout.instant_of(id).map_err(FormatError::Layout)?;
+    // No layout outlasts the year 9999, and 48 bits last until 10889.
+    u128::try_from(instant.unix_ms()).map_err(|_| FormatError::OutsideTime {
+        id,
+        instant: layout.rfc3339(instant),
+        format: "uuidv7",
+        holds: "1970-01-01 to 10889-08-02",
+    })
+}
+
+/// Reads a UUID: 32 hexadecimal digits, with the four hyphens or without any.
+fn parse(text: &str) -> Option<u128> {
+    if text.len() == 32 {
+        return read_hex(text, 32);
+    }
+    let hyphens = || text.bytes().enumerate().filter(|&(_, byte)| byte == b'-').map(|(index, _)| index);
+    let is_shaped = text.len() == 36 && hyphens().eq(HYPHENS);
+    is_shaped.then(|| read_hex(&text.replace('-', ""), 32))?
+}

@@ -1,0 +1,213 @@
+//! Formats as a user meets them: `snowbank next --format` against a real daemon, and `decode --from`. Python's own
+//! libraries read the fields of UUIDs and ObjectIds.
+
+mod support;
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use support::{Daemon, Setup, skip};
+
+/// The name of every format, and whether its texts sort, with a dictionary of characters which JSON and shells treat
+/// specially.
+const EACH: &[(&str, bool)] = &[
+    ("decimal", false),
+    ("hex", true),
+    ("base62", true),
+    ("base62-shuffled", false),
+    ("base32-crockford", true),
+    ("base32-crockford-check", true),
+    ("objectid", true),
+    ("uuidv7", true),
+    ("uuidv8", true),
+    (r#"dictionary:\"'$`0123456789"#, false),
+];
+
+const SOURCES: &str = r#"
+[[sources]]
+name = "orders"
+worker_ids = 33
+[[sources]]
+name = "trades"
+layout = "clearing"
+worker_ids = 81
+"#;
+
+fn snowbank(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().expect("the program runs")
+}
+
+#[track_caller]
+fn prints(arguments: &[&str]) -> Vec<String> {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert_eq!((output.status.code(), errors.as_str()), (Some(0), ""), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("text").lines().map(str::to_owned).collect()
+}
+
+/// The one line of a command that hands out nothing.
+#[track_caller]
+fn refuses(code: i32, arguments: &[&str]) -> String {
+    let output = snowbank(arguments);
+    let errors = String::from_utf8(output.stderr).expect("text");
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert_eq!(output.stdout, b"", "{arguments:?}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    errors
+}
+
+/// Fetches IDs from a source in a format.
+#[track_caller]
+fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
+    let address = daemon.addresses[0].to_string();
+    let arguments = ["next", "--address", &address, "--source", source, "--format", format];
+    prints(&[&arguments[..], further].concat())
+}
+
+#[test]
+fn each_format_is_written_and_read_back() {
+    let daemon = Setup::configured(SOURCES).start();
+    for (source, layout) in [("orders", "twitter"), ("trades", "clearing"), ("0", "twitter")] {
+        let name = if source == "0" { "orders" } else { source };
+        for &(format, sorts) in EACH {
+            let lines = next(&daemon, source, format, &["-n", "20", "--json"]);
+            let lines: Vec<Value> =
+                lines.iter().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+            let ids: Vec<&str> = lines.iter().map(|line| line["id"].as_str().expect("a text")).collect();
+            let texts: Vec<&str> = lines.iter().map(|line| line["text"].as_str().unwrap_or(ids[0])).collect();
+            if format == "decimal" {
+                assert!(
+                    lines.iter().all(|line| line.as_object().expect("an object").len() == 1),
+                    "{lines:?}"
+                );
+                continue;
+            }
+            let from = ["decode", "--from", format, "--layout", layout, "--source", name, "--"];
+            let read = prints(&[&from[..], &texts].concat());
+            assert_eq!(read.len(), 20);
+            for (line, id) in read.iter().zip(&ids) {
+                assert!(line.starts_with(&format!("{id} 20")), "{format}: {line:?} is not of {id}");
+            }
+            assert!(!sorts || texts.is_sorted(), "{format}: {texts:?}");
+        }
+    }
+}
+
+#[test]
+fn without_json_each_line_is_a_text() {
+    let daemon = Setup::new().start();
+    for text in next(&daemon, "default", "uuidv7", &["-n", "3"]) {
+        assert_eq!((text.len(), &text[14..15]), (36, "7"), "{text}");
+        // The name of the source and the layout are those of a daemon without a configuration.
+        assert!(prints(&["decode", "--from", "uuidv7", &text])[0].contains("datacenter=0 worker=0"));
+    }
+}
+
+#[test]
+fn wrong_names_and_texts_are_one_line_and_hand_out_nothing() {
+    let daemon = Setup::new().start();
+    let address = daemon.addresses[0].to_string();
+    for (format, part) in [
+        ("base64", "no format is called \"base64\"; the formats are decimal, hex, "),
+        ("dictionary:aba", "has 'a' twice"),
+        ("UUIDv7", "no format is called"),
+        ("", "no format is called"),
+    ] {
+        assert!(refuses(2, &["next", "--address", &address, "--format", format]).contains(part), "{part}");
+        assert!(refuses(2, &["decode", "--from", format, "5"]).contains(part), "{part}");
+    }
+    let next = ["next", "--address", &address, "--format", "uuidv7", "--source"];
+    let line = refuses(1, &[&next[..], &["invoices"]].concat());
+    assert!(line.contains("no source named \"invoices\"; it has default"), "{line}");
+    assert!(refuses(1, &[&next[..], &["7"]].concat()).contains("no source with index 7"));
+    for (format, text, part) in [
+        ("base62", "a-b", "'-'"),
+        ("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", "version 4"),
+        ("uuidv7", "017f22e2-79b0-7cc3-98c4-dc0c0c07398f", "give the layout"),
+        ("objectid", "507f1f77bcf86cd799439011", "give the layout"),
+        ("base32-crockford-check", "1ASD13XH1F800C", "check symbol 'C'"),
+    ] {
+        let line = refuses(2, &["decode", "--from", format, text]);
+        assert!(line.contains(part) && line.contains(text), "{line}");
+    }
+    let uuid = &prints(&["next", "--address", &address, "--format", "uuidv8"])[0];
+    let line = refuses(2, &["decode", "--from", "uuidv8", "--source", "other", uuid]);
+    assert!(line.contains("name the source that made it"), "{line}");
+    // A UUID holds the whole ID, so a wrong layout still is noticed.
+    assert!(
+        refuses(2, &["decode", "--from", "uuidv8", "--layout", "js53", uuid])
+            .contains("above this layout's last")
+    );
+}
+
+#[test]
+fn the_page_about_formats_has_each_and_tells_which_sort() {
+    let page = std::fs::read_to_string("docs/formats.md").expect("the page");
+    for (name, sorts) in EACH.iter().filter(|(name, _)| !name.starts_with("dictionary:")) {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+        let cells: Vec<&str> = row.expect("a row of the table").split('|').map(str::trim).collect();
+        assert_eq!(cells[3].starts_with("yes"), *sorts, "{name}");
+    }
+}
+
+/// Reads lines `FORMAT TEXT` and prints the fields as Python's and MongoDB's own libraries see them.
+const READER: &str = r#"
+import sys, uuid
+from bson import ObjectId
+for line in sys.stdin:
+    form, text = line.split()
+    if form == "objectid":
+        read = ObjectId(text)
+        print(int(read.generation_time.timestamp()), str(read))
+    else:
+        read = uuid.UUID(text)
+        assert read.variant == uuid.RFC_4122
+        print(read.int >> 80, read.version)
+"#;
+
+#[test]
+fn the_libraries_of_python_and_mongodb_read_the_fields() {
+    let is_there = Command::new("/usr/bin/python3").args(["-c", "import bson"]).output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        skip("Python's bson is missing: install the package python3-bson (tests/run does it)");
+        return;
+    }
+    let daemon = Setup::configured(SOURCES).start();
+    for (source, layout) in [("orders", "twitter"), ("trades", "clearing")] {
+        for format in ["objectid", "uuidv7", "uuidv8"] {
+            let texts = next(&daemon, source, format, &["-n", "50"]);
+            let from = ["decode", "--json", "--from", format, "--layout", layout, "--source", source];
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let decoded = prints(&[&from[..], &texts].concat());
+            for (line, (text, decoded)) in
+                read_by_python(format, &texts).iter().zip(texts.iter().zip(decoded))
+            {
+                let decoded: Value = serde_json::from_str(&decoded).expect("JSON");
+                let unix_ms = decoded["unix_ms"].as_i64().expect("a number");
+                let id: u64 = decoded["id"].as_str().expect("a text").parse().expect("a number");
+                let expected = match format {
+                    "objectid" => format!("{} {text}", unix_ms / 1000),
+                    "uuidv7" => format!("{unix_ms} 7"),
+                    _ => format!("{} 8", id >> 15),
+                };
+                assert_eq!(*line, expected, "{format}");
+            }
+        }
+    }
+}
+
+fn read_by_python(format: &str, texts: &[&str]) -> Vec<String> {
+    let lines: String = texts.iter().map(|text| format!("{format} {text}\n")).collect();
+    let file = support::directory();
+    let path = file.path().join("texts");
+    std::fs::write(&path, lines).expect("a file");
+    let output = Command::new("/usr/bin/python3")
+        .args(["-c", READER])
+        .stdin(std::fs::File::open(&path).expect("a file"))
+        .output()
+        .expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
+    assert_eq!(lines.len(), texts.len());
+    lines
+}
