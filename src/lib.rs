@@ -81,6 +81,7 @@ pub mod cli;
 pub mod clock;
 #[doc(hidden)]
 pub mod config;
+mod counter;
 #[doc(hidden)]
 pub mod front;
 #[cfg(any(test, fuzzing))]

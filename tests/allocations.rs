@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::front::{Facts, FrameIds, Front, Native, Step};
@@ -25,7 +26,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     shard.wake(now);
     let mut at = 0;
     while let Step::Ids { consumed, ask } =
-        scratch.front.step(&input[at..], facts, false, &mut scratch.output)
+        scratch.front.step(&input[at..], facts, &mut scratch.session, false, &mut scratch.output)
     {
         at += consumed;
         scratch.runs.clear();
@@ -48,6 +49,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
 /// The buffers that turns share.
 struct Scratch {
     front: Native,
+    session: Session,
     runs: Vec<snowbank_client::layout::Run>,
     output: Vec<u8>,
 }
@@ -67,8 +69,9 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let rings = [Ring::default()].into_iter().collect();
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
-    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, tokens: None };
-    let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
+    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, access: Default::default() };
+    let session = Session::new((&facts.access, 0), None, None, NOW.boot);
+    let mut scratch = Scratch { front: Native, session, runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));

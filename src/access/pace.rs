@@ -5,6 +5,7 @@
 //! that waits takes at once what its wait has yielded, so from any other moment on the longest wait counts as well. This is the
 //! generic cell rate algorithm (GCRA), counted in IDs as sources count in positions: nothing is rounded.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ const SECOND_US: u128 = 1_000_000;
 
 /// A rate, and what was drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     per_second: u32,
     /// Where the IDs end that were drawn or reserved. At most a burst above the line, except while requests wait.
     cursor: AtomicU64,
@@ -22,11 +23,11 @@ pub struct Pace {
 
 /// IDs that a request may draw once it is their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved {
+pub(crate) struct Reserved {
     /// Their number. Less than was asked for only if fewer were welcome.
-    pub count: u64,
+    pub(crate) count: u64,
     /// The time from which they may be drawn.
-    pub at: BootMicros,
+    pub(crate) at: BootMicros,
     /// The cursor behind them.
     end: u64,
 }
@@ -38,17 +39,26 @@ pub struct TooFast(pub Option<Duration>);
 
 impl Pace {
     /// Creates a rate at which nothing was drawn yet.
-    pub fn new(per_second: u32) -> Self {
+    pub(crate) fn new(per_second: u32) -> Self {
         Pace { per_second, cursor: AtomicU64::new(0) }
     }
 
+    /// Returns the rate at which a client goes on that may have had one before.
+    pub(crate) fn follow(before: Option<Arc<Pace>>, per_second: u32, now: BootMicros) -> Arc<Pace> {
+        match before {
+            None => Arc::new(Pace::new(per_second)),
+            Some(before) if before.per_second == per_second => before,
+            Some(before) => Arc::new(before.changed_to(per_second, now)),
+        }
+    }
+
     /// Returns the rate, which is also the burst, in IDs.
-    pub fn per_second(&self) -> u32 {
+    pub(crate) fn per_second(&self) -> u32 {
         self.per_second
     }
 
     /// Returns another rate at which a client goes on: what it has drawn ahead, it has drawn for the same time.
-    pub fn changed_to(&self, per_second: u32, now: BootMicros) -> Self {
+    fn changed_to(&self, per_second: u32, now: BootMicros) -> Self {
         let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
         let ahead = u128::from(ahead) * u128::from(per_second) / u128::from(self.per_second);
         let changed = Pace::new(per_second);
@@ -61,7 +71,7 @@ impl Pace {
     ///
     /// # Errors
     /// They are not within the rate by then. Nothing is reserved.
-    pub fn reserve(
+    pub(crate) fn reserve(
         &self,
         now: BootMicros,
         due: BootMicros,
@@ -88,16 +98,16 @@ impl Pace {
         }
     }
 
-    /// Gives IDs back that were reserved and not drawn, as far as their time has not passed.
-    pub fn give_back(&self, reserved: &Reserved, now: BootMicros) {
-        let from = (reserved.end - reserved.count).max(self.line(now));
+    /// Gives back the last `unused` of the IDs that were reserved, as far as their time has not passed.
+    pub(crate) fn give_back(&self, reserved: &Reserved, unused: u64, now: BootMicros) {
+        let from = (reserved.end - unused.min(reserved.count)).max(self.line(now));
         let unused = reserved.end.saturating_sub(from);
         let lower = |cursor: u64| Some(cursor.saturating_sub(unused));
         let _ = self.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
     }
 
     /// Returns whether a client that comes now has its whole burst.
-    pub fn is_idle(&self, now: BootMicros) -> bool {
+    pub(crate) fn is_idle(&self, now: BootMicros) -> bool {
         self.cursor.load(Ordering::Relaxed) <= self.line(now)
     }
 
@@ -205,7 +215,7 @@ mod tests {
                     prop_assert!((now.0..=due.0).contains(&reserved.at.0));
                     prop_assert!((1..=count).contains(&reserved.count) && (partial || reserved.count == count));
                     if is_dropped {
-                        pace.give_back(&reserved, now);
+                        pace.give_back(&reserved, reserved.count, now);
                     } else {
                         drawn.push((reserved.at.0, reserved.count));
                     }

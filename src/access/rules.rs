@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::pace::Pace;
+use super::usage::Usage;
+use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_client::tls::names::CertificateName;
@@ -14,21 +17,38 @@ pub struct Identity {
     pub name: String,
     /// A bit for each source that it may draw from, by index.
     sources: u64,
-    /// The JSON of its INFO reply, if that differs from everyone else's.
-    pub info_json: Option<Vec<u8>>,
+    /// The rate of all its connections. `None`: no rate is set.
+    pub(super) pace: Option<Arc<Pace>>,
+    pub(crate) usage: Arc<Usage>,
+    /// The JSON of its INFO reply.
+    pub info_json: Vec<u8>,
 }
 
 const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
 
 impl Identity {
-    /// Creates an identity of these sources.
-    pub fn new(settings: &IdentitySettings, sources: &[SourceSettings]) -> Self {
+    /// Creates an identity. `before` is the one of its name until a reload: it goes on with its counts and its rate.
+    pub fn new(
+        settings: &IdentitySettings,
+        sources: &[SourceSettings],
+        info_json: Vec<u8>,
+        (shards, now): (usize, BootMicros),
+        before: Option<&Identity>,
+    ) -> Self {
         let bit = |(index, source): (usize, &SourceSettings)| match &settings.sources {
             Some(names) if !names.contains(&source.name) => 0,
             _ => 1 << index,
         };
         let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
-        Identity { name: settings.name.clone(), sources, info_json: None }
+        let old_pace = before.and_then(|before| before.pace.clone());
+        let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second, now));
+        let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
+        Identity { name: settings.name.clone(), sources, pace, usage, info_json }
+    }
+
+    /// Returns the IDs per second that it may draw. `None`: no rate is set.
+    pub fn per_second(&self) -> Option<u32> {
+        self.pace.as_ref().map(|pace| pace.per_second())
     }
 
     /// Returns whether it may draw from the source of this index.
@@ -45,6 +65,8 @@ pub struct Rules {
     pub tokens: Option<Tokens>,
     /// The identities by name.
     identities: BTreeMap<String, Arc<Identity>>,
+    /// The IDs per second of each address. `None`: no rate is set.
+    pub(super) rate_per_address: Option<u32>,
     by_certificate: BTreeMap<CertificateName, Arc<Identity>>,
     /// The authorities of clients' certificates. `None`: no certificate is required.
     pub(super) authorities: Option<Authorities>,
@@ -56,8 +78,9 @@ impl Rules {
         identities: impl IntoIterator<Item = (Identity, Vec<CertificateName>)>,
         tokens: Option<Tokens>,
         authorities: Option<Authorities>,
+        rate_per_address: Option<u32>,
     ) -> Self {
-        let mut rules = Rules { tokens, authorities, ..Rules::default() };
+        let mut rules = Rules { tokens, authorities, rate_per_address, ..Rules::default() };
         for (identity, names) in identities {
             let identity = Arc::new(identity);
             let certificates = names.into_iter().map(|name| (name, Arc::clone(&identity)));
@@ -65,6 +88,23 @@ impl Rules {
             rules.identities.insert(identity.name.clone(), identity);
         }
         rules
+    }
+
+    /// Returns whether the same tokens and certificates have the same names as by other rules.
+    pub fn accepts_the_same(&self, other: &Rules) -> bool {
+        let name = |(certificate, identity): (&CertificateName, &Arc<Identity>)| {
+            (certificate.clone(), identity.name.clone())
+        };
+        let digest = |rules: &Rules| rules.authorities.as_ref().map(Authorities::digest);
+        self.tokens == other.tokens
+            && self.identities.keys().eq(other.identities.keys())
+            && self.by_certificate.iter().map(name).eq(other.by_certificate.iter().map(name))
+            && digest(self) == digest(other)
+    }
+
+    /// Returns the identities by name.
+    pub fn identities(&self) -> &BTreeMap<String, Arc<Identity>> {
+        &self.identities
     }
 
     /// Returns the identity of clients that have no other, if it has one.

@@ -1,24 +1,34 @@
 //! The identity of one connection.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use rustls::pki_types::CertificateDer;
 
+use super::addresses::Seat;
+use super::pace::{Pace, Reserved, TooFast};
 use super::rules::{Identity, Rules};
+use crate::clock::BootMicros;
 use crate::config::{ANONYMOUS, TokenHash, Tokens};
 use crate::tls::Authorities;
 use snowbank_client::tls::names;
 
-/// Why a connection is closed that asks for IDs, or that had them until a reload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a connection must be closed, in the words that its client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// The token is none of the daemon's.
+    #[error("the token is not one of the daemon's; check the client's token")]
     UnknownToken,
     /// The token and the certificate have different identities.
+    #[error(
+        "the token has another identity than the certificate; show a token of the certificate's identity"
+    )]
     TwoIdentities,
     /// A reload took the token away.
+    #[error("the daemon no longer accepts this token; give the client another one")]
     TokenRevoked,
     /// A reload took the certificate's authority or its identity away.
+    #[error("the daemon no longer accepts this certificate; give the client another one")]
     CertificateRevoked,
 }
 
@@ -43,22 +53,153 @@ pub struct Session {
     is_authorized: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
+    /// Its place at its address. `None` of a Unix socket.
+    seat: Option<Seat>,
+    /// The rate of its address.
+    pace_of_address: Option<Arc<Pace>>,
+    /// True until [`newcomer`](Self::newcomer) has returned the identity that it was the first to have.
+    is_newcomer: bool,
+    has_two_identities: bool,
+    /// The source of a request that was denied and not counted yet.
+    denied: Option<usize>,
+}
+
+/// The limit that a request met.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit<'s> {
+    /// The rate of this identity.
+    Identity(&'s str, u32),
+    /// The rate of the client's address.
+    Address(u32),
+}
+
+/// IDs that a request may draw, as far as rates go.
+#[derive(Clone, Debug, Default)]
+pub struct Permit {
+    /// The number of them, and the time from which it may draw them. `None`: no rate is set.
+    pub reserved: Option<(u64, BootMicros)>,
+    of_identity: Option<(Arc<Pace>, Reserved)>,
+    of_address: Option<(Arc<Pace>, Reserved)>,
+}
+
+impl Permit {
+    /// Lowers the number of IDs and delays them, as one of the rates asks.
+    fn note(&mut self, reserved: Reserved) {
+        let before = self.reserved.map_or(reserved.at, |(_, at)| at);
+        self.reserved = Some((reserved.count, reserved.at.max(before)));
+    }
+
+    /// Gives back all but the first `drawn` of the IDs.
+    pub fn settle(&self, drawn: u64, now: BootMicros) {
+        for (pace, reserved) in self.of_identity.iter().chain(&self.of_address) {
+            pace.give_back(reserved, reserved.count.saturating_sub(drawn), now);
+        }
+    }
 }
 
 impl Session {
     /// Begins the session of a connection. `shown` is `None` without TLS.
-    pub fn new(rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Self {
+    pub fn new(
+        (rules, version): (&Rules, u64),
+        shown: Option<Shown<'_>>,
+        seat: Option<Seat>,
+        now: BootMicros,
+    ) -> Self {
         let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
         let trusted_by = shown.map_or(0, |shown| shown.checked_by);
         // A handshake may have begun before a reload of the authorities. Its certificate is then checked again.
         let is_current = shown.is_none() || trusted_by == digest_of(rules);
-        Session {
+        let mut session = Session {
             version: if is_current { version } else { OUTDATED },
             has_named_certificate: of_certificate.is_some(),
-            identity: of_certificate.or(rules.anonymous()).cloned(),
+            identity: None,
             token: None,
             is_authorized: rules.tokens.is_none(),
             trusted_by,
+            seat,
+            pace_of_address: None,
+            is_newcomer: false,
+            has_two_identities: false,
+            denied: None,
+        };
+        // With a token to come it is nobody yet, unless its certificate names it.
+        let anonymous = rules.anonymous().filter(|_| session.is_authorized);
+        session.become_identity(of_certificate.or(anonymous));
+        session.set_pace_of_address(rules, now);
+        session
+    }
+
+    /// Takes an identity in place of the one that it had.
+    fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
+        let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| new.name == old.name);
+        let stays = self.identity.as_ref().is_some_and(is_same);
+        if let Some(identity) = identity.filter(|_| !stays) {
+            identity.usage.connections.fetch_add(1, Ordering::Relaxed);
+            self.is_newcomer = identity.usage.connected.fetch_add(1, Ordering::Relaxed) == 0;
+        }
+        let old = std::mem::replace(&mut self.identity, identity.cloned());
+        if let Some(old) = old.filter(|_| !stays) {
+            old.usage.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_pace_of_address(&mut self, rules: &Rules, now: BootMicros) {
+        let seat = self.seat.as_ref().zip(rules.rate_per_address);
+        self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, now));
+    }
+
+    /// Returns its identity once, if it is the first connection since the start that has it.
+    pub fn newcomer(&mut self) -> Option<&Identity> {
+        std::mem::take(&mut self.is_newcomer).then_some(())?;
+        self.identity.as_deref()
+    }
+
+    /// Returns its place at its address.
+    pub fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// Returns whether no rate limits it.
+    #[inline]
+    pub fn has_no_rate(&self) -> bool {
+        self.pace_of_address.is_none()
+            && self.identity.as_ref().is_none_or(|identity| identity.pace.is_none())
+    }
+
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rates of its identity and of
+    /// its address. If `partial`, fewer are welcome.
+    ///
+    /// # Errors
+    /// One of the rates does not allow them by then. Nothing is reserved.
+    pub fn reserve(
+        &self,
+        now: BootMicros,
+        due: BootMicros,
+        count: u64,
+        partial: bool,
+    ) -> Result<Permit, (TooFast, Limit<'_>)> {
+        let mut permit = Permit::default();
+        let mut allowed = count;
+        if let Some((pace, name)) =
+            self.identity.as_ref().and_then(|one| Some((one.pace.as_ref()?, &one.name)))
+        {
+            let reserved = pace.reserve(now, due, count, partial);
+            let reserved = reserved.map_err(|fast| (fast, Limit::Identity(name, pace.per_second())))?;
+            allowed = reserved.count;
+            permit.note(reserved);
+            permit.of_identity = Some((Arc::clone(pace), reserved));
+        }
+        let Some(pace) = &self.pace_of_address else { return Ok(permit) };
+        match pace.reserve(now, due, allowed, partial) {
+            Ok(reserved) => {
+                permit.note(reserved);
+                permit.of_address = Some((Arc::clone(pace), reserved));
+                Ok(permit)
+            }
+            Err(fast) => {
+                permit.settle(0, now);
+                Err((fast, Limit::Address(pace.per_second())))
+            }
         }
     }
 
@@ -80,20 +221,47 @@ impl Session {
         self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
     }
 
+    /// Counts a request to a source that it may not draw from. Returns the identity's name.
+    #[cold]
+    pub fn deny(&mut self, source: usize) -> &str {
+        self.denied = Some(source);
+        self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
+    }
+
+    /// Returns the source of the last denied request once.
+    pub fn denied(&mut self) -> Option<usize> {
+        self.denied.take()
+    }
+
     /// Takes a token that the client shows. A daemon that requires none keeps it for the reload that does.
     ///
     /// # Errors
     /// The connection must be closed, for this reason.
     pub fn show_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
+        let shown = self.take_token(token, rules);
+        self.has_two_identities = shown == Err(Denial::TwoIdentities);
+        shown
+    }
+
+    fn take_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
         let hash = Tokens::hash(token);
         if rules.tokens.is_some() {
             let of_token = rules.of_token(&hash).ok_or(Denial::UnknownToken)?;
-            let of_certificate = self.identity.as_ref().filter(|_| self.has_named_certificate);
-            self.identity = one_of(of_certificate, of_token)?.or(rules.anonymous()).cloned();
+            let of_certificate = self.identity.as_ref().filter(|_| self.has_named_certificate).cloned();
+            self.become_identity(one_of(of_certificate.as_ref(), of_token)?.or(rules.anonymous()));
         }
         self.token = Some(Box::new(hash));
         self.is_authorized = true;
         Ok(())
+    }
+
+    /// Returns why the last token was refused, for the log.
+    pub fn rejection(&self) -> &'static str {
+        if self.has_two_identities {
+            "a token of another identity than its certificate; give the client a token of the same identity"
+        } else {
+            "a token that is not one of auth.token_file; give the client one of its lines"
+        }
     }
 
     /// Returns whether it follows from the configuration of this version.
@@ -106,7 +274,12 @@ impl Session {
     ///
     /// # Errors
     /// The configuration takes away what the client has shown, so the connection must be closed.
-    pub fn renew(&mut self, rules: &Rules, version: u64, shown: Option<Shown<'_>>) -> Result<(), Denial> {
+    pub fn renew(
+        &mut self,
+        (rules, version): (&Rules, u64),
+        shown: Option<Shown<'_>>,
+        now: BootMicros,
+    ) -> Result<(), Denial> {
         self.version = version;
         if let Some(shown) = shown {
             self.check_chain(rules, shown.chain)?;
@@ -125,8 +298,9 @@ impl Session {
             return Err(Denial::TokenRevoked);
         }
         self.has_named_certificate = of_certificate.is_some();
-        self.identity = identity.or(rules.anonymous()).cloned();
         self.is_authorized = rules.tokens.is_none() || self.token.is_some();
+        self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
+        self.set_pace_of_address(rules, now);
         Ok(())
     }
 
@@ -138,6 +312,12 @@ impl Session {
         }
         self.trusted_by = digest;
         Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.become_identity(None);
     }
 }
 

@@ -27,8 +27,8 @@ pub(crate) use history::History;
 pub(crate) use http::{Beats, Site, Stay, Via};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, LastMinute,
-    LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

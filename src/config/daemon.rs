@@ -132,6 +132,21 @@ settings! {
         /// 10,000 idle connections fit in 10 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
+        /// Connections open at once from one address, 1 to 1,000,000; "off": as many as max_connections. The daemon answers
+        /// the next one with too_busy and closes it. The address of an IPv6 client is its first 64 bits. Unix sockets have none.
+        ///
+        /// Off by default, because all clients behind one gateway or proxy have one address.
+        connections_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
+            |value| value.or_word("off", |value| value.count(1..=1_000_000));
+
+        /// The IDs per second that all connections of one address draw together, 1 to 4,294,967,295, and as many at once after
+        /// a second without a request. A request beyond it waits, and is answered with exhausted if its wait is too short.
+        /// Unix sockets have no address.
+        ///
+        /// Off by default, as connections_per_address is. The rates of clients that show who they are: `[[identities]]`.
+        rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
+            |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
+
         /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). The daemon admits a request only if its IDs
         /// can be ready within its wait, so this bounds the work and the reply of one frame.
         ///

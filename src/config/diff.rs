@@ -46,7 +46,10 @@ fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
             Changed { key, from: shown(running, row, name), to: shown(wanted, row, name) }
         })
     });
-    changes.filter(|change| change.from != change.to).collect()
+    // Of one that comes or goes, only that.
+    let has_both = |change: &Changed| ![&change.from, &change.to].iter().any(|side| *side == "none");
+    let is_shown = |change: &Changed| has_both(change) || change.key.ends_with(": name");
+    changes.filter(|change| change.from != change.to && is_shown(change)).collect()
 }
 
 /// Returns the changes from `running` to `wanted`. Sources of `wanted` beyond those of `running` are new, and no changes.

@@ -61,6 +61,7 @@ pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
+pub(crate) use value::is_name;
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;

@@ -304,17 +304,19 @@ impl<'v> Value<'v> {
 
     /// Reads the name of a source or an identity.
     pub(super) fn name(self) -> Result<String, Refusal> {
-        let fits = |name: &&str| {
-            // Digits alone are an index where a client names a source.
-            (1..=64).contains(&name.len())
-                && !name.bytes().all(|b| b.is_ascii_digit())
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-        };
         self.0
             .get_ref()
             .as_str()
-            .filter(fits)
+            .filter(|name| is_name(name))
             .map(str::to_owned)
             .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -, not all digits"))
     }
+}
+
+/// Returns whether this can be the name of a source or an identity.
+pub(crate) fn is_name(text: &str) -> bool {
+    // Digits alone are an index where a client names a source.
+    (1..=64).contains(&text.len())
+        && !text.bytes().all(|b| b.is_ascii_digit())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
 }

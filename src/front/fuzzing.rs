@@ -1,6 +1,8 @@
 //! Fuzzing of a front-end: any bytes, in any pieces, from a client.
 
 use super::{Ask, Facts, Front, Native, Refused, Step};
+use crate::access::{Rules, Session};
+use crate::clock::BootMicros;
 use crate::config::Tokens;
 use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
@@ -24,7 +26,8 @@ pub fn request_frames(data: &[u8]) {
     };
     let piece_size = usize::from(choices.byte()) + 1;
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
-    let facts = Facts { info_json: b"{}".to_vec(), max_count: MAX_COUNT, sources: 2, tokens };
+    let access = Rules::new([], tokens, None, None);
+    let facts = Facts { info_json: b"{}".to_vec(), max_count: MAX_COUNT, sources: 2, access };
     let stream = choices.rest();
     let whole = serve([stream], &facts, draining);
     let in_pieces = serve(stream.chunks(piece_size), &facts, draining);
@@ -37,8 +40,9 @@ fn serve<'a>(
     facts: &Facts,
     draining: bool,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut front = Native::new(facts);
-    let mut authorized = facts.tokens.is_none();
+    let mut front = Native;
+    let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
+    let mut authorized = facts.access.tokens.is_none();
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
     for piece in pieces {
         unread.extend_from_slice(piece);
@@ -47,7 +51,7 @@ fn serve<'a>(
             let (bytes, answered) = (&unread[at..], out.len());
             authorized |= brings_token(bytes, facts);
             let demand: u64 = (0..facts.sources).map(|source| front.demand(bytes, source, facts)).sum();
-            let step = front.step(bytes, facts, draining, &mut out);
+            let step = front.step(bytes, facts, &mut session, draining, &mut out);
             match &step {
                 Step::Incomplete => {
                     assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
@@ -94,7 +98,7 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
         }
     }
     assert_eq!(encoded, bytes[..consumed]);
-    matches!(request, Request::Auth(token) if facts.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
+    matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
 /// Checks that the answer is one whole frame, under the tag of the message or, if that has no end, under tag 0.

@@ -12,7 +12,7 @@ pub use native::Native;
 
 use std::time::Duration;
 
-use crate::config::Tokens;
+use crate::access::{Denial, Rules, Session};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::Run;
 use snowbank_client::protocol::ErrorCode;
@@ -26,8 +26,8 @@ pub struct Facts {
     pub max_count: u32,
     /// The number of sources.
     pub sources: usize,
-    /// The tokens, one of which a client must send first. `None`: no token is required.
-    pub tokens: Option<Tokens>,
+    /// Decides who a client is.
+    pub access: Rules,
 }
 
 /// A request for IDs, whatever its protocol.
@@ -82,11 +82,22 @@ pub enum Step {
 
 /// One protocol on one connection.
 pub trait Front {
-    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`.
-    fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step;
+    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A token goes to the session, and
+    /// only a session that is authorized asks for IDs, of sources that it may draw from.
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        facts: &Facts,
+        session: &mut Session,
+        draining: bool,
+        out: &mut Vec<u8>,
+    ) -> Step;
+
+    /// Encodes the last message of a connection that has lost its authorization.
+    fn revoke(&self, out: &mut Vec<u8>, denial: Denial);
 
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
-    fn rejection(&self, _bytes: &[u8]) -> Option<&'static str> {
+    fn rejection(&self, _bytes: &[u8], _session: &Session) -> Option<&'static str> {
         None
     }
 

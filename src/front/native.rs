@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Refused, Step, stranger};
+use crate::access::{Denial, Session};
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -14,23 +15,26 @@ const LOOK_AHEAD_REQUESTS: usize = 64;
 
 /// The native protocol on one connection.
 #[derive(Debug)]
-pub struct Native {
-    authorized: bool,
+pub struct Native;
+
+/// What the answer to a request depends on, besides the request.
+#[derive(Debug)]
+struct Context<'c> {
+    facts: &'c Facts,
+    session: &'c mut Session,
+    draining: bool,
 }
 
-impl Native {
-    /// Starts a new connection, which is authorized unless the daemon requires a token.
-    pub fn new(facts: &Facts) -> Self {
-        Native { authorized: facts.tokens.is_none() }
-    }
-
+impl Context<'_> {
     /// Returns whether a NEXT is valid and can be passed to its source.
     #[inline]
-    fn is_served(&self, next: &Next, facts: &Facts, draining: bool) -> bool {
-        self.authorized
-            && !draining
-            && (1..=facts.max_count).contains(&next.count)
-            && usize::from(next.source) < facts.sources
+    fn is_served(&self, next: &Next) -> bool {
+        let source = usize::from(next.source);
+        self.session.is_authorized()
+            && !self.draining
+            && (1..=self.facts.max_count).contains(&next.count)
+            && source < self.facts.sources
+            && self.session.may_draw(source)
     }
 
     /// Answers requests that need no IDs: all but a NEXT that [`is_served`](Self::is_served). Returns the error code, if the
@@ -38,53 +42,48 @@ impl Native {
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
-    fn answer(
-        &mut self,
-        request: Request<'_>,
-        tag: u16,
-        facts: &Facts,
-        draining: bool,
-        out: &mut Vec<u8>,
-    ) -> Option<ErrorCode> {
-        if let Some((code, message)) = self.refusal(&request, facts, draining) {
+    fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if let Some((code, message)) = self.refusal(&request) {
             reply::encode_error(out, tag, code, None, &message);
             return Some(code);
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
-            Request::Auth(_) => {
-                self.authorized = true;
-                reply::encode_ok(out, tag);
+            Request::Auth(_) => reply::encode_ok(out, tag),
+            Request::Info => {
+                let own = self.session.identity().map(|identity| &identity.info_json);
+                reply::encode_info(out, tag, own.unwrap_or(&self.facts.info_json));
             }
-            Request::Info => reply::encode_info(out, tag, &facts.info_json),
             // Refused above, or passed to its source.
             Request::Next(_) => {}
         }
         None
     }
 
-    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow.
-    fn refusal(
-        &self,
-        request: &Request<'_>,
-        facts: &Facts,
-        draining: bool,
-    ) -> Option<(ErrorCode, Cow<'static, str>)> {
+    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. A
+    /// token that is allowed is taken.
+    fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
+        let facts = self.facts;
         match request {
             Request::Ping(_) => None,
             Request::Auth(token) => {
-                let is_refused = facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token));
-                let message = "the token is not one of the daemon's; check the client's token";
-                is_refused.then(|| (ErrorCode::Unauthorized, message.into()))
+                let denial = self.session.show_token(token, &facts.access).err()?;
+                Some((ErrorCode::Unauthorized, denial.to_string().into()))
             }
-            _ if !self.authorized => {
+            _ if !self.session.is_authorized() => {
                 Some((ErrorCode::Unauthorized, "this daemon asks for a token; send AUTH first".into()))
             }
             Request::Info => None,
-            Request::Next(_) if draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
+            Request::Next(_) if self.draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
                 let (found, most) = (next.count, facts.max_count);
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
+            }
+            Request::Next(next) if usize::from(next.source) < facts.sources => {
+                let name = self.session.deny(next.source.into());
+                let message =
+                    format!("{name:?} may not draw from source {}; INFO lists what it may", next.source);
+                Some((ErrorCode::UnknownSource, message.into()))
             }
             Request::Next(next) => {
                 let (found, last) = (next.source, facts.sources - 1);
@@ -100,7 +99,15 @@ const STOPPING: &str = "the daemon is stopping; ask another, or this one when it
 
 impl Front for Native {
     #[inline]
-    fn step(&mut self, bytes: &[u8], facts: &Facts, draining: bool, out: &mut Vec<u8>) -> Step {
+    fn step(
+        &mut self,
+        bytes: &[u8],
+        facts: &Facts,
+        session: &mut Session,
+        draining: bool,
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let mut context = Context { facts, session, draining };
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
@@ -112,9 +119,7 @@ impl Front for Native {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
                 Step::Answered { consumed, error: Some(fault.code()) }
             }
-            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed }
-                if self.is_served(&next, facts, draining) =>
-            {
+            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if context.is_served(&next) => {
                 let form = Form { tag, explicit: next.explicit };
                 let (source, count) = (next.source.into(), next.count.into());
                 Step::Ids {
@@ -123,7 +128,7 @@ impl Front for Native {
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
-                match self.answer(request, tag, facts, draining, out) {
+                match context.answer(request, tag, out) {
                     error @ Some(code) if code.closes() => Step::Close { error },
                     error => Step::Answered { consumed, error },
                 }
@@ -131,13 +136,17 @@ impl Front for Native {
         }
     }
 
-    fn rejection(&self, bytes: &[u8]) -> Option<&'static str> {
+    fn revoke(&self, out: &mut Vec<u8>, denial: Denial) {
+        reply::encode_error(out, 0, ErrorCode::Unauthorized, None, &denial.to_string());
+    }
+
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<&'static str> {
         match request::parse(bytes) {
             Parsed::BadLength(_) => Some(stranger::describe(bytes)),
-            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => {
-                Some("a token that is not one of auth.token_file; give the client one of its lines")
-            }
-            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => {
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(session.rejection()),
+            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. }
+                if !session.is_authorized() =>
+            {
                 Some("no token, and auth.token_file asks for one; give the client one of its lines")
             }
             _ => None,

@@ -13,6 +13,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("lock_dir", r#""/locks""#),
     ("unix_mode", r#""0600""#),
     ("limits.max_connections", "7"),
+    ("limits.connections_per_address", "7"),
+    ("limits.rate_per_address", "7"),
     ("limits.max_count", "7"),
     ("limits.max_wait", r#""7s""#),
     ("limits.stall_timeout", r#""7s""#),

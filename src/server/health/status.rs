@@ -8,14 +8,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
+use crate::access::{Addresses, Identity};
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, LastMinute, Latency,
-    SourceMinute, SourceStatus, Status,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, IdentityStatus, LastMinute,
+    Latency, SourceMinute, SourceStatus, Status,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::Supply;
+use crate::server::shared::live_config::{LiveConfig, Supply};
 
 use crate::tls::ServerCertificate;
 use snowbank_client::protocol::ErrorCode;
@@ -73,7 +74,8 @@ impl Common {
             ceilings: ceilings_status(metrics, now),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
-            connections: connections_status(metrics, limits),
+            identities: identities_status(&live_config),
+            connections: connections_status(metrics, &self.addresses, limits),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -87,7 +89,8 @@ impl Common {
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
-        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
+        let refused = || self.metrics.acceptors.refused.get() + self.addresses.refused();
+        let of_acceptors = if code == ErrorCode::TooBusy { refused() } else { 0 };
         of_shards + of_acceptors
     }
 
@@ -135,12 +138,33 @@ impl Common {
     }
 }
 
-fn connections_status(metrics: &Metrics, limits: &Limits) -> Connections {
+fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
+    let status = |identity: &Arc<Identity>| {
+        let usage = &identity.usage;
+        let ids = live_config.supplies.iter().enumerate();
+        let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
+        IdentityStatus {
+            name: identity.name.clone(),
+            rate: identity.per_second(),
+            connections: usage.connections(),
+            connected: usage.connected(),
+            ids: ids.filter(|(_, ids)| *ids > 0).collect(),
+            denied: usage.denied.count(),
+            slowed: usage.slowed.count(),
+        }
+    };
+    live_config.facts.access.identities().values().map(status).collect()
+}
+
+fn connections_status(metrics: &Metrics, addresses: &Addresses, limits: &Limits) -> Connections {
     Connections {
         open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
         max: limits.max_connections as u64,
         accepted: metrics.acceptors.accepted.get(),
         refused: metrics.acceptors.refused.get(),
+        addresses: addresses.connected() as u64,
+        address_refused: addresses.refused(),
+        address_slowed: addresses.slowed(),
     }
 }
 

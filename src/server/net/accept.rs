@@ -1,6 +1,7 @@
 //! The acceptor: takes connections and hands each to the shard with the fewest.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,6 +12,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
+use crate::access::{Full, Seat};
+use crate::clock;
 use crate::config::Address;
 use crate::server::health::metrics::AcceptorCounters;
 use crate::server::health::rate_limited_log::RateLimited;
@@ -44,11 +47,22 @@ pub(crate) struct Admitted {
 
 /// A connection in its shard's count of open ones. Leaves the count when dropped.
 #[derive(Debug)]
-pub(crate) struct OpenConnection(Arc<AtomicUsize>);
+pub(crate) struct OpenConnection {
+    count: Arc<AtomicUsize>,
+    /// Its place at its address. `None` of a Unix socket, and once its session has it.
+    seat: Option<Seat>,
+}
+
+impl OpenConnection {
+    /// Returns its place at its address, for its session.
+    pub(crate) fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take()
+    }
+}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -75,12 +89,12 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking. While the system has no resources for it, logs that and tries
+    /// Returns the next connection, which is non-blocking, and its client's address. While the system has no resources for it, logs that and tries
     /// again.
-    pub(crate) async fn accept(&mut self) -> Socket {
+    pub(crate) async fn accept(&mut self) -> (Socket, Option<IpAddr>) {
         loop {
             match self.acceptor.accept().await {
-                Ok(socket) => return socket,
+                Ok(accepted) => return accepted,
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
                     if let Some(count) = self.failures.count(Instant::now()) {
@@ -109,11 +123,15 @@ impl Acceptor {
         }
     }
 
-    /// Returns the next connection. It is non-blocking and off this thread's reactor, because it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    /// Returns the next connection and its client's address. It is non-blocking and off this thread's reactor, because it
+    /// goes to a shard's.
+    async fn accept(&self) -> io::Result<(Socket, Option<IpAddr>)> {
         match self {
-            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
-            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+            Acceptor::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((stream.into_std()?.into(), Some(peer.ip())))
+            }
+            Acceptor::Unix(listener) => Ok((listener.accept().await?.0.into_std()?.into(), None)),
         }
     }
 }
@@ -137,13 +155,24 @@ pub(crate) async fn accept(
 ) {
     let mut turned_away = RateLimited::default();
     loop {
-        let socket = tokio::select! {
+        let (socket, peer) = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
             socket = listener.accept() => socket,
         };
-        let max_connections = common.live_config.borrow().limits.max_connections;
-        if !admit(socket, tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
+        let (max_connections, most_of_address) = {
+            let limits = &common.live_config.borrow().limits;
+            (limits.max_connections, limits.connections_per_address)
+        };
+        let entered = peer.map(|peer| common.addresses.enter(peer, most_of_address, clock::os::boot()));
+        let seat = match entered.transpose() {
+            Ok(seat) => seat,
+            Err(full) => {
+                turn_address_away(&socket, tls.is_some(), &full, most_of_address);
+                continue;
+            }
+        };
+        if !admit((socket, seat), tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
             && let Some(count) = turned_away.count(Instant::now())
         {
             tracing::warn!(
@@ -156,7 +185,7 @@ pub(crate) async fn accept(
 
 /// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
 async fn admit(
-    socket: Socket,
+    (socket, seat): (Socket, Option<Seat>),
     tls: Option<&tls::Acceptor>,
     inboxes: &[Inbox],
     counters: &AcceptorCounters,
@@ -167,7 +196,8 @@ async fn admit(
         counters.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
         if tls.is_none() {
-            turn_away(&socket, max_connections);
+            let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
+            turn_away(&socket, &all);
         }
         return false;
     }
@@ -176,17 +206,30 @@ async fn admit(
     };
     counters.accepted.add(1);
     inbox.connections.fetch_add(1, Ordering::Relaxed);
-    let open = OpenConnection(Arc::clone(&inbox.connections));
+    let open = OpenConnection { count: Arc::clone(&inbox.connections), seat };
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
     true
 }
 
+/// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.
+fn turn_address_away(socket: &Socket, has_tls: bool, Full(address): &Full, most: Option<u32>) {
+    let most = most.unwrap_or_default();
+    if let Some(count) = address.refused.note(clock::os::boot()) {
+        tracing::warn!(
+            address = %address.network(), count, connections_per_address = most,
+            "connections were turned away: their address has all that connections_per_address allows"
+        );
+    }
+    if !has_tls {
+        turn_away(socket, &format!("your address has all its {most} connections; close one, or share them"));
+    }
+}
+
 /// Sends `too_busy` and closes the connection.
-fn turn_away(socket: &Socket, max_connections: usize) {
+fn turn_away(socket: &Socket, message: &str) {
     let mut out = Vec::new();
-    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
-    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
     // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
     let _ = socket.send(&out);
     let _ = socket.shutdown(std::net::Shutdown::Write);

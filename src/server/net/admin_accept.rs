@@ -36,7 +36,7 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
         };
         while connections.try_join_next().is_some() {}
         // Fails when the peer is gone or no descriptor is free.
-        if let Ok(stream) = SocketStream::register(listener.accept().await) {
+        if let Ok(stream) = SocketStream::register(listener.accept().await.0) {
             let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
             let stay = if is_crowded { Stay::Short } else { Stay::Long };
             connections.spawn(serve_one(stream, tls.clone(), Arc::clone(&site), via, stay, place));

@@ -1,7 +1,7 @@
 //! Any IDs on their way to a client: cut into frames, encoded, and put together again.
 
 use super::backlog::Backlog;
-use crate::front::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Native};
+use crate::front::{Ask, Form, FrameIds, FrameLimit, Front, Native};
 use crate::fuzzing::{Choices, numbering};
 use crate::source::Span;
 use snowbank_client::layout::{Numbering, Position, Run, append_run};
@@ -72,8 +72,7 @@ fn runs_of(numbering: &Numbering, spans: &[Span]) -> Vec<Run> {
 
 /// All frames of the reply; with `cut`, smaller ones than the connection would make.
 fn encode(numbering: &Numbering, ask: Ask, runs: &[Run], cut: u8) -> Vec<u8> {
-    let facts = Facts { info_json: Vec::new(), max_count: u32::MAX, sources: 1, tokens: None };
-    let (front, mut rng) = (Native::new(&facts), fastrand::Rng::with_seed(cut.into()));
+    let (front, mut rng) = (Native, fastrand::Rng::with_seed(cut.into()));
     let needs_list = numbering.needs_list();
     let full = front.frame_limit(ask.form, needs_list);
     let limit = match (cut, full.runs) {

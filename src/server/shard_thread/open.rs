@@ -22,19 +22,16 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
-    let front = Native::new(&thread.live_config.borrow().facts);
     let mut member = Member::new(Rc::clone(thread));
     match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
             // Boxed, so that the handshake's memory is freed before the connection is served.
             if let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor)).await {
-                connection::serve(stream, front, member).await;
+                connection::serve(stream, Native, member, open).await;
             }
-            drop(open);
         }),
         (stream, _) => tokio::task::spawn_local(async move {
-            connection::serve(stream, front, member).await;
-            drop(open);
+            connection::serve(stream, Native, member, open).await;
         }),
     };
 }

@@ -64,10 +64,11 @@ impl ThreadState {
             turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
         let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.stall_timeout);
-        let after = timeouts(&live_config);
-        let before = self.live_config.replace(live_config);
-        if timeouts(&before) != after {
-            // Connections that wait for bytes start to wait by the new timeouts.
+        let before = self.live_config.replace(Arc::clone(&live_config));
+        let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);
+        if timeouts(&before) != timeouts(&live_config) || !accepts_the_same {
+            // Connections that wait for bytes start to wait by the new timeouts. Those whose token or certificate is gone
+            // close.
             turn.wakers.wake_all();
         }
     }

@@ -6,6 +6,7 @@ use tokio::sync::{Barrier, watch};
 
 use super::live_config::LiveConfig;
 use super::wake_ups::WakeUps;
+use crate::access::Addresses;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
@@ -20,6 +21,8 @@ pub(crate) struct Common {
     pub(crate) order: Order,
     pub(crate) wake_ups: WakeUps,
     pub(crate) metrics: Metrics,
+    /// The addresses of clients.
+    pub(crate) addresses: Addresses,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
     /// Checks that all threads make progress.
@@ -44,6 +47,7 @@ impl Common {
             order,
             wake_ups: WakeUps::new(shards),
             metrics,
+            addresses: Addresses::default(),
             tls,
             heartbeat: Heartbeat::new(shards),
             all_drained: Barrier::new(shards),

@@ -7,10 +7,12 @@
 //!
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
+//! - `access`: the session of a connection: who its client is.
 //! - `take`: takes the requests of a turn and encodes their replies.
 //! - `wait`: a request that has to wait for its IDs.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
+mod access;
 mod take;
 mod wait;
 mod write;
@@ -30,8 +32,10 @@ use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::{READ_BYTES_MAX, TurnState};
 use super::turnstile::Place;
+use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
+use crate::server::net::accept::OpenConnection;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
@@ -42,11 +46,18 @@ const BUSY_BYTES: usize = 256;
 const NEVER_READ: BootMicros = BootMicros(0);
 
 /// Serves one connection to its end.
-pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Member) {
+pub(super) async fn serve<F: Front>(
+    stream: SocketStream,
+    front: F,
+    member: Member,
+    mut open: OpenConnection,
+) {
+    let session = access::begin(&stream, &mut open, &member.thread);
     let mut connection = Connection {
         stream,
         front,
         member,
+        session,
         unread: Vec::new(),
         unwritten: Vec::new(),
         read_at: NEVER_READ,
@@ -58,12 +69,14 @@ pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Memb
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
     let _ = connection.run().await;
+    drop(open);
 }
 
 struct Connection<F> {
     stream: SocketStream,
     front: F,
     member: Member,
+    session: Session,
     /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
@@ -95,6 +108,7 @@ enum Turn {
 
 impl<F: Front> Connection<F> {
     async fn run(&mut self) -> io::Result<()> {
+        self.log_newcomer();
         let mut read = true;
         loop {
             let turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
@@ -191,6 +205,11 @@ impl<F: Front> Connection<F> {
         input: &mut [u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Turn>> {
+        if !self.session.is_of(live_config.version)
+            && let Some(last) = self.renew(thread, live_config, state, clock::os::boot())
+        {
+            return Poll::Ready(self.end_turn(thread, state, last, Some(cx)));
+        }
         let kept = self.unread.len();
         let end = ready!(self.poll_input(thread, input, cx))?;
         if end == kept {
@@ -243,7 +262,10 @@ impl<F: Front> Connection<F> {
         let unread = std::mem::take(&mut self.unread);
         let now = thread.now();
         state.shard.wake(now);
-        let turn = self.take(&thread, &thread.live_config.borrow(), state, &unread);
+        let live_config = &thread.live_config.borrow();
+        let is_outdated = !self.session.is_of(live_config.version);
+        let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
+        let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, &unread));
         state.timing.end_late_turn(&thread.counters.latency, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {
             // The rest is half a request. Its time to arrive starts now, because nothing more was read until here.

@@ -38,11 +38,18 @@ impl<F: Front> Connection<F> {
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
             let draining = thread.draining.get() && !self.member.is_undrained();
-            match self.front.step(&bytes[at..], &live_config.facts, draining, &mut state.output) {
+            match self.front.step(
+                &bytes[at..],
+                &live_config.facts,
+                &mut self.session,
+                draining,
+                &mut state.output,
+            ) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     note_answer(thread, error);
+                    self.log_access(live_config);
                     if self.has_only_errors(error) {
                         at = bytes.len();
                         break Turn::Close;
@@ -82,7 +89,7 @@ impl<F: Front> Connection<F> {
     /// Logs why the connection is closed, if the bytes show an error of the peer.
     #[cold]
     fn log_rejection(&self, bytes: &[u8]) {
-        if let Some(reason) = self.front.rejection(bytes) {
+        if let Some(reason) = self.front.rejection(bytes, &self.session) {
             rejections::log(self.stream.peer(), reason);
         }
     }
@@ -127,7 +134,11 @@ impl<F: Front> Connection<F> {
         let counters = &thread.counters.sources[ask.source];
         counters.requests.add(1);
         let some_of_it = || state.runs.iter().map(|run| u64::from(run.count)).sum();
-        counters.ids.add(if ask.partial { some_of_it() } else { ask.count });
+        let count = if ask.partial { some_of_it() } else { ask.count };
+        counters.ids.add(count);
+        if let Some(identity) = self.session.identity() {
+            identity.usage.note_ids(thread.index, ask.source, count);
+        }
         let numbering = live_config.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
