@@ -15,9 +15,10 @@ use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
+use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Numbering, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Run, UnixMicros, WorkerSet};
 
 fn main() {
     divan::main();
@@ -288,7 +289,53 @@ mod layouts {
     fn decode(bencher: Bencher<'_, '_>, spec: &str) {
         let numbering = numbering(spec, [0]);
         let id = numbering.id_at(numbering.first_of(numbering.tick_at(NOW.wall)));
-        bencher.bench(|| numbering.layout().decode(black_box(id)));
+        let (layout, _) = numbering.snowflake().expect("a layout");
+        bencher.bench(|| layout.decode(black_box(id)));
+    }
+}
+
+/// One ID as a text, and back.
+mod formats {
+    use super::*;
+    use snowbank_client::format::{AliasKeys, Codec, Context, Format};
+
+    const EACH: &[&str] = &[
+        "decimal",
+        "hex",
+        "base62",
+        "base62-shuffled",
+        "base32-crockford",
+        "base32-crockford-check",
+        "objectid",
+        "uuidv7",
+        "uuidv8",
+        "alias",
+        "dictionary:01",
+    ];
+    const ID: u64 = 1_541_815_603_606_036_480;
+
+    fn codec(name: &str) -> Codec {
+        let layout = Layout::resolve("twitter").expect("a preset");
+        let keys = AliasKeys::parse(&format!("1 {}", "2b7e151628aed2a6".repeat(4))).expect("a key");
+        let context = Context::new("default", Some(&layout)).alias_keys(&keys);
+        name.parse::<Format>().and_then(|format| format.codec(context)).expect("a format")
+    }
+
+    #[divan::bench(args = EACH)]
+    fn write(bencher: Bencher<'_, '_>, name: &str) {
+        let (codec, mut text) = (codec(name), String::with_capacity(64));
+        bencher.bench_local(|| {
+            text.clear();
+            codec.write(black_box(ID), &mut text).expect("an ID");
+            black_box(&text);
+        });
+    }
+
+    #[divan::bench(args = EACH)]
+    fn read(bencher: Bencher<'_, '_>, name: &str) {
+        let codec = codec(name);
+        let text = codec.text(ID).expect("an ID");
+        bencher.bench_local(|| codec.read(black_box(&text)));
     }
 }
 

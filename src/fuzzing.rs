@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use snowbank_client::layout::{FieldSize, FieldSpec, Layout, Numbering, PRESETS, Role, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, WorkerSet};
 
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;

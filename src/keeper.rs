@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::managed_source::Durable;
-use crate::ceiling::store::id_bound;
 use crate::ceiling::{StoreError, TakenOver};
 use crate::clock::{BootMicros, Now, Observed, Reading, StepWatch, Wall};
 use crate::source::Source;
@@ -380,7 +379,7 @@ impl Keeper {
 
     /// Returns the lowest ID of a source at or above a position.
     pub fn id_bound(&self, index: usize, position: Position) -> u64 {
-        id_bound(self.sources[index].source().numbering(), position)
+        self.sources[index].source().numbering().id_bound(position)
     }
 }
 

@@ -90,6 +90,8 @@ pub mod fuzzing;
 #[doc(hidden)]
 pub mod keeper;
 #[doc(hidden)]
+pub mod numbering;
+#[doc(hidden)]
 pub mod server;
 #[doc(hidden)]
 pub mod service;

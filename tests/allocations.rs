@@ -7,9 +7,10 @@ use snowbank::access::Session;
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::front::{Facts, FrameIds, Front, Native, Step};
+use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 use snowbank_client::protocol::{Next, Wait, request};
 
 /// Requests in one wake-up.
@@ -78,8 +79,9 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
 
     // Buffers find their size in the first turns. Half of what the layout yields is asked for, so that nobody waits.
     let ids = u64::from(count) * DEEP as u64;
-    let pause =
-        Duration::from_secs_f64(2.0 * ids as f64 / source.numbering().layout().ids_per_second() as f64);
+    let pause = Duration::from_secs_f64(
+        2.0 * ids as f64 / source.numbering().snowflake().unwrap().0.ids_per_second() as f64,
+    );
     let mut now = NOW.after(Duration::from_millis(20));
     let mut some_turns = || {
         for _ in 0..TURNS {

@@ -176,6 +176,32 @@ fn mistakes_of_options_and_variables_go_by_their_names() {
 }
 
 #[test]
+fn worker_ids_by_field_are_refused_with_the_fields_name_and_limit() {
+    for (options, variables, line) in [
+        (
+            &["--worker-id", "datacenter=32,worker=0"][..],
+            &[][..],
+            "--worker-id: found datacenter=32, and datacenter is a number from 0 to 31, a range or a list of them\n",
+        ),
+        (
+            &[],
+            &[("SNOWBANK_WORKER_IDS", "datacenter=1,worker=-1")],
+            "SNOWBANK_WORKER_IDS: found worker=-1, and worker is a number from 0 to 31, a range or a list of them\n",
+        ),
+        (
+            &["--layout", "clearing", "--worker-id", "machine=100"],
+            &[],
+            "--worker-id: found machine=100, and machine is a number from 0 to 99, a range or a list of them\n",
+        ),
+    ] {
+        let (code, out, _) = run("", options, variables);
+        assert_eq!((code, out.as_str()), (Some(1), line));
+    }
+    let (code, out, err) = run("", &["--worker-id", "datacenter=1,worker=0-3"], &[]);
+    assert!(code == Some(0) && out.contains("workers 32-35,"), "{out}{err}");
+}
+
+#[test]
 fn the_token_file_is_read_and_never_shown() {
     let directory = directory_with(b"[auth]\ntoken_file = \"tokens\"\n");
     let tokens = directory.path().join("tokens");

@@ -33,8 +33,8 @@ fn refuses(arguments: &[&str]) -> String {
 fn decode_takes_ids_apart() {
     assert_eq!(
         prints(&["decode", "1541815603606036480", "0"]),
-        "1541815603606036480 2022-06-28T16:07:40.105Z datacenter=11 worker=26 sequence=0\n\
-         0 2010-11-04T01:42:54.657Z datacenter=0 worker=0 sequence=0\n"
+        "1541815603606036480 2022-06-28T16:07:40.105Z datacenter=11 worker=26 sequence=0 (worker ID 378)\n\
+         0 2010-11-04T01:42:54.657Z datacenter=0 worker=0 sequence=0 (worker ID 0)\n"
     );
 }
 
@@ -44,11 +44,11 @@ fn decode_json_is_one_object_per_line_in_the_layout_s_order() {
         prints(&["decode", "--json", "--layout", "simple-2020", "3125927076831231", "3248473482862591"]),
         concat!(
             r#"{"id":"3125927076831231","layout":"simple-2020","time":"2020-08-09T07:01:19.092Z","#,
-            r#""unix_ms":1596956479092,"#,
+            r#""unix_ms":1596956479092,"worker_id":33,"#,
             r#""fields":{"time":745279092,"datacenter":1,"worker":1,"sequence":4095}}"#,
             "\n",
             r#"{"id":"3248473482862591","layout":"simple-2020","time":"2020-08-09T15:08:16.432Z","#,
-            r#""unix_ms":1596985696432,"#,
+            r#""unix_ms":1596985696432,"worker_id":33,"#,
             r#""fields":{"time":774496432,"datacenter":1,"worker":1,"sequence":4095}}"#,
             "\n",
         )

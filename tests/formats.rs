@@ -20,6 +20,7 @@ const EACH: &[(&str, bool)] = &[
     ("objectid", true),
     ("uuidv7", true),
     ("uuidv8", true),
+    ("alias", false),
     (r#"dictionary:\"'$`0123456789"#, false),
 ];
 
@@ -32,6 +33,19 @@ name = "trades"
 layout = "clearing"
 worker_ids = 81
 "#;
+
+/// Two keys: one line for each version.
+const KEYS: &str = "\
+1 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f
+2 2b7e151628aed2a6abf7158809cf4f3cef4359d8d580aa4f7f036d6f04fc6a94
+";
+
+/// Writes a file of keys, and returns its path.
+fn keys(daemon: &Daemon, text: &str) -> String {
+    let path = daemon.path("alias-keys");
+    std::fs::write(&path, text).expect("a file");
+    path.to_str().expect("text").to_owned()
+}
 
 fn snowbank(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_snowbank")).args(arguments).output().expect("the program runs")
@@ -60,7 +74,9 @@ fn refuses(code: i32, arguments: &[&str]) -> String {
 #[track_caller]
 fn next(daemon: &Daemon, source: &str, format: &str, further: &[&str]) -> Vec<String> {
     let address = daemon.addresses[0].to_string();
-    let arguments = ["next", "--address", &address, "--source", source, "--format", format];
+    let keys = keys(daemon, KEYS);
+    let arguments =
+        ["next", "--address", &address, "--source", source, "--format", format, "--alias-keys", &keys];
     prints(&[&arguments[..], further].concat())
 }
 
@@ -82,7 +98,9 @@ fn each_format_is_written_and_read_back() {
                 );
                 continue;
             }
-            let from = ["decode", "--from", format, "--layout", layout, "--source", name, "--"];
+            let keys = keys(&daemon, KEYS);
+            let from = ["decode", "--from", format, "--layout", layout, "--source", name];
+            let from = [&from[..], &["--alias-keys", &keys, "--"]].concat();
             let read = prints(&[&from[..], &texts].concat());
             assert_eq!(read.len(), 20);
             for (line, id) in read.iter().zip(&ids) {
@@ -148,6 +166,53 @@ fn the_page_about_formats_has_each_and_tells_which_sort() {
         let cells: Vec<&str> = row.expect("a row of the table").split('|').map(str::trim).collect();
         assert_eq!(cells[3].starts_with("yes"), *sorts, "{name}");
     }
+}
+
+#[test]
+fn an_old_key_still_reads_its_aliases_and_a_missing_one_is_named() {
+    let daemon = Setup::new().start();
+    let address = daemon.addresses[0].to_string();
+    let (old, new) = KEYS.split_once('\n').expect("two lines");
+    let write = |text: &str| {
+        let file = keys(&daemon, text);
+        prints(&["next", "--address", &address, "--format", "alias", "--alias-keys", &file])[0].clone()
+    };
+    let (before, after) = (write(old), write(KEYS));
+    assert!(before.starts_with("1-") && after.starts_with("2-"), "{before} {after}");
+    let file = keys(&daemon, KEYS);
+    let decode = ["decode", "--from", "alias", "--alias-keys"];
+    let read = prints(&[&decode[..], &[&file, &before, &after]].concat());
+    assert!(read.iter().all(|line| line.contains("datacenter=0 worker=0")), "{read:?}");
+
+    let file = keys(&daemon, new);
+    let line = refuses(2, &[&decode[..], &[&file, &after, &before]].concat());
+    assert!(line.contains(&format!("{before:?} is under key version 1, and the keys have 2")), "{line}");
+    let file = keys(&daemon, "1 secret");
+    let line = refuses(2, &[&decode[..], &[&file, &before]].concat());
+    assert!(
+        line.contains("alias-keys: line 1 has a key of another length") && !line.contains("secret"),
+        "{line}"
+    );
+    let line = refuses(2, &["decode", "--from", "alias", &before]);
+    assert!(line.contains("name their file with --alias-keys"), "{line}");
+    assert!(refuses(2, &["next", "--address", &address, "--format", "alias"]).contains("--alias-keys"));
+    let missing = [&decode[..], &["/nowhere/keys", &before]].concat();
+    assert!(refuses(2, &missing).contains("cannot use the alias keys /nowhere/keys: No such file"));
+}
+
+#[test]
+fn alias_keys_may_be_a_credential() {
+    let daemon = Setup::new().start();
+    let file = keys(&daemon, KEYS);
+    let directory = std::path::Path::new(&file).parent().expect("a directory");
+    let next = |credential: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.env("CREDENTIALS_DIRECTORY", directory);
+        command.args(["next", "--address", &daemon.addresses[0].to_string(), "--format", "alias"]);
+        command.args(["--alias-keys", credential]).output().expect("the program runs")
+    };
+    assert!(next("credential:alias-keys").stdout.starts_with(b"2-"));
+    assert_eq!(next("credential:other").status.code(), Some(2));
 }
 
 /// Reads lines `FORMAT TEXT` and prints the fields as Python's and MongoDB's own libraries see them.

@@ -40,7 +40,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "help" -d 'Print t
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l config -d 'The configuration, in TOML; `snowbank check` finds its mistakes' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l worker-id -d 'The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand serve" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r
@@ -60,11 +60,13 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l client-key -d
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l server-name -d 'With tls: the name that the daemon\'s certificate must have, if it is not that of the address' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'The longest wait for each answer, such as 500ms or 2s' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, or dictionary: and 2 to 94 characters, which are the digits' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l from -d 'The format of the IDs: decimal, or one that `snowbank next --format` writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l source -d 'The source that made the IDs: UUIDs hold a digest of its name' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l json -d 'Print one JSON object per line'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -s h -l help -d 'Print help'
@@ -78,7 +80,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
-complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l worker-id -d 'The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and Unix sockets only [env: SNOWBANK_WORKER_IDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l shards -d 'Threads that serve connections; auto is one for each core [default: auto] [env: SNOWBANK_SHARDS]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l order -d 'The order of IDs over connections [default: relaxed] [env: SNOWBANK_ORDER]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l state-dir -d 'Keep what must outlast a restart here, created with mode 0700; `none`: nowhere. By default $STATE_DIRECTORY, else ~/.local/state/snowbank [env: SNOWBANK_STATE_DIR]' -r

@@ -8,13 +8,19 @@
 //! next daemon.
 
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
+use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::saturation::{SATURATION, check_refusals};
 use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
+use crate::config::Grouped;
+use crate::numbering::LAST_ID;
 
 /// The shortest time after which a raise fails the check where the ceiling is reached: requests wait for so long anyway.
 const SLOW_RAISE_S: f64 = 1.0;
 /// The remaining life below which a layout must be replaced.
 const LAST_YEARS: f64 = 1.0;
+/// The share of a ticket counter's numbers below which it must be replaced: a counter that is so far was set to a value that
+/// no table counts up to, and at a million numbers a second it lasts for another 2,900 years.
+const LAST_NUMBERS_SHARE: f64 = 0.01;
 /// The subject of two checks: of the machine's clock, and of its effect on a source.
 const CLOCK: &str = "clock";
 const STOP: &str = "stop";
@@ -52,10 +58,13 @@ impl Status {
             self.check_wall_clock(),
         ];
         for source in &self.sources {
-            checks.push(self.check_clock(source));
+            checks.extend(source.snowflake().map(|snowflake| self.check_clock(source, snowflake)));
             checks.push(self.check_ceiling(source));
             checks.push(check_refusals(source, &self.last_minute));
-            checks.push(check_layout(source));
+            checks.push(match &source.kind {
+                KindStatus::Snowflake(snowflake) => check_layout(source, snowflake),
+                KindStatus::Ticket(ticket) => check_numbers(source, ticket),
+            });
         }
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
@@ -120,18 +129,18 @@ impl Status {
         about_daemon(CLOCK, warn(format!("{found}: check time synchronisation")))
     }
 
-    fn check_clock(&self, source: &SourceStatus) -> Check {
-        let result = if source.stands_s > 0.0 {
-            let wait = seconds(source.stands_s);
-            let (found, remedy) = if source.yet_to_begin {
+    fn check_clock(&self, source: &SourceStatus, snowflake: &SnowflakeStatus) -> Check {
+        let result = if snowflake.stands_s > 0.0 {
+            let wait = seconds(snowflake.stands_s);
+            let (found, remedy) = if snowflake.yet_to_begin {
                 ("keeps no state, and the clock has not reached its first tick", "keep a state (state_dir)")
             } else {
                 let remedy = "set the clock right, or give the source a worker ID that was never used";
                 ("the wall clock is too far behind the next ID", remedy)
             };
             fail(format!("{found}: refuses with clock_behind for another {wait}; {remedy}"))
-        } else if source.ahead_s > 0.0 {
-            let (ahead, most) = (seconds(source.ahead_s), seconds(source.max_ahead_s));
+        } else if snowflake.ahead_s > 0.0 {
+            let (ahead, most) = (seconds(snowflake.ahead_s), seconds(snowflake.max_ahead_s));
             let found = format!("catching up: {ahead} ahead of the wall clock");
             let message =
                 format!("{found}, at half speed until that has caught up; at most {most} is allowed");
@@ -145,8 +154,11 @@ impl Status {
 
     fn check_ceiling(&self, source: &SourceStatus) -> Check {
         let ceilings = &self.ceilings;
-        let left = seconds(source.headroom_s);
-        let is_reached = source.headroom_s <= 0.0;
+        let left = match &source.kind {
+            KindStatus::Snowflake(snowflake) => seconds(snowflake.headroom_s),
+            KindStatus::Ticket(ticket) => format!("{} numbers", Grouped(ticket.reserved)),
+        };
+        let is_reached = source.is_ceiling_reached();
         let (took_s, took) = (ceilings.under_way_s, seconds(ceilings.under_way_s));
         let advice = "check the state directory's disk";
         let result = match &ceilings.failing {
@@ -174,8 +186,8 @@ impl Status {
     }
 }
 
-fn check_layout(source: &SourceStatus) -> Check {
-    let (ends, years) = (&source.layout_ends, source.layout_years_left);
+fn check_layout(source: &SourceStatus, snowflake: &SnowflakeStatus) -> Check {
+    let (ends, years) = (&snowflake.layout_ends, snowflake.layout_years_left);
     let another = "another (a later epoch, or more time)";
     let result = if years <= 0.0 {
         fail(format!("the layout ended {ends}: change to {another}"))
@@ -186,6 +198,20 @@ fn check_layout(source: &SourceStatus) -> Check {
         ok(format!("the layout lasts until {ends}"))
     };
     about(source, "layout", result)
+}
+
+/// Checks that a ticket counter has numbers left.
+fn check_numbers(source: &SourceStatus, ticket: &TicketStatus) -> Check {
+    let (left, percent) = (Grouped(ticket.left), 100.0 * ticket.left_share);
+    let another = "move its table to larger IDs, or to a source with a layout";
+    let result = if ticket.left == 0 {
+        fail(format!("the counter has ended at {LAST_ID}: {another}"))
+    } else if ticket.left_share < LAST_NUMBERS_SHARE {
+        warn(format!("{left} numbers are left until {LAST_ID}, {percent:.2} % of all: plan to {another}"))
+    } else {
+        ok(format!("{left} numbers are left"))
+    };
+    about(source, "numbers", result)
 }
 
 /// Checks the certificate. Never a failure, because clients without TLS and open connections are still served.
@@ -232,17 +258,17 @@ mod tests {
             status.ceilings.lost = Some(String::from("the lock file is gone"));
         });
         finds("clock", Level::Fail, "clock_behind for another 4.0 s", |status| {
-            status.sources[0].stands_s = 4.0;
+            status.first_snowflake().stands_s = 4.0;
         });
         finds("ceiling", Level::Fail, "disk full", |status| {
             status.ceilings.failing = Some(String::from("disk full"));
-            status.sources[0].headroom_s = 0.0;
+            status.first_snowflake().headroom_s = 0.0;
         });
         finds("ceiling", Level::Fail, "storage has taken 5.0 s", |status| {
             status.ceilings.under_way_s = 5.0;
-            status.sources[0].headroom_s = 0.0;
+            status.first_snowflake().headroom_s = 0.0;
         });
-        finds("layout", Level::Fail, "ended", |status| status.sources[0].layout_years_left = 0.0);
+        finds("layout", Level::Fail, "ended", |status| status.first_snowflake().layout_years_left = 0.0);
     }
 
     #[test]
@@ -260,7 +286,7 @@ mod tests {
         });
         finds("ceiling", Level::Warn, "taken 1.6 s so far", |status| status.ceilings.under_way_s = 1.6);
         finds("refusals", Level::Warn, "exhausted", |status| {
-            status.sources[0].wait_queue_s = 0.9;
+            status.first_snowflake().wait_queue_s = 0.9;
             status.sources[0].waiting_ids = 3_000_000;
         });
         finds("reload", Level::Warn, "the reload 10 s ago was refused: max_count", |status| {
@@ -269,7 +295,7 @@ mod tests {
             status.last_reload = Some(LastReload { at_unix_s, refused });
         });
         finds("layout", Level::Warn, "in 182 days", |status| {
-            status.sources[0].layout_years_left = 0.5;
+            status.first_snowflake().layout_years_left = 0.5;
         });
     }
 
@@ -297,15 +323,15 @@ mod tests {
 
     #[test]
     fn a_ceiling_that_rests_or_is_being_raised_is_as_it_should_be() {
-        assert_eq!(checked(|status| status.sources[0].headroom_s = 0.0), (true, None));
+        assert_eq!(checked(|status| status.first_snowflake().headroom_s = 0.0), (true, None));
         let being_raised = |status: &mut Status| {
-            status.sources[0].headroom_s = 0.0;
+            status.first_snowflake().headroom_s = 0.0;
             status.sources[0].ceiling_wanted = true;
             status.ceilings.under_way_s = 0.01;
         };
         assert_eq!(checked(being_raised), (true, None));
         assert_eq!(
-            checked(|status| status.sources[0].ahead_s = 2.0),
+            checked(|status| status.first_snowflake().ahead_s = 2.0),
             (true, None),
             "catching up after a crash"
         );
@@ -314,7 +340,7 @@ mod tests {
     #[test]
     fn the_worst_comes_first() {
         let (_, first) = checked(|status| {
-            status.sources[0].layout_years_left = 0.5;
+            status.first_snowflake().layout_years_left = 0.5;
             status.draining = true;
         });
         assert_eq!(first.expect("two findings").0, "stop");

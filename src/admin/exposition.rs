@@ -88,69 +88,83 @@ impl From<f64> for Value {
     }
 }
 
-/// A metric that each source has: name, help, unit, true for a counter, value.
-type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Value);
+/// A metric of sources: name, help, unit, true for a counter, value. `None`: that kind of source does not have it.
+type SourceMetric = (&'static str, &'static str, Option<Unit>, bool, fn(&SourceStatus) -> Option<Value>);
 
 /// The metrics of a source.
-const SOURCE_METRICS: [SourceMetric; 12] = [
-    ("snowbank_ids_issued", "IDs handed out", None, true, |source| source.ids.into()),
+const SOURCE_METRICS: [SourceMetric; 14] = [
+    ("snowbank_ids_issued", "IDs handed out", None, true, |source| Some(source.ids.into())),
     (
         "snowbank_requests",
         "Requests for IDs that were answered, with IDs or a refusal of the source",
         None,
         true,
-        |source| source.requests.into(),
+        |source| Some(source.requests.into()),
     ),
     (
         "snowbank_refusals",
         "Requests refused: the errors exhausted, clock_behind, no_ceiling and shutting_down",
         None,
         true,
-        |source| source.refused.into(),
+        |source| Some(source.refused.into()),
     ),
     (
         "snowbank_exhausted",
         "Requests refused because the IDs were not available within the wait",
         None,
         true,
-        |source| source.exhausted.into(),
+        |source| Some(source.exhausted.into()),
     ),
-    ("snowbank_waits", "Requests that had to wait for IDs", None, true, |source| source.waits.into()),
+    ("snowbank_waits", "Requests that had to wait for IDs", None, true, |source| Some(source.waits.into())),
     ("snowbank_waiting_requests", "Requests that wait for IDs now", None, false, |source| {
-        source.waiting_requests.into()
+        Some(source.waiting_requests.into())
     }),
-    ("snowbank_waiting_ids", "IDs that they wait for", None, false, |source| source.waiting_ids.into()),
+    ("snowbank_waiting_ids", "IDs that they wait for", None, false, |source| Some(source.waiting_ids.into())),
     (
         "snowbank_ids_per_second_max",
         "IDs per second that the layout and the worker IDs allow",
         None,
         false,
-        |source| source.ids_per_second.into(),
+        |source| Some(source.snowflake()?.ids_per_second.into()),
     ),
     (
         "snowbank_ceiling_headroom",
         "For how long IDs can be handed out if the ceiling is not raised; 0 also if no client asks",
         Some(Unit::Seconds),
         false,
-        |source| source.headroom_s.into(),
+        |source| Some(source.snowflake()?.headroom_s.into()),
     ),
     (
         "snowbank_clock_ahead",
         "How far the ID clock is ahead of the wall clock, until that has caught up",
         Some(Unit::Seconds),
         false,
-        |source| source.ahead_s.into(),
+        |source| Some(source.snowflake()?.ahead_s.into()),
     ),
     (
         "snowbank_clock_standing",
         "How long until the clock allows IDs again; above 0 requests are refused with clock_behind",
         Some(Unit::Seconds),
         false,
-        |source| source.stands_s.into(),
+        |source| Some(source.snowflake()?.stands_s.into()),
     ),
     ("snowbank_layout_years_left", "Years until the layout ends", None, false, |source| {
-        source.layout_years_left.into()
+        Some(source.snowflake()?.layout_years_left.into())
     }),
+    (
+        "snowbank_ticket_reserved",
+        "Numbers of a ticket source that can be handed out if its ceiling is not raised",
+        None,
+        false,
+        |source| Some(source.ticket()?.reserved.into()),
+    ),
+    (
+        "snowbank_ticket_left_ratio",
+        "Share of a ticket source's numbers that are left",
+        None,
+        false,
+        |source| Some(source.ticket()?.left_share.into()),
+    ),
 ];
 
 /// A metric that each identity has: name, help, true for a counter, value.
@@ -225,7 +239,8 @@ impl Page<'_> {
     fn requests(&mut self, status: &Status) -> fmt::Result {
         for (name, help, unit, is_counter, value) in &SOURCE_METRICS {
             let sources = status.sources.iter();
-            let values = sources.map(|source| (("source", source.name.as_str()), value(source)));
+            let values =
+                sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
             self.family(name, help, unit.as_ref(), *is_counter, values)?;
         }
         let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));

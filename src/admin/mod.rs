@@ -16,6 +16,7 @@ mod fetch;
 mod finding;
 mod history;
 mod http;
+mod kind;
 mod process;
 mod recent;
 mod saturation;
@@ -25,6 +26,7 @@ pub(crate) use fetch::Target;
 pub(crate) use finding::seconds;
 pub(crate) use history::History;
 pub(crate) use http::{Beats, Site, Stay, Via};
+pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections,

@@ -49,9 +49,11 @@ impl Status {
 /// Checks that few requests of a source are refused, and that few will be.
 pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Check {
     let (requests, ids) = (Grouped(source.waiting_requests), Grouped(source.waiting_ids));
-    let queue = seconds(source.wait_queue_s);
-    let is_held_up = source.stands_s > 0.0 || source.headroom_s <= 0.0;
-    let is_long = source.wait_queue_s >= SATURATED_SHARE * source.default_wait_s;
+    let is_held_up = source.stands_s() > 0.0 || source.is_ceiling_reached();
+    // Requests of a ticket counter wait for storage alone, and the check of its ceiling tells.
+    let queue_s = source.snowflake().map_or(0.0, |snowflake| snowflake.wait_queue_s);
+    let queue = seconds(queue_s);
+    let is_long = queue_s >= SATURATED_SHARE * source.default_wait_s;
     let result = if source.last_minute.level != Level::Ok {
         (source.last_minute.level, refused_message(source, minute))
     } else if source.waiting_ids == 0 {
@@ -60,6 +62,8 @@ pub(super) fn check_refusals(source: &SourceStatus, minute: &LastMinute) -> Chec
         let wait = format!("{requests} requests wait for {ids} IDs, which take {queue}");
         let advice = more_worker_ids(source);
         warn(format!("saturated: {wait}; more requests are refused with exhausted: {advice}"))
+    } else if source.snowflake().is_none() {
+        ok(format!("waiting requests: {requests}, for {ids} IDs, until their reservation is durable"))
     } else {
         ok(format!("waiting requests: {requests}, for {ids} IDs, which take {queue}"))
     };
@@ -88,8 +92,11 @@ fn refused_message(source: &SourceStatus, minute: &LastMinute) -> String {
 }
 
 fn more_worker_ids(source: &SourceStatus) -> String {
-    let rate = Grouped(source.ids_per_second);
-    format!(
-        "clients want more than the layout yields ({rate} IDs/s), or within less time: more worker IDs raise the rate"
-    )
+    match source.snowflake() {
+        Some(snowflake) => format!(
+            "clients want more than the layout yields ({} IDs/s), or within less time: more worker IDs raise the rate",
+            Grouped(snowflake.ids_per_second)
+        ),
+        None => String::from("the counter has no numbers left for them"),
+    }
 }

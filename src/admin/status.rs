@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::kind::KindStatus;
+
 /// The upper bounds of the latency histogram, in microseconds. They reach from a busy turn to the longest wait of a request,
 /// in steps of 1, 2 and 5, so that a percentile is known to within half. One bound is 2 ms, within which single IDs are
 /// promised beside a stream of large requests.
@@ -133,16 +135,14 @@ pub(crate) struct CertificateStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SourceStatus {
     pub(crate) name: String,
-    pub(crate) layout: String,
-    pub(crate) worker_ids: String,
+    #[serde(flatten)]
+    pub(crate) kind: KindStatus,
     /// The ID space, in which two daemons must not have a number in common.
     #[serde(default)]
     pub(crate) id_space: String,
     /// The numbers of the worker IDs in that space, for the metrics.
     #[serde(skip)]
     pub(crate) numbers_in_space: Arc<[u64]>,
-    /// The full rate of its layout and worker IDs.
-    pub(crate) ids_per_second: u64,
     pub(crate) ids: u64,
     pub(crate) requests: u64,
     /// Requests refused, whatever the code, and those of them with `exhausted`.
@@ -154,22 +154,10 @@ pub(crate) struct SourceStatus {
     /// The requests that wait now, and the IDs that they wait for.
     pub(crate) waiting_requests: u64,
     pub(crate) waiting_ids: u64,
-    /// The time that the waiting IDs take at the full rate, and the default wait of a request.
-    pub(crate) wait_queue_s: f64,
+    /// The default wait of a request.
     pub(crate) default_wait_s: f64,
-    /// The ceiling's time minus the ID clock's: the time for which IDs last without a raise. At least 0.
-    pub(crate) headroom_s: f64,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
-    /// The lead of the ID clock over the wall clock, and the most allowed.
-    pub(crate) ahead_s: f64,
-    pub(crate) max_ahead_s: f64,
-    /// The time until the clock allows IDs again.
-    pub(crate) stands_s: f64,
-    /// True while the clock has not reached the first tick of a source of which no state is kept.
-    pub(crate) yet_to_begin: bool,
-    pub(crate) layout_ends: String,
-    pub(crate) layout_years_left: f64,
 }
 
 /// A client with a name of its own. Counts are kept as long as reloads keep the name.
@@ -303,17 +291,42 @@ impl Latency {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use super::super::kind::SnowflakeStatus;
     use super::*;
+
+    fn snowflake() -> SnowflakeStatus {
+        SnowflakeStatus {
+            layout: String::from("twitter"),
+            worker_ids: String::from("0"),
+            ids_per_second: 4_096_000,
+            wait_queue_s: 0.0,
+            headroom_s: 2.5,
+            ahead_s: 0.0,
+            max_ahead_s: 10.0,
+            stands_s: 0.0,
+            yet_to_begin: false,
+            layout_ends: String::from("2080-07-10"),
+            layout_years_left: 54.0,
+        }
+    }
+
+    impl Status {
+        /// Returns the first source's part of a status that has a clock, to change it.
+        pub(crate) fn first_snowflake(&mut self) -> &mut SnowflakeStatus {
+            match &mut self.sources[0].kind {
+                KindStatus::Snowflake(snowflake) => snowflake,
+                KindStatus::Ticket(_) => panic!("a ticket counter"),
+            }
+        }
+    }
 
     /// Returns a healthy daemon's status.
     pub(crate) fn healthy() -> Status {
         let source = SourceStatus {
             name: String::from("orders"),
-            layout: String::from("twitter"),
-            worker_ids: String::from("0"),
+            kind: KindStatus::Snowflake(snowflake()),
             id_space: String::new(),
             numbers_in_space: [0].into(),
-            ids_per_second: 4_096_000,
             ids: 10,
             requests: 1,
             refused: 0,
@@ -322,16 +335,8 @@ pub(crate) mod tests {
             waits: 0,
             waiting_requests: 0,
             waiting_ids: 0,
-            wait_queue_s: 0.0,
             default_wait_s: 1.0,
-            headroom_s: 2.5,
             ceiling_wanted: false,
-            ahead_s: 0.0,
-            max_ahead_s: 10.0,
-            stands_s: 0.0,
-            yet_to_begin: false,
-            layout_ends: String::from("2080-07-10"),
-            layout_years_left: 54.0,
         };
         let mut status = Status {
             version: String::from("0.1.0"),

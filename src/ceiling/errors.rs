@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use snowbank_client::layout::{Layout, LayoutError, Space};
+use crate::numbering::TicketCounter;
+use snowbank_client::layout::{Layout, Space};
 
 /// The reason why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -209,7 +210,17 @@ pub enum LockError {
         /// The damage.
         error: io::Error,
     },
-    /// A stored record contradicts itself.
-    #[error(transparent)]
-    Record(#[from] LayoutError),
+    /// Another process has a ticket counter that can hand out the same numbers.
+    #[error(
+        "the {own} can hand out the same numbers as the {held}, which is held by another daemon of this machine{holder}; stop \
+         that one, or give both the same increment and an offset each"
+    )]
+    CounterHeld {
+        /// The counter.
+        own: Box<TicketCounter>,
+        /// The other process's.
+        held: Box<TicketCounter>,
+        /// ` (process 123)`, or empty.
+        holder: String,
+    },
 }

@@ -3,10 +3,12 @@
 //! The file's name is a hash of the ID space and the worker ID's number in it. Layouts of other spaces can make the same
 //! IDs, so the other locks that are held are checked too (`neighbours.rs`).
 //!
+//! A ticket counter has one lock, named by a hash of its name, by its increment and its offset.
+//!
 //! Below its holder, the file of a worker ID names the bound up to which its IDs were granted: its [`Mark`].
 
 use std::collections::HashSet;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::Hasher;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileExt};
@@ -16,9 +18,9 @@ use super::locked_file::{FileLockError, HOLDER_BYTES, LockedFile};
 use super::mark::Mark;
 use super::neighbours::check_neighbours;
 use super::store::Record;
-use super::writers::{Untrusted, Writers};
+use super::writers::{Untrusted, Writers, open_file};
 use super::{LockError, Owner, TakenOver};
-use snowbank_client::layout::Numbering;
+use crate::numbering::{Numbering, TicketCounter};
 
 /// For this user alone. The package makes one for root and its group.
 const DIRECTORY_MODE: u32 = 0o700;
@@ -29,6 +31,8 @@ const MARK_BYTES_MAX: usize = 128;
 #[derive(Debug)]
 pub struct WorkerLocks {
     files: Vec<LockedFile>,
+    /// The marks that counters of the same name with another increment or offset have left.
+    of_kin: Vec<(PathBuf, Mark)>,
     /// The state whose grants are marked; `None`: none are.
     state: Option<String>,
 }
@@ -72,8 +76,8 @@ impl WorkerLocks {
     /// # Errors
     /// A mark cannot be read, so nothing tells how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
-        let marks = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
-        marks.collect()
+        let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
+        own.chain(self.of_kin.iter().map(|(_, mark)| Ok(mark.clone()))).collect()
     }
 
     /// Returns the lock file with the highest mark.
@@ -94,14 +98,13 @@ pub fn lock_workers(directory: &Path, numbering: &Numbering) -> Result<WorkerLoc
 /// Locks all worker IDs of records, by their index. Those that records share are locked with the one that is furthest.
 ///
 /// # Errors
-/// As [`lock_workers`], or a record contradicts itself.
+/// As [`lock_workers`].
 pub fn lock_records(directory: &Path, records: &[Record]) -> Result<Vec<WorkerLocks>, LockError> {
     let mut furthest_first: Vec<(usize, &Record)> = records.iter().enumerate().collect();
     furthest_first.sort_by_key(|(_, record)| std::cmp::Reverse(record.id_bound));
     let mut locked = HashSet::new();
     let lock = |(index, record): (usize, &Record)| {
-        let numbering = record.numbering()?;
-        let locks = lock_workers_but(&locked, directory, &numbering)?;
+        let locks = lock_workers_but(&locked, directory, &record.numbering)?;
         locked.extend(locks.files.iter().map(|file| file.path.clone()));
         Ok((index, locks))
     };
@@ -116,35 +119,105 @@ fn lock_workers_but(
     numbering: &Numbering,
 ) -> Result<WorkerLocks, LockError> {
     let writers = make_directory(directory)?;
-    let layout = numbering.layout();
-    let space = layout.space();
-    let files =
-        lock_paths(directory, numbering).filter(|(_, path)| !locked.contains(path)).map(|(worker, path)| {
-            let what = format!("worker ID {}, {space}", layout.number_in_space(worker));
-            LockedFile::lock(&path, writers, &what).map_err(|error| match error {
-                FileLockError::Held { holder } => {
-                    LockError::Held { worker, layout: Box::new(layout.clone()), holder }
-                }
-                FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
-                FileLockError::Refused(error) => LockError::NotLocked { path, error },
-            })
-        });
+    let files = lock_paths(directory, numbering).into_iter().filter(|(_, path)| !locked.contains(path));
+    let files = files.map(|(worker, path)| {
+        LockedFile::lock(&path, writers, &held_line(numbering, worker)).map_err(|error| match error {
+            FileLockError::Held { holder } => held(numbering, worker, holder),
+            FileLockError::Obstructed(error) => LockError::Obstructed { path, error },
+            FileLockError::Refused(error) => LockError::NotLocked { path, error },
+        })
+    });
     let files: Vec<LockedFile> = files.collect::<Result<_, _>>()?;
     let own: HashSet<&Path> =
         files.iter().map(|file| &*file.path).chain(locked.iter().map(|path| &**path)).collect();
     check_neighbours(directory, &|path| own.contains(path), numbering)?;
-    Ok(WorkerLocks { files, state: None })
+    let is_free = |path: &PathBuf| !own.contains(&**path);
+    let kin: Vec<PathBuf> = kin_paths(directory, numbering)?.into_iter().filter(is_free).collect();
+    let of_kin = kin.into_iter().filter_map(|path| free_mark(path, writers).transpose());
+    let of_kin = of_kin.collect::<Result<_, _>>()?;
+    Ok(WorkerLocks { files, of_kin, state: None })
 }
 
-/// Returns the worker IDs of a numbering, each with the path of its lock.
-pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> impl Iterator<Item = (u64, PathBuf)> {
-    let layout = numbering.layout();
-    let space = fingerprint(&layout.space().to_string());
-    let path = move |worker| {
-        let number = layout.number_in_space(worker);
-        (worker, directory.join(format!("{space:016x}-{number}.lock")))
+/// Returns the end of the line that the holder of a lock writes: it names the IDs.
+fn held_line(numbering: &Numbering, worker: u64) -> String {
+    match numbering {
+        Numbering::Snowflake(numbering) => {
+            let layout = numbering.layout();
+            format!("worker ID {}, {}", layout.number_in_space(worker), layout.space())
+        }
+        Numbering::Ticket(counter) => counter.to_string(),
+    }
+}
+
+fn held(numbering: &Numbering, worker: u64, holder: String) -> LockError {
+    match numbering {
+        Numbering::Snowflake(numbering) => {
+            LockError::Held { worker, layout: Box::new(numbering.layout().clone()), holder }
+        }
+        Numbering::Ticket(counter) => {
+            LockError::CounterHeld { own: Box::new(counter.clone()), held: Box::new(counter.clone()), holder }
+        }
+    }
+}
+
+/// Returns the worker IDs of a numbering, each with the path of its lock. A ticket counter has one lock, for worker 0.
+pub(super) fn lock_paths(directory: &Path, numbering: &Numbering) -> Vec<(u64, PathBuf)> {
+    match numbering {
+        Numbering::Snowflake(numbering) => {
+            let layout = numbering.layout();
+            let space = fingerprint(&layout.space().to_string());
+            let path = |worker| {
+                let number = layout.number_in_space(worker);
+                (worker, directory.join(format!("{space:016x}-{number}.lock")))
+            };
+            numbering.workers().iter().map(path).collect()
+        }
+        Numbering::Ticket(counter) => {
+            let (increment, offset) = (counter.increment(), counter.offset());
+            vec![(0, directory.join(format!("{}-{increment}-{offset}.lock", prefix_of(counter))))]
+        }
+    }
+}
+
+/// Returns the start of the names of all locks of counters of this name.
+fn prefix_of(counter: &TicketCounter) -> String {
+    format!("{:016x}", fingerprint(&format!("ticket {}", counter.name())))
+}
+
+/// Returns the locks of all counters with the name of this one that can hand out the same numbers, its own too if it is
+/// there. Their marks count for this one: they were left under another increment or offset.
+pub(super) fn kin_paths(directory: &Path, numbering: &Numbering) -> Result<Vec<PathBuf>, LockError> {
+    let Numbering::Ticket(counter) = numbering else { return Ok(Vec::new()) };
+    let refused = |error| LockError::NotLocked { path: directory.to_owned(), error };
+    let mut kin = Vec::new();
+    for entry in fs::read_dir(directory).map_err(refused)? {
+        let path = entry.map_err(refused)?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let numbers = name.strip_prefix(&prefix_of(counter)).and_then(|rest| rest.strip_suffix(".lock"));
+        let Some((increment, offset)) = numbers.and_then(|rest| rest.strip_prefix('-')?.split_once('-'))
+        else {
+            continue;
+        };
+        let (Ok(increment), Ok(offset)) = (increment.parse(), offset.parse()) else { continue };
+        let other = TicketCounter::new(counter.name(), increment, offset);
+        if other.is_ok_and(|other| other.shares_ids_with(counter)) {
+            kin.push(path);
+        }
+    }
+    Ok(kin)
+}
+
+/// Reads the mark of a lock that no daemon holds. One that others could have written does not count.
+fn free_mark(path: PathBuf, writers: Writers) -> Result<Option<(PathBuf, Mark)>, LockError> {
+    let damaged = |error| LockError::MarkDamaged { path: path.clone(), error };
+    let file = match open_file(&path, OpenOptions::new().read(true)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(damaged)?,
     };
-    numbering.workers().iter().map(path)
+    if !writers.alone_wrote(&file.metadata().map_err(damaged)?) {
+        return Ok(None);
+    }
+    Ok(read_mark(&file).map_err(damaged)?.map(|mark| (path, mark)))
 }
 
 /// Makes the directory if it is missing. Returns the users who may write its files.
@@ -308,8 +381,7 @@ mod tests {
             locks.mark(&marked(record.id_bound, &owner)).unwrap();
         }
         drop(locks);
-        let numbering = records[2].numbering().unwrap();
-        let marks = lock_workers(directory.path(), &numbering).unwrap().marks().unwrap();
+        let marks = lock_workers(directory.path(), &records[2].numbering).unwrap().marks().unwrap();
         assert_eq!(marks, [marked(records[0].id_bound, &owner), marked(records[1].id_bound, &owner)]);
     }
 

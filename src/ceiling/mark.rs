@@ -7,9 +7,10 @@
 use std::fmt;
 
 use super::CeilingRule;
-use super::store::{Record, position_from};
+use super::store::Record;
 use crate::clock::{self, STEP_BELIEVED_AT_ONCE};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The bound up to which the IDs of one worker ID were granted on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn compare(marks: &[Mark], numbering: &Numbering, start: Position, records: 
     if marks.iter().any(|mark| mark.is_released) {
         return Marked::Released;
     }
-    let end = |mark: &Mark| position_from(numbering, mark.id_bound);
+    let end = |mark: &Mark| numbering.position_from(mark.id_bound);
     let Some(highest) = marks.iter().map(end).max().filter(|&highest| highest > start) else {
         return Marked::Below;
     };
@@ -92,11 +93,11 @@ pub fn beyond(
     start: Position,
     latest: UnixMicros,
 ) -> Option<Position> {
-    let highest = marks.iter().map(|mark| position_from(numbering, mark.id_bound)).max()?;
+    let highest = marks.iter().map(|mark| numbering.position_from(mark.id_bound)).max()?;
     (highest > start && instant_of(numbering, highest) > latest).then_some(highest)
 }
 
-/// Returns the instant at which the clock is past all IDs below a position.
+/// Returns the instant at which the clock is past all IDs below a position. For a ticket counter that was before all time.
 pub fn instant_of(numbering: &Numbering, position: Position) -> UnixMicros {
     numbering.start_of(numbering.tick_of(position))
 }
@@ -108,7 +109,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::ceiling::store::id_bound;
     use crate::ceiling::{HostIdentity, Owner};
     use crate::clock::{BootMicros, Now};
     use snowbank_client::layout::{Layout, Tick, WorkerSet};
@@ -121,7 +121,7 @@ mod tests {
     }
 
     fn mark(at: Position, state: &str) -> Mark {
-        Mark { id_bound: id_bound(&numbering(), at), state: state.to_owned(), is_released: false }
+        Mark { id_bound: numbering().id_bound(at), state: state.to_owned(), is_released: false }
     }
 
     fn records_of(state: &str) -> Vec<Record> {
@@ -208,7 +208,7 @@ mod tests {
         ) {
             let layout = format!("time:=100000000,worker:10,sequence:12;tick={tick};epoch=1799990000000");
             let numbering = Numbering::new(Layout::resolve(&layout).unwrap(), WorkerSet::single(1)).unwrap();
-            let tick = Duration::from_millis(numbering.layout().tick_ms());
+            let tick = Duration::from_millis(numbering.tick_ms());
             let max_ahead = Duration::from_secs(10).max(4 * tick);
             let horizon = (max_ahead - 2 * tick) * horizon_share / 100;
             let rule = CeilingRule { horizon, max_ahead, tick };

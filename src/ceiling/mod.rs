@@ -30,9 +30,10 @@ use std::time::Duration;
 use crossbeam::utils::CachePadded;
 
 use crate::clock::Now;
+use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 use crate::system_error::{Attempt, SystemCause, cause_of};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The positions that a source may claim, shared between its keeper and all shards.
 #[derive(Debug)]

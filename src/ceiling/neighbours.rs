@@ -11,7 +11,8 @@ use std::path::Path;
 use super::LockError;
 use super::holder::{holder, line};
 use super::writers::{is_obstructed, open_file};
-use snowbank_client::layout::{Numbering, Space};
+use crate::numbering::{Numbering, TicketCounter};
+use snowbank_client::layout::{Layout, Space, WorkerSet};
 
 /// Checks that no held lock in this directory, except `own`, stands for IDs that this numbering can make.
 ///
@@ -22,9 +23,17 @@ pub(super) fn check_neighbours(
     own: &dyn Fn(&Path) -> bool,
     numbering: &Numbering,
 ) -> Result<(), LockError> {
-    let (space, workers) = (numbering.layout().space(), numbering.workers());
-    let numbers = numbering.layout().numbers_in_space(workers);
-    for (other, held) in by_space(held_locks(directory, own)?) {
+    let held = held_locks(directory, own)?;
+    match numbering {
+        Numbering::Snowflake(numbering) => check_workers(held, numbering.layout(), numbering.workers()),
+        Numbering::Ticket(counter) => check_counter(held, counter),
+    }
+}
+
+fn check_workers(held: Vec<Held>, layout: &Layout, workers: &WorkerSet) -> Result<(), LockError> {
+    let space = layout.space();
+    let numbers = layout.numbers_in_space(workers);
+    for (other, held) in by_space(held) {
         if !space.runs_beside(&other) {
             continue;
         }
@@ -32,19 +41,38 @@ pub(super) fn check_neighbours(
         if let Some((mine, theirs)) = space.collision(&numbers, &other, &others) {
             let (number, holder) = held[theirs].clone();
             let worker = workers.iter().nth(mine).unwrap_or_default();
-            let (layout, colliding) = (Box::new(numbering.layout().clone()), (number, Box::new(other)));
+            let (layout, colliding) = (Box::new(layout.clone()), (number, Box::new(other)));
             return Err(LockError::CollidingHeld { worker, layout, colliding, holder });
         }
     }
     Ok(())
 }
 
-/// A held lock: the number, its space, and ` (process 123)`.
-type Held = (u64, Space, String);
+fn check_counter(held: Vec<Held>, counter: &TicketCounter) -> Result<(), LockError> {
+    let colliding = held.into_iter().find_map(|held| match held {
+        (HeldIds::Counter(other), holder) if other.shares_ids_with(counter) => Some((other, holder)),
+        _ => None,
+    });
+    colliding.map_or(Ok(()), |(other, holder)| {
+        Err(LockError::CounterHeld { own: Box::new(counter.clone()), held: Box::new(other), holder })
+    })
+}
+
+/// The IDs of a held lock.
+enum HeldIds {
+    /// Those of a worker ID: its number, and its space.
+    Worker(u64, Space),
+    /// Those of a ticket counter.
+    Counter(TicketCounter),
+}
+
+/// A held lock: its IDs, and ` (process 123)`.
+type Held = (HeldIds, String);
 
 fn by_space(held: Vec<Held>) -> Vec<(Space, Vec<(u64, String)>)> {
     let mut spaces: Vec<(Space, Vec<(u64, String)>)> = Vec::new();
-    for (number, space, holder) in held {
+    for (ids, holder) in held {
+        let HeldIds::Worker(number, space) = ids else { continue };
         match spaces.iter_mut().find(|(known, _)| *known == space) {
             Some((_, numbers)) => numbers.push((number, holder)),
             None => spaces.push((space, vec![(number, holder)])),
@@ -69,7 +97,7 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
         }
         let Some((line, holder)) = read_if_held(&path).map_err(refused(&path))? else { continue };
         match read_line(&line) {
-            Some((number, space)) => held.push((number, space, holder)),
+            Some(ids) => held.push((ids, holder)),
             // Its holder is writing it at this moment, and reads our locks next.
             None if !line.contains('\n') => {}
             None => return Err(LockError::UnknownHeld { path, holder }),
@@ -78,12 +106,14 @@ fn held_locks(directory: &Path, own: &dyn Fn(&Path) -> bool) -> Result<Vec<Held>
     Ok(held)
 }
 
-/// `0123456789abcdef-5.lock`: the directory may hold other programs' locks.
+/// Returns true for `0123456789abcdef-5.lock`, a worker ID's, and for `0123456789abcdef-2-1.lock`, a ticket counter's. The
+/// directory may hold other programs' locks.
 fn is_lock(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".lock"));
-    name.and_then(|name| name.split_once('-')).is_some_and(|(space, number)| {
+    name.and_then(|name| name.split_once('-')).is_some_and(|(space, numbers)| {
         let is_fingerprint = space.len() == 16 && space.bytes().all(|byte| byte.is_ascii_hexdigit());
-        is_fingerprint && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_fingerprint && numbers.splitn(2, '-').all(is_number)
     })
 }
 
@@ -106,9 +136,13 @@ fn read_if_held(path: &Path) -> io::Result<Option<(String, String)>> {
     Ok(Some((line(&file)?, holder(&file))))
 }
 
-/// Returns the number and the space that a holder's line names.
-fn read_line(line: &str) -> Option<(u64, Space)> {
-    let (_, held) = line.strip_prefix("process ")?.split_once(", worker ID ")?;
-    let (number, space) = held.split_once(", ")?;
-    Some((number.parse().ok()?, space.trim_end().parse().ok()?))
+/// Returns the IDs that a holder's line names.
+fn read_line(line: &str) -> Option<HeldIds> {
+    let (_, held) = line.strip_prefix("process ")?.split_once(", ")?;
+    let held = held.trim_end();
+    let Some(worker) = held.strip_prefix("worker ID ") else {
+        return held.parse().ok().map(HeldIds::Counter);
+    };
+    let (number, space) = worker.split_once(", ")?;
+    Some(HeldIds::Worker(number.parse().ok()?, space.parse().ok()?))
 }

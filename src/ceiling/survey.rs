@@ -4,16 +4,16 @@ use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::lock::{lock_paths, read_mark, writers_of};
+use super::lock::{kin_paths, lock_paths, read_mark, writers_of};
 use super::locked_file::LockedFile;
 use super::mark::Mark;
 use super::writers::{Untrusted, Writers, open_file};
-use snowbank_client::layout::Numbering;
+use crate::numbering::Numbering;
 
 /// The contents of the lock file of a worker ID.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The worker ID.
+    /// The worker ID. 0 for a ticket counter.
     pub worker: u64,
     /// ` (process 123)`, or empty, if a process has the lock.
     pub holder: Option<String>,
@@ -24,7 +24,7 @@ pub struct Seen {
     pub mark: Result<Option<Mark>, String>,
 }
 
-/// Reads the lock files of all worker IDs of a numbering.
+/// Reads the lock files of all worker IDs of a numbering, or those of all ticket counters that can hand out its numbers.
 pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
     let writers = match writers_of(directory) {
         Err(Untrusted::NotSeen(error)) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -42,7 +42,13 @@ pub fn survey(directory: &Path, numbering: &Numbering) -> Vec<Seen> {
             Err(error) => Seen { worker, holder: None, mark: Err(error) },
         }
     };
-    lock_paths(directory, numbering).map(seen).collect()
+    let mut paths = lock_paths(directory, numbering);
+    for path in kin_paths(directory, numbering).unwrap_or_default() {
+        if paths.iter().all(|(_, own)| *own != path) {
+            paths.push((0, path));
+        }
+    }
+    paths.into_iter().map(seen).collect()
 }
 
 fn look(path: &Path, writers: Writers) -> io::Result<(Option<String>, Option<Mark>)> {

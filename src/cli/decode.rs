@@ -4,9 +4,11 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
+use super::keys::KeyOptions;
 use super::layout::{Chosen, write_json};
 use super::{Failure, Outcome};
 use snowbank_client::format::{Context, Format};
+use snowbank_client::layout::Role;
 
 /// Options of `snowbank decode`.
 #[derive(Debug, clap::Args)]
@@ -20,6 +22,8 @@ pub(super) struct Arguments {
     /// The source that made the IDs: UUIDs hold a digest of its name
     #[arg(long, value_name = "NAME", default_value = "default")]
     source: String,
+    #[command(flatten)]
+    keys: KeyOptions,
     /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
@@ -32,7 +36,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let chosen = Chosen::resolve(&arguments.layout)?;
     let label = chosen.label();
     let context = Context::new(&arguments.source, Some(&chosen.layout));
-    let codec = arguments.from.codec(context).map_err(Failure::usage)?;
+    let codec = arguments.keys.codec(&arguments.from, context)?;
+    // With one node field, its value is the worker ID.
+    let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
     // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
@@ -42,17 +48,22 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
         };
         let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
         let time = chosen.layout.rfc3339(decoded.instant);
+        let worker_id = has_several.then_some(decoded.worker);
         if arguments.json {
             let unix_ms = decoded.instant.unix_ms();
             let id = id.to_string();
-            write_json(&Line { id, layout: &label, time, unix_ms, fields: decoded.fields }, &mut lines)?;
+            let fields = decoded.fields;
+            write_json(&Line { id, layout: &label, time, unix_ms, worker_id, fields }, &mut lines)?;
         } else {
             write!(lines, "{id} {time}")?;
             // The first field is the time, which is there already.
             for (name, value) in &decoded.fields[1..] {
                 write!(lines, " {name}={value}")?;
             }
-            writeln!(lines)?;
+            match worker_id {
+                Some(id) => writeln!(lines, " (worker ID {id})")?,
+                None => writeln!(lines)?,
+            }
         }
     }
     chosen.warn_unless_alive();
@@ -67,6 +78,9 @@ struct Line<'a> {
     layout: &'a str,
     time: String,
     unix_ms: i64,
+    /// The number that several node fields hold together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_id: Option<u64>,
     /// In the layout's order.
     #[serde(serialize_with = "as_object")]
     fields: Vec<(&'a str, u64)>,

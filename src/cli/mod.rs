@@ -4,6 +4,7 @@ mod ask_reload;
 mod check;
 mod decode;
 mod inputs;
+mod keys;
 mod layout;
 mod next;
 mod parent;

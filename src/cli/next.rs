@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::keys::KeyOptions;
 use super::layout::write_json;
 use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome, make_reactor};
@@ -33,9 +34,12 @@ pub(super) struct Arguments {
     source: Option<String>,
 
     /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7,
-    /// uuidv8, or dictionary: and 2 to 94 characters, which are the digits.
+    /// uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits.
     #[arg(long, value_name = "NAME", default_value = "decimal")]
     format: Format,
+
+    #[command(flatten)]
+    keys: KeyOptions,
 
     /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep
     /// only 53 bits of a number.
@@ -141,7 +145,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     converse(async {
         let client = arguments.daemon.client()?;
         let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
-        let codec = codec_of(&arguments.format, &client, &source).await?;
+        let codec = codec_of(arguments, &client, &source).await?;
         let mut lines = Lines { format: &arguments.format, codec, json: arguments.json, out: &mut out };
         fetch(&client, arguments, source, &mut lines).await?;
         Ok(out.flush()?)
@@ -180,14 +184,15 @@ async fn fetch(
 }
 
 /// Makes the codec for the IDs of a source. Asks the daemon about the source only if the format needs it.
-async fn codec_of(format: &Format, client: &Client, source: &SourceChoice) -> Result<Codec, Failure> {
+async fn codec_of(arguments: &Arguments, client: &Client, source: &SourceChoice) -> Result<Codec, Failure> {
+    let format = &arguments.format;
     if !format.needs_layout() && !format.needs_source() {
-        return format.codec(Context::new("", None)).map_err(Failure::usage);
+        return arguments.keys.codec(format, Context::new("", None));
     }
     let info = client.info().await.map_err(explain)?;
     let source = find(&info, source)?;
     let layout = source.layout.as_deref().map(Layout::resolve).transpose().map_err(Failure::no)?;
-    format.codec(Context::new(&source.name, layout.as_ref())).map_err(Failure::usage)
+    arguments.keys.codec(format, Context::new(&source.name, layout.as_ref()))
 }
 
 /// Finds a source of the daemon.

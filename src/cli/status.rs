@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
-use crate::admin::{Check, ClockState, IdentityStatus, Level, SourceStatus, Status, Target, seconds};
+use crate::admin::{
+    Check, ClockState, IdentityStatus, KindStatus, Level, SourceStatus, Status, Target, seconds,
+};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 
@@ -254,15 +256,21 @@ fn describe_source(
     let per_second = last.map_or_else(String::new, |(last, elapsed_s)| {
         rate(source.ids.saturating_sub(last.ids), Some(elapsed_s))
     });
-    writeln!(
-        out,
-        "\nsource {}: {} IDs{per_second} in {} requests; at most {}/s",
-        source.name,
-        Grouped(source.ids),
-        Grouped(source.requests),
-        Grouped(source.ids_per_second)
-    )?;
-    writeln!(out, "       {}; worker {}", source.layout, source.worker_ids)?;
+    let (ids, requests) = (Grouped(source.ids), Grouped(source.requests));
+    write!(out, "\nsource {}: {ids} IDs{per_second} in {requests} requests", source.name)?;
+    match &source.kind {
+        KindStatus::Snowflake(snowflake) => {
+            writeln!(out, "; at most {}/s", Grouped(snowflake.ids_per_second))?;
+            writeln!(out, "       {}; worker {}", snowflake.layout, snowflake.worker_ids)?;
+        }
+        KindStatus::Ticket(ticket) => {
+            writeln!(
+                out,
+                "\n       ticket counter; increment {}, offset {}",
+                ticket.increment, ticket.offset
+            )?;
+        }
+    }
     for check in status.checks.iter().filter(|check| check.source.as_ref() == Some(&source.name)) {
         writeln!(out, "  {} {}: {}", mark(check.level), check.name, check.message)?;
     }

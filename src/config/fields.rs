@@ -46,11 +46,17 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
+    /// The text of those that were given by the layout's fields, until `settle` knows the layout.
+    pub(super) by_field: Option<String>,
 }
 
 impl WorkerIds {
     pub(super) fn of(given: Option<WorkerSet>) -> Self {
         let are_given = given.is_some();
-        WorkerIds { set: given.unwrap_or_else(|| WorkerSet::single(0)), are_given }
+        WorkerIds { set: given.unwrap_or_else(|| WorkerSet::single(0)), are_given, by_field: None }
+    }
+
+    pub(super) fn of_fields(text: String) -> Self {
+        WorkerIds { set: WorkerSet::single(0), are_given: true, by_field: Some(text) }
     }
 }

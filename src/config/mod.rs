@@ -109,7 +109,7 @@ fn read(file: Option<(&Path, &str)>, overrides: &Overrides) -> reader::Reader {
 
 /// The largest configuration or token file, in bytes: far above any real one, and small enough to refuse a path that names a
 /// disk.
-const FILE_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a configuration file cannot be read as text.
 #[derive(Debug, thiserror::Error)]
@@ -152,7 +152,7 @@ pub fn read_file(path: &Path) -> Result<String, FileError> {
 }
 
 /// Reads a file, at most one byte beyond [`FILE_BYTES_MAX`].
-fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     Ok(bytes)

@@ -46,7 +46,8 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "worker_ids",
         "worker-id",
         "N|A-B",
-        "The worker IDs that only this daemon uses; without them 0, on loopback and Unix sockets only",
+        "The worker IDs that only this daemon uses, also by field (datacenter=1,worker=0-3); without them 0, on loopback and \
+         Unix sockets only",
     ),
     ("shards", "shards", "N", "Threads that serve connections; auto is one for each core"),
     ("order", "order", "relaxed|strict", "The order of IDs over connections"),

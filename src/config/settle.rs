@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::Settings;
 use super::daemon::{TlsSettings, rows};
+use super::fields::WorkerIds;
 use super::findings::Findings;
 use super::identities;
 use super::mistake::{Mistakes, Origin};
@@ -12,7 +13,7 @@ use super::reader::Reader;
 use super::source::SourceSettings;
 use super::units::Plain;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
-use snowbank_client::layout::{Life, Numbering, UnixMicros, concurrent_collision};
+use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
 
 /// Completes and checks the settings that were read.
 ///
@@ -201,10 +202,18 @@ impl Place<'_> {
         false
     }
 
-    /// Returns whether the layout has the worker IDs.
-    fn fit_worker_ids(&mut self, source: &SourceSettings) -> bool {
-        match Numbering::new(source.layout.clone(), source.worker_ids.set.clone()) {
-            Ok(_) => self.of("worker_ids").is_some(),
+    /// Returns whether the layout has the worker IDs. Those that were given by its fields become numbers.
+    fn fit_worker_ids(&mut self, source: &mut SourceSettings) -> bool {
+        let WorkerIds { set, by_field, .. } = &mut source.worker_ids;
+        let found = match by_field.take() {
+            Some(text) => WorkerSet::by_field(&text, &source.layout),
+            None => Ok(set.clone()),
+        };
+        match found.and_then(|set| Numbering::new(source.layout.clone(), set)) {
+            Ok(numbering) => {
+                set.clone_from(numbering.workers());
+                self.of("worker_ids").is_some()
+            }
             Err(error) => {
                 self.mistake("worker_ids", error.to_string());
                 false

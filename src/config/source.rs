@@ -43,12 +43,13 @@ settings! {
         /// Most libraries and tools can read twitter.
         layout: Layout = r#""twitter""# in Source, Restart(MADE_OF), |value| value.layout();
 
-        /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or `[0, 8]`). No other
-        /// daemon, on any machine, may use one of them with the same layout, and no two sources may either.
+        /// The worker IDs that only this daemon uses: one (3), a range ("0-3"), a list ("0-3,8" or `[0, 8]`), or the layout's
+        /// node fields with their numbers ("datacenter=1,worker=0-3", which is "32-35" of twitter). No other daemon, on
+        /// any machine, may use one of them with the same layout, and no two sources may either.
         ///
         /// Empty: worker 0, and the daemon listens only on loopback addresses and Unix sockets, because two machines must
         /// never both be worker 0 by default.
-        worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids().map(WorkerIds::of);
+        worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
 
         /// The oldest that an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
         /// out of order by at most as much. "0": only the current tick. At most max_ahead.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeValue, ValueDeserializer};
 
-use super::fields::FileMode;
+use super::fields::{FileMode, WorkerIds};
 use super::file_ref::FileRef;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
@@ -279,10 +279,10 @@ impl<'v> Value<'v> {
         }
     }
 
-    /// Reads worker IDs: one, a range, or a list of them; an empty text is none.
-    pub(super) fn worker_ids(self) -> Result<Option<WorkerSet>, Refusal> {
+    /// Reads worker IDs: one, a range, a list of them, or fields with their numbers; an empty text is none.
+    pub(super) fn worker_ids(self) -> Result<WorkerIds, Refusal> {
         let text = match self.0.get_ref() {
-            DeValue::String(text) if text.is_empty() => return Ok(None),
+            DeValue::String(text) if text.is_empty() => return Ok(WorkerIds::of(None)),
             DeValue::Array(items) if !items.is_empty() => {
                 let items: Option<Vec<_>> = items.iter().map(|item| Value(item).worker_text()).collect();
                 items.map(|items| items.join(","))
@@ -290,9 +290,16 @@ impl<'v> Value<'v> {
             _ => self.worker_text(),
         };
         let text = text.ok_or_else(|| {
-            self.refuse("a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8]")
+            self.refuse(
+                "a worker ID, a range or a list, as in 3, \"0-3\", \"0-3,8\" or [0, 8], or fields, as in \
+                 \"datacenter=1,worker=0-3\"",
+            )
         })?;
-        text.parse().map(Some).map_err(|error| Refusal::from(format!("{error}")))
+        if text.contains('=') {
+            return Ok(WorkerIds::of_fields(text));
+        }
+        let set: WorkerSet = text.parse().map_err(|error| Refusal::from(format!("{error}")))?;
+        Ok(WorkerIds::of(Some(set)))
     }
 
     fn worker_text(self) -> Option<String> {

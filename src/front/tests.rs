@@ -1,5 +1,6 @@
 use super::*;
-use snowbank_client::layout::{Layout, Numbering, Position, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, Position, WorkerSet};
 
 #[test]
 fn random_fields_never_carry_into_the_sequence() {

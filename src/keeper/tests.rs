@@ -1,8 +1,9 @@
 use super::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};
+use crate::numbering::Numbering;
 use crate::source::{Bound, OnStepBack, Rules, SequenceStart};
-use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
 const SECOND_US: i64 = 1_000_000;
 const START: Reading =

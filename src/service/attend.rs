@@ -37,7 +37,7 @@ async fn await_ready(notifier: &Notifier, health: &Health) -> Status {
             notifier.not_ready(&status_line(None, &status));
             sent_at = Some(Instant::now());
         }
-        let stands_s = status.sources.iter().map(|source| source.stands_s).fold(0.0, f64::max);
+        let stands_s = status.sources.iter().map(|source| source.stands_s()).fold(0.0, f64::max);
         let soon = if stands_s > 0.0 { Duration::try_from_secs_f64(stands_s).ok() } else { None };
         sleep(soon.unwrap_or(LOOK_EVERY).min(LOOK_EVERY)).await;
     }
@@ -87,26 +87,27 @@ fn status_line(before: Option<&Status>, now: &Status) -> String {
         1 => String::from("1 connection"),
         open => format!("{} connections", Grouped(open)),
     };
-    let issued: Vec<(u64, f64)> =
+    let issued: Vec<(u64, Option<f64>)> =
         (0..now.sources.len()).filter_map(|index| issued(before, now, index)).collect();
     let seconds = before.map_or(0.0, |before| now.uptime_s - before.uptime_s).max(1e-3);
-    let doing = match issued.iter().map(|(_, headroom_s)| *headroom_s).reduce(f64::min) {
-        None => String::from("idle"),
-        Some(headroom_s) => {
-            let ids: u64 = issued.iter().map(|(ids, _)| ids).sum();
-            let per_second = (ids as f64 / seconds).round() as u64;
-            format!("{} IDs/s, ceiling {headroom_s:.1} s ahead", Grouped(per_second))
-        }
+    let ids: u64 = issued.iter().map(|(ids, _)| ids).sum();
+    let per_second = Grouped((ids as f64 / seconds).round() as u64);
+    let headroom_s = issued.iter().filter_map(|(_, headroom_s)| *headroom_s).reduce(f64::min);
+    let doing = match headroom_s {
+        _ if issued.is_empty() => String::from("idle"),
+        None => format!("{per_second} IDs/s"),
+        Some(headroom_s) => format!("{per_second} IDs/s, ceiling {headroom_s:.1} s ahead"),
     };
     let worst = worst.map(|worst| format!("; {worst}")).unwrap_or_default();
     format!("ready: {doing}, {connections}{worst}")
 }
 
-/// Returns the IDs that a source has handed out since `before`, and its head-room. `None` if there were none.
-fn issued(before: Option<&Status>, now: &Status, index: usize) -> Option<(u64, f64)> {
+/// Returns the IDs that a source has handed out since `before`, and its head-room if it has a clock. `None` if there were
+/// none.
+fn issued(before: Option<&Status>, now: &Status, index: usize) -> Option<(u64, Option<f64>)> {
     let source = &now.sources[index];
     // A source that joined meanwhile starts from 0.
     let ids_before = before?.sources.get(index).map_or(0, |source| source.ids);
     let ids = source.ids.saturating_sub(ids_before);
-    (ids > 0).then_some((ids, source.headroom_s))
+    (ids > 0).then_some((ids, source.snowflake().map(|snowflake| snowflake.headroom_s)))
 }

@@ -8,9 +8,10 @@ use super::{Lane, Order, Ring, Rings, Shard, Taken};
 use crate::ceiling::Grant;
 use crate::clock::{BootMicros, Now};
 use crate::fuzzing::Choices;
-use crate::source::wait_queue::{Finished, Signals, Ticket, WaitRequest};
+use crate::numbering::Numbering;
+use crate::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Numbering, Position, Run, Tick, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, Run, Tick, UnixMicros, WorkerSet};
 
 /// 2027-01-15, a start of a tick.
 const START: Now =
@@ -58,7 +59,7 @@ struct Connection {
 }
 
 struct Waiting {
-    ticket: Ticket,
+    id: WaitId,
     taken: Taken,
     count: u64,
     partial: bool,
@@ -186,9 +187,9 @@ impl Daemon {
         let request = WaitRequest { count: missing, due, partial, shard };
         let window = lane.window();
         match lane.source().admit(&window, request) {
-            Ok(ticket) => {
+            Ok(id) => {
                 let taken = lane.keep(runs);
-                self.connections[connection].waiting = Some(Waiting { ticket, taken, count, partial, above });
+                self.connections[connection].waiting = Some(Waiting { id, taken, count, partial, above });
             }
             Err(_) if partial && !runs.is_empty() => self.hand_out(connection, &runs, above),
             Err(_) => {}
@@ -206,7 +207,7 @@ impl Daemon {
 
     fn finish(&mut self, shard: usize, finished: &Finished) {
         let is_its = |connection: &Connection| {
-            connection.waiting.as_ref().is_some_and(|waiting| waiting.ticket == finished.ticket)
+            connection.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id)
         };
         let connection = self.connections.iter().position(is_its).expect("a connection waits for it");
         let Some(waiting) = self.connections[connection].waiting.take() else {
@@ -225,7 +226,7 @@ impl Daemon {
     fn cancel(&mut self, choices: &mut Choices<'_>) {
         let connection = choices.below(CONNECTIONS as u64) as usize;
         if let Some(waiting) = self.connections[connection].waiting.take() {
-            self.source.cancel(waiting.ticket);
+            self.source.cancel(waiting.id);
         }
     }
 

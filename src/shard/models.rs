@@ -10,9 +10,10 @@ use loom::thread;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
+use crate::numbering::Numbering;
 use crate::source::wait_queue::{Signals, WaitRequest};
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 const NOW: Now = Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(0), jumped: false };
 
@@ -177,9 +178,9 @@ fn whoever_advances_the_line_serves_each_wish_once() {
         let other = {
             let source = Arc::clone(&source);
             thread::spawn(move || {
-                let ticket = source.admit(&source.window(NOW), request(1)).expect("there is time");
+                let id = source.admit(&source.window(NOW), request(1)).expect("there is time");
                 source.advance(NOW, &mut rng(), &Deaf);
-                ticket
+                id
             })
         };
         let mine = source.admit(&source.window(NOW), request(0)).expect("there is time");
@@ -188,10 +189,10 @@ fn whoever_advances_the_line_serves_each_wish_once() {
         let later = NOW.after(Duration::from_millis(5));
         source.advance(later, &mut rng(), &Deaf);
         let mut positions = Vec::new();
-        for (shard, ticket) in [(0, mine), (1, theirs)] {
+        for (shard, id) in [(0, mine), (1, theirs)] {
             let finished = source.collect(shard);
             assert_eq!(finished.len(), 1);
-            assert_eq!((finished[0].ticket, finished[0].refusal), (ticket, None));
+            assert_eq!((finished[0].id, finished[0].refusal), (id, None));
             let spans = finished[0].spans.iter();
             positions.extend(spans.flat_map(|span| span.from.0..span.end().0));
         }

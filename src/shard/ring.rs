@@ -2,9 +2,10 @@
 
 use crossbeam::utils::CachePadded;
 
+use crate::numbering::Numbering;
 use crate::source::Span;
 use crate::sync::{ArrayQueue, AtomicU64, Ordering};
-use snowbank_client::layout::{Numbering, Position, Run};
+use snowbank_client::layout::{Position, Run};
 
 /// The number of blocks that a ring holds: those of the last claim ahead of demand, what earlier ones have left, and
 /// siblings' blocks.

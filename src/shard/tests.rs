@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::ceiling::Grant;
 use crate::clock::BootMicros;
+use crate::numbering::Numbering;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source, Span};
-use snowbank_client::layout::{Layout, Numbering, Position, Run, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
 
 mod bursts;
 mod waits;

@@ -23,8 +23,9 @@ use crossbeam::utils::CachePadded;
 
 use crate::ceiling::Grant;
 use crate::clock::{self, CatchUp, Now};
+use crate::numbering::Numbering;
 use crate::sync::{AtomicI64, AtomicU64, Ordering};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 use wait_queue::{Passage, WaitQueue};
 
 /// The cursor of a sealed source. It is above every position, so each claim finds nothing left.
@@ -269,7 +270,7 @@ impl Source {
 }
 
 fn tick_of(numbering: &Numbering) -> Duration {
-    Duration::from_millis(numbering.layout().tick_ms())
+    Duration::from_millis(numbering.tick_ms())
 }
 
 #[cfg(test)]

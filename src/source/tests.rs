@@ -2,7 +2,7 @@ use std::cell::RefCell;
 
 use proptest::prelude::*;
 
-use super::wait_queue::{Refusal, Signals, Ticket, WaitRequest};
+use super::wait_queue::{Refusal, Signals, WaitId, WaitRequest};
 use super::*;
 use crate::clock::BootMicros;
 use snowbank_client::layout::Tick;
@@ -273,14 +273,14 @@ fn the_end_of_a_layouts_life_is_refused_never_wrapped() {
 }
 
 /// Advances the wait queue at each millisecond until no request waits or time is over. Returns what finished when.
-fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, Ticket, u64, Option<Refusal>)> {
+fn run_queue(source: &Source, from_ms: u64, to_ms: u64) -> Vec<(u64, WaitId, u64, Option<Refusal>)> {
     let mut finished = Vec::new();
     let mut rng = rng();
     for ms in from_ms..=to_ms {
         let again = source.advance(after_ms(ms), &mut rng, &Heard::default());
         for each in source.collect(0) {
             let ids = each.spans.iter().map(|span| span.count).sum();
-            finished.push((ms, each.ticket, ids, each.refusal));
+            finished.push((ms, each.id, ids, each.refusal));
         }
         if again.is_none() {
             break;
@@ -364,7 +364,7 @@ fn passing_never_makes_an_admitted_request_late() {
         let window = source.window(now);
         singles += u64::from(source.claim(&window, 1, &mut rng).is_some());
     }
-    let done = finished.iter().find(|each| each.ticket == large).expect("its wait is over");
+    let done = finished.iter().find(|each| each.id == large).expect("its wait is over");
     assert_eq!(done.refusal, None, "{singles} single IDs went first");
     assert_eq!(done.spans.iter().map(|span| span.count).sum::<u64>(), 1_000);
 }
@@ -376,10 +376,10 @@ fn small_requests_that_wait_are_served_first_in_their_order() {
     let window = source.window(START);
     source.claim(&window, 110, &mut rng).expect("the whole window");
     let large = source.admit(&window, request(100, START, 1_000)).expect("available");
-    let small: Vec<Ticket> =
+    let small: Vec<WaitId> =
         (0..5).map(|_| source.admit(&window, request(1, START, 1_000)).expect("available")).collect();
     let finished = run_queue(&source, 1, 100);
-    let order: Vec<Ticket> = finished.iter().map(|each| each.1).collect();
+    let order: Vec<WaitId> = finished.iter().map(|each| each.1).collect();
     assert_eq!(order, [small, vec![large]].concat());
     assert!(finished[4].0 == 1, "all five in the first tick: {finished:?}");
 }
@@ -389,11 +389,11 @@ fn a_partial_request_takes_what_there_is_when_its_wait_ends() {
     let source = source(SCARCE, RULES);
     let window = source.window(START);
     let partial = WaitRequest { partial: true, ..request(1_000, START, 20) };
-    let ticket = source.admit(&window, partial).expect("some are welcome");
+    let id = source.admit(&window, partial).expect("some are welcome");
     let finished = run_queue(&source, 0, 20);
     assert_eq!(
         finished,
-        [(20, ticket, 110 + 200 - 1, None)],
+        [(20, id, 110 + 200 - 1, None)],
         "the window's 11 ticks and 20 more, less one for others"
     );
     let now = after_ms(20);
@@ -439,7 +439,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
         Source::new(String::from("test"), numbering, RULES, Grant::new(ceiling), Position(0), BEFORE);
     let heard = Heard::default();
     let mut rng = rng();
-    let ticket = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
+    let id = source.admit(&source.window(START), request(11 * 4_096, START, 100)).expect("available");
     source.advance(START, &mut rng, &heard);
     source.advance(after_ms(1), &mut rng, &heard);
     assert_eq!(*heard.ceilings.borrow(), 1, "the keeper is nudged once");
@@ -447,7 +447,7 @@ fn a_request_that_meets_the_ceiling_asks_for_more_and_waits() {
     source.grant().raise(source.numbering().end());
     source.advance(after_ms(2), &mut rng, &heard);
     let finished = source.collect(0);
-    assert_eq!((finished.len(), finished[0].ticket, finished[0].refusal), (1, ticket, None));
+    assert_eq!((finished.len(), finished[0].id, finished[0].refusal), (1, id, None));
     assert_eq!(*heard.shards.borrow(), [0]);
 }
 
@@ -494,7 +494,7 @@ fn a_partial_request_that_cannot_be_had_in_full_holds_nobody_up() {
     assert!(singles > 900, "{singles} single IDs in 1,000 ticks");
     source.advance(after_ms(1_000), &mut rng, &Heard::default());
     let finished = source.collect(0);
-    let ended: Vec<_> = finished.iter().map(|each| (each.ticket, each.refusal)).collect();
+    let ended: Vec<_> = finished.iter().map(|each| (each.id, each.refusal)).collect();
     assert_eq!(ended, [(exact, None), (hog, None)]);
 }
 
@@ -570,7 +570,7 @@ fn what_was_claimed_for_a_request_that_gave_up_goes_to_nobody() {
         source.advance(after_ms(ms), &mut rng(), &Heard::default());
     }
     let finished = source.collect(0);
-    assert_eq!((finished.len(), finished[0].ticket), (1, second));
+    assert_eq!((finished.len(), finished[0].id), (1, second));
     let spans = &finished[0].spans;
     assert_eq!(spans.iter().map(|span| span.count).sum::<u64>(), 15 * 4_096);
     let below_used = |span: &Span| span.end().min(used).0.saturating_sub(span.from.0);
@@ -649,8 +649,8 @@ proptest! {
                 }
                 Step::Wait { count, wait_ms, partial } => {
                     let request = WaitRequest { partial, ..request(count, now, wait_ms) };
-                    if let Ok(ticket) = source.admit(&source.window(now), request) {
-                        promised.push((ticket, count, partial));
+                    if let Ok(id) = source.admit(&source.window(now), request) {
+                        promised.push((id, count, partial));
                     }
                 }
                 Step::Advance => {
@@ -670,7 +670,7 @@ proptest! {
         prop_assert_eq!(finished.len(), promised.len());
         for each in &mut finished {
             let ids: u64 = each.spans.iter().map(|span| span.count).sum();
-            let &(_, count, partial) = promised.iter().find(|one| one.0 == each.ticket).expect("was admitted");
+            let &(_, count, partial) = promised.iter().find(|one| one.0 == each.id).expect("was admitted");
             match each.refusal {
                 None if partial => prop_assert!(ids >= 1 && ids <= count),
                 None => prop_assert_eq!(ids, count),

@@ -1,6 +1,7 @@
 //! The promises, checked on all IDs that leave the daemon.
 
-use snowbank_client::layout::{Numbering, Position, Run, UnixMicros};
+use snowbank::numbering::Numbering;
+use snowbank_client::layout::{Position, Run, UnixMicros};
 
 use crate::MS;
 use crate::world::World;

@@ -7,7 +7,7 @@ use snowbank::clock::{Now, Wall};
 use snowbank::keeper::Keeper;
 use snowbank::shard::{Shard, Taken};
 use snowbank::source::Source;
-use snowbank::source::wait_queue::Ticket;
+use snowbank::source::wait_queue::WaitId;
 
 use crate::SHARDS;
 
@@ -49,7 +49,7 @@ impl Renewal {
 }
 
 pub(crate) struct Waiting {
-    pub(crate) ticket: Ticket,
+    pub(crate) id: WaitId,
     pub(crate) count: u64,
     /// The IDs that it had before it waited.
     pub(crate) taken: Taken,

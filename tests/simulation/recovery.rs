@@ -4,13 +4,13 @@ use snowbank::source::OnStepBack;
 use snowbank_client::layout::Position;
 
 use crate::world::World;
-use crate::{MS, SHARDS};
+use crate::{MS, SECOND, SHARDS};
 
 /// A recovery is watched in so many steps for each `max_ahead`.
 const STEPS_PER_MAX_AHEAD: i64 = 25;
 
 impl World {
-    /// The faults end: storage works and is done with its writes. The wall clock runs, and shows the highest time that it
+    /// The faults end: no thread is paused, and storage works and is done with its writes. The wall clock runs, and shows the highest time that it
     /// ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
     pub(crate) fn recover(&mut self) {
         (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
@@ -20,6 +20,9 @@ impl World {
         if self.daemon.is_none() {
             self.put_newest_back();
             self.start();
+        }
+        if let Some(daemon) = &mut self.daemon {
+            daemon.paused = None;
         }
         if self.is_ended() {
             return;
@@ -78,6 +81,12 @@ impl World {
         })
     }
 
+    /// Returns whether a forward step of the wall clock is not believed yet.
+    fn is_held(&self) -> bool {
+        let reading = self.machine.read();
+        self.daemon.as_ref().is_some_and(|daemon| daemon.wall.believe(reading).wall != reading.wall)
+    }
+
     fn pass(&mut self, passes_us: i64) {
         self.machine.true_us += passes_us;
         self.note_wall();
@@ -102,11 +111,16 @@ impl World {
         }
     }
 
-    /// Lets the wall clock catch up, and all who wait have their answers.
+    /// Lets the wall clock catch up, and all who wait have their answers. A forward step that is held ends meanwhile, and the
+    /// raise after it.
     fn rest(&mut self) {
         for _ in 0..3 * STEPS_PER_MAX_AHEAD {
             self.pass(self.max_ahead_us() / STEPS_PER_MAX_AHEAD);
         }
+        while self.is_held() {
+            self.pass(SECOND);
+        }
+        (0..2).for_each(|_| self.pass(SECOND));
         self.machine.true_us += 3 * MS;
         self.take_outcomes();
     }

@@ -116,12 +116,11 @@ impl World {
                 let due = now.boot.after(Duration::from_micros(self.rng.u64(..200_000)));
                 let request = WaitRequest { count: missing, due, partial: self.rng.bool(), shard: index };
                 let window = lane.window();
-                if let Ok(ticket) = lane.source().admit(&window, request) {
+                if let Ok(id) = lane.source().admit(&window, request) {
                     let (earliest_us, latest_us) = (now.wall.0, now.wall.0);
                     let taken = lane.keep(runs);
                     let above = daemon.last_of_all;
-                    daemon.waiting[index] =
-                        Some(Waiting { ticket, count, taken, above, earliest_us, latest_us });
+                    daemon.waiting[index] = Some(Waiting { id, count, taken, above, earliest_us, latest_us });
                 }
             }
         }
@@ -147,12 +146,11 @@ impl World {
         let Some(daemon) = &mut self.daemon else {
             return;
         };
-        let Some(Waiting { ticket, count, taken, above, earliest_us, latest_us }) =
-            daemon.waiting[index].take()
+        let Some(Waiting { id, count, taken, above, earliest_us, latest_us }) = daemon.waiting[index].take()
         else {
             panic!("seed {}: finished without a wait", self.seed);
         };
-        assert_eq!(ticket, finished.ticket);
+        assert_eq!(id, finished.id);
         let (lane, _) = daemon.shards[index].lane(0);
         let mut runs = Vec::new();
         let refusal = lane.end_wait(taken, &finished, &mut runs);

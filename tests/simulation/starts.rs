@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::ceiling::store::{Record, id_bound};
+use snowbank::ceiling::store::Record;
 use snowbank::ceiling::{
     CeilingRule, Grant, Marked, TakenOver, WorkerLocks, compare, instant_of, lock_workers,
 };
@@ -43,7 +43,7 @@ impl World {
         let mut locks = lock_workers(self.locks.path(), &self.numbering).expect("no other daemon has them");
         let Some(start) = self.above_marks(stored, start, &locks, now) else { return };
         locks.mark_for(&owner(&self.storage.state));
-        let tick = Duration::from_millis(self.numbering.layout().tick_ms());
+        let tick = Duration::from_millis(self.numbering.tick_ms());
         let rule = CeilingRule { horizon: self.horizon(), max_ahead: self.rules.max_ahead, tick };
         let grant = Grant::new(Position(0));
         let name = String::from("simulated");
@@ -54,7 +54,7 @@ impl World {
             // It does not start. The service manager tries again.
             return;
         }
-        locks.mark_granted(id_bound(&self.numbering, ceiling)).expect("they can be marked");
+        locks.mark_granted(self.numbering.id_bound(ceiling)).expect("they can be marked");
         managed.grant(ceiling);
         self.newest = None;
         let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();

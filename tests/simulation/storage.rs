@@ -3,7 +3,8 @@
 use snowbank::ceiling::store::Record;
 use snowbank::ceiling::{HostIdentity, Owner, StoreError};
 use snowbank::keeper::{Outcome, Write};
-use snowbank_client::layout::{Numbering, Position};
+use snowbank::numbering::Numbering;
+use snowbank_client::layout::Position;
 
 use crate::disk::{Failure, StateFile};
 use crate::{MS, SECOND};

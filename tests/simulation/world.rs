@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use snowbank::numbering::Numbering;
 use snowbank::shard::Order;
 use snowbank::source::{OnStepBack, Rules, SequenceStart};
-use snowbank_client::layout::{Layout, Numbering, Position, UnixMicros, WorkerSet};
+use snowbank_client::layout::{Layout, Position, UnixMicros, WorkerSet};
 use tempfile::TempDir;
 
 use crate::daemon::Daemon;
@@ -109,7 +110,7 @@ impl World {
     }
 
     pub(crate) fn tick_us(&self) -> i64 {
-        self.numbering.layout().tick_ms() as i64 * MS
+        self.numbering.tick_ms() as i64 * MS
     }
 
     pub(crate) fn max_ahead_us(&self) -> i64 {

@@ -322,7 +322,8 @@ function showState(look, headline, items) {
 function drawTiles(moment) {
   const { status } = moment;
   const ids = moment.ids.reduce((total, n) => total + (n ?? 0), 0);
-  const most = status.sources.reduce((total, source) => total + source.ids_per_second, 0);
+  // A ticket counter has no full rate.
+  const most = status.sources.reduce((total, source) => total + (source.ids_per_second ?? Infinity), 0);
   const waiting = status.sources.reduce((total, source) => total + source.waiting_requests, 0);
   const { open, max, refused } = status.connections;
   const lately = (what) => status.sources.reduce((total, source) => total + source.last_minute[what], 0);
@@ -330,7 +331,7 @@ function drawTiles(moment) {
   const known = moment.requests !== null;
   const percent = (100 * ids) / most;
   const tiles = [
-    ["IDs per second", known ? rate(ids) : "–", known ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
+    ["IDs per second", known ? rate(ids) : "–", known && most < Infinity ? `${percent >= 1 || percent === 0 ? Math.round(percent) : "under 1"} % of ${rate(most)}` : " "],
     ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
     ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)}`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
@@ -345,12 +346,14 @@ function drawSources(moment) {
   const { status } = moment;
   const rows = status.sources.map((source, i) => {
     const checks = status.checks.filter((check) => check.source === source.name && !(check.name === "refusals" && check.level === "ok"));
-    const order = ["refusals", "clock", "ceiling", "layout"];
+    const order = ["refusals", "clock", "ceiling", "layout", "numbers"];
     checks.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name));
     const items = checks.map((check) => make("li", { class: check.level }, make("span", {}, sentence(check))));
     const ids = moment.ids[i];
-    const each = `${ids === null ? "–" : rate(ids)} of ${rate(source.ids_per_second)} IDs/s`;
-    const what = `${source.layout} · worker ${source.worker_ids} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.refused)} refused`;
+    const isTicket = source.kind === "ticket";
+    const each = `${ids === null ? "–" : rate(ids)}${isTicket ? "" : ` of ${rate(source.ids_per_second)}`} IDs/s`;
+    const madeOf = isTicket ? `ticket counter · increment ${source.increment} · offset ${source.offset}` : `${source.layout} · worker ${source.worker_ids}`;
+    const what = `${madeOf} · ${count(source.ids)} IDs in ${count(source.requests)} requests since the start, ${count(source.refused)} refused`;
     return make(
       "div",
       { class: "source" },

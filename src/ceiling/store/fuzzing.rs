@@ -3,11 +3,12 @@
 use std::sync::OnceLock;
 
 use super::copies;
-use super::record::{Record, id_bound};
+use super::record::Record;
 use super::{Claimant, Export, Plan, merge, plan};
 use crate::ceiling::{HostIdentity, Owner};
 use crate::fuzzing::Choices;
-use snowbank_client::layout::{Layout, Numbering, Position, Tick, UnixMicros};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, Position, Tick, UnixMicros};
 
 /// 2027-01-15T08:00:00Z
 const WALL: UnixMicros = UnixMicros::from_unix_ms(1_800_000_000_000);
@@ -109,7 +110,7 @@ pub fn state_import(data: &[u8]) {
 
 /// A source configured as a record says starts at its bound or above, if it starts.
 fn check_start(records: &[Record], record: &Record) {
-    let numbering = record.numbering().expect("it was checked");
+    let numbering = record.numbering.clone();
     let claimant = Claimant {
         name: &record.name,
         numbering: &numbering,
@@ -119,7 +120,7 @@ fn check_start(records: &[Record], record: &Record) {
     match plan(records, &[claimant], WALL) {
         Ok(Plan { starts, .. }) => {
             let start: Position = starts[0].expect("a record binds it");
-            assert!(id_bound(&numbering, start) >= record.id_bound, "{record:?} starts at {start:?}");
+            assert!(numbering.id_bound(start) >= record.id_bound, "{record:?} starts at {start:?}");
         }
         Err(error) => assert_is_a_line(&error.to_string()),
     }

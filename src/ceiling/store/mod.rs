@@ -22,12 +22,13 @@ pub mod simulated;
 pub use directory::{StateDir, holder, read};
 pub use moved::{Export, ImportError, export, merge, write};
 pub use plan::{Claimant, Plan, PlanError, When, above_records, plan, plan_beside};
-pub use record::{Record, id_bound, position_from};
+pub use record::Record;
 
 use self::file::StateFile;
 use super::identity::{HostIdentity, Owner};
 use super::{Newcomer, StateError, StoreError, TakenOver};
-use snowbank_client::layout::{Numbering, Position};
+use crate::numbering::Numbering;
+use snowbank_client::layout::Position;
 
 /// Returns the record of another machine, if there is one among these. A machine without an identity finds none.
 pub fn foreign<'a>(records: &'a [Record], here: &HostIdentity) -> Option<&'a Record> {
@@ -54,7 +55,6 @@ pub struct DiskStore {
 #[derive(Debug)]
 struct StoredSource {
     record: Record,
-    numbering: Numbering,
     /// Its first position, if that is the ceiling of a crash. A clean stop that finds nothing claimed leaves it as such.
     crashed_at: Option<Position>,
 }
@@ -64,7 +64,7 @@ struct StoredSource {
 pub struct FirstRecord<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its layout and worker IDs.
+    /// Its numbering.
     pub numbering: &'a Numbering,
     /// Its first position; no stored ceiling will be below it.
     pub start: Position,
@@ -85,7 +85,6 @@ impl DiskStore {
         let sources =
             starts.into_iter().map(|FirstRecord { name, numbering, start, is_clean }| StoredSource {
                 record: Record::new(name, numbering, start, owner, host),
-                numbering: numbering.clone(),
                 crashed_at: (!is_clean).then_some(start),
             });
         let file = StateFile::of(directory.path());
@@ -155,7 +154,7 @@ impl DiskStore {
             let Newcomer { name, numbering, ceiling } = *newcomer;
             let record = Record::new(name, numbering, ceiling, &self.owner, &self.host);
             let record = Record { wall_minus_boot_us, ..record };
-            StoredSource { record, numbering: numbering.clone(), crashed_at: None }
+            StoredSource { record, crashed_at: None }
         };
         let joining: Vec<StoredSource> = newcomers.iter().map(joins).collect();
         // The last of one key counts, and a newcomer's ceiling is above the one that is stored of it.
@@ -176,8 +175,8 @@ impl DiskStore {
     /// # Errors
     /// The ceilings may not be durable. The caller goes on under the old ones and tries again.
     pub fn raise(&mut self, raises: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(raises, wall_minus_boot_us, |StoredSource { record, numbering, .. }, ceiling| {
-            let record = record.at(numbering, ceiling.max(record.ceiling));
+        self.store(raises, wall_minus_boot_us, |StoredSource { record, .. }, ceiling| {
+            let record = record.at(ceiling.max(record.ceiling));
             Record { clean: false, ..record }
         })
     }
@@ -188,11 +187,9 @@ impl DiskStore {
     /// # Errors
     /// The lower ceilings may not be durable; then the old ones may stand.
     pub fn trim(&mut self, trims: &[(usize, Position)], wall_minus_boot_us: i64) -> Result<(), StoreError> {
-        self.store(trims, wall_minus_boot_us, |StoredSource { record, numbering, crashed_at }, cursor| {
-            Record {
-                clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
-                ..record.at(numbering, cursor)
-            }
+        self.store(trims, wall_minus_boot_us, |StoredSource { record, crashed_at }, cursor| Record {
+            clean: crashed_at.is_none_or(|crashed_at| cursor > crashed_at),
+            ..record.at(cursor)
         })
     }
 

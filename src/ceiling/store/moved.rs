@@ -135,18 +135,19 @@ pub fn merge(
 /// Returns why an export ends below a stored record: a worker ID that both have. The furthest of the export's records with that
 /// worker ID counts, because an export may have older ones beside it.
 fn lower_than(export: &[Record], stored: &Record) -> Option<ImportError> {
-    let space = stored.layout.space();
-    let in_space: Vec<(&Record, Vec<u64>)> = export
-        .iter()
-        .filter(|record| record.layout.space() == space)
-        .map(|record| (record, record.layout.numbers_in_space(&record.worker_ids)))
-        .collect();
+    let in_space = export.iter().filter(|record| record.numbering.is_of_space(&stored.numbering));
+    let in_space: Vec<(&Record, Vec<u64>)> =
+        in_space.map(|record| (record, record.numbering.numbers_in_space())).collect();
     let furthest = |number: u64| {
         let with_it = in_space.iter().filter(|(_, numbers)| numbers.contains(&number));
         with_it.map(|(record, _)| record).max_by_key(|record| record.id_bound)
     };
-    let numbers = stored.layout.numbers_in_space(&stored.worker_ids);
-    let lower = numbers.into_iter().filter_map(furthest).find(|record| record.id_bound < stored.id_bound)?;
+    let lower = stored
+        .numbering
+        .numbers_in_space()
+        .into_iter()
+        .filter_map(furthest)
+        .find(|record| record.id_bound < stored.id_bound)?;
     Some(ImportError::Lower {
         name: lower.name.clone(),
         found: lower.id_bound,
@@ -209,8 +210,9 @@ mod tests {
     fn bounds<'a>(records: impl IntoIterator<Item = &'a Record>) -> BTreeMap<(String, u64), u64> {
         let mut bounds = BTreeMap::new();
         for record in records {
-            for number in record.layout.numbers_in_space(&record.worker_ids) {
-                let bound = bounds.entry((record.layout.space().to_string(), number)).or_insert(0);
+            let (layout, _) = record.numbering.snowflake().expect("a layout's");
+            for number in record.numbering.numbers_in_space() {
+                let bound = bounds.entry((layout.space().to_string(), number)).or_insert(0);
                 *bound = record.id_bound.max(*bound);
             }
         }

@@ -1,10 +1,12 @@
 //! The rules of a start: no source starts below an ID that was ever granted.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use super::record::{Record, id_bound, position_from};
+use super::record::Record;
 use crate::clock;
-use snowbank_client::layout::{Layout, Numbering, PRESETS, Position, UnixMicros, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, PRESETS, Position, UnixMicros};
 
 /// A configured source that wants to start.
 #[derive(Clone, Copy, Debug)]
@@ -36,17 +38,27 @@ pub struct Plan {
 pub enum PlanError {
     /// A worker ID was moved away.
     #[error(
-        "source {name:?}: `snowbank state export` moved {} of layout {} away; give this source others, or bring these back \
-         with `snowbank state import`",
-        worker_ids.in_words(), by_name(layout)
+        "source {name:?}: `snowbank state export` moved {} away; {}bring these back with `snowbank state import`",
+        in_words(numbering), if numbering.is_ticket() { "" } else { "give this source others, or " }
     )]
     Released {
         /// The source.
         name: String,
-        /// The layout of the record.
-        layout: Box<Layout>,
-        /// The worker IDs of the record.
-        worker_ids: WorkerSet,
+        /// The layout and the worker IDs of the record, or its counter.
+        numbering: Box<Numbering>,
+    },
+    /// Nothing is stored of a ticket counter.
+    #[error(
+        "source {name:?} is a ticket source, and nothing is stored of its counter: no clock tells where it may go on; while no \
+         daemon uses the state directory, run `snowbank ticket set {name} VALUE --state-dir {}`, with the highest number that \
+         was ever handed out, or 0 if none was",
+        directory.display()
+    )]
+    NoCounter {
+        /// The source.
+        name: String,
+        /// The state directory.
+        directory: PathBuf,
     },
     /// The layout was changed, and the new one's IDs of today lie below the old one's.
     #[error(
@@ -94,6 +106,16 @@ impl std::fmt::Display for When {
     }
 }
 
+/// Returns worker IDs and their layout, or a counter, as a message names them.
+fn in_words(numbering: &Numbering) -> String {
+    match numbering {
+        Numbering::Snowflake(numbering) => {
+            format!("{} of layout {}", numbering.workers().in_words(), by_name(numbering.layout()))
+        }
+        Numbering::Ticket(_) => String::from("the numbers of its counter"),
+    }
+}
+
 /// Returns the name of the preset that a layout is, or else its text form.
 fn by_name(layout: &Layout) -> String {
     let text = layout.to_string();
@@ -109,6 +131,9 @@ fn by_name(layout: &Layout) -> String {
 ///
 /// A record of the same ID space and other worker IDs keeps nothing unique. It binds the order of IDs, and only as far as
 /// the ID clock can ride: a worker ID that was never used starts at the clock, however far another one had got.
+///
+/// Of a ticket counter the record of its name binds it, whatever increment and offset it was stored with. Without one it does
+/// not start: no clock tells where it may go on.
 ///
 /// A start far ahead of the wall clock is no error while the ID space stays the same: the source then refuses until
 /// the clock has caught up. It is one if the space was changed, because waiting does not mend that.
@@ -133,14 +158,20 @@ pub fn plan_beside(
     let mut starts = Vec::with_capacity(claimants.len());
     let mut passed_over = Vec::with_capacity(claimants.len());
     for claimant in claimants {
-        if let Some(record) = records.iter().find(|record| record.released && shares_ids(record, claimant)) {
-            let (name, layout) = (claimant.name.to_owned(), Box::new(record.layout.clone()));
-            return Err(PlanError::Released { name, layout, worker_ids: record.worker_ids.clone() });
+        let is_moved = |record: &&Record| record.released && is_bound(record, claimant.numbering);
+        if let Some(record) = records.iter().find(is_moved) {
+            let (name, numbering) = (claimant.name.to_owned(), Box::new(record.numbering.clone()));
+            return Err(PlanError::Released { name, numbering });
         }
         let (binding, out_of_reach): (Vec<&Record>, Vec<&Record>) = binding(records, &everyone, claimant)
             .into_iter()
             .partition(|record| is_within_reach(record, claimant, wall));
-        starts.push(highest(binding).map(|record| start(record, claimant, wall)).transpose()?);
+        let start = highest(binding).map(|record| start(record, claimant, wall)).transpose()?;
+        if start.is_none() && claimant.numbering.is_ticket() {
+            let (name, directory) = (claimant.name.to_owned(), PathBuf::from("DIR"));
+            return Err(PlanError::NoCounter { name, directory });
+        }
+        starts.push(start);
         passed_over.push(highest(out_of_reach).cloned());
     }
     let stays = |record: &&Record| !claimants.iter().any(|claimant| is_superseded(record, claimant));
@@ -150,17 +181,21 @@ pub fn plan_beside(
 
 /// Returns the first position above all records that can make the same IDs. No start is below it, whatever its name.
 pub fn above_records(records: &[Record], numbering: &Numbering) -> Position {
-    let sharing =
-        records.iter().filter(|record| record.shares_ids_with(numbering.layout(), numbering.workers()));
-    sharing.map(|record| position_from(numbering, record.id_bound)).max().unwrap_or(Position(0))
+    let sharing = records.iter().filter(|record| is_bound(record, numbering));
+    sharing.map(|record| numbering.position_from(record.id_bound)).max().unwrap_or(Position(0))
 }
 
 /// Returns the records that bind a claimant: those of its name or its IDs. If there are none, those that bind no claimant.
 fn binding<'a>(records: &'a [Record], everyone: &[Claimant<'_>], claimant: &Claimant<'_>) -> Vec<&'a Record> {
-    let is_orphan =
-        |record: &&Record| !record.released && !everyone.iter().any(|claimant| binds(record, claimant));
+    let is_orphan = |record: &&Record| {
+        !record.released
+            && !record.numbering.is_ticket()
+            && !everyone.iter().any(|claimant| binds(record, claimant))
+    };
     let binding: Vec<&Record> = records.iter().filter(|record| binds(record, claimant)).collect();
-    if binding.is_empty() { records.iter().filter(is_orphan).collect() } else { binding }
+    // A ticket counter is its name: under another it is another counter.
+    let may_be_renamed = binding.is_empty() && !claimant.numbering.is_ticket();
+    if may_be_renamed { records.iter().filter(is_orphan).collect() } else { binding }
 }
 
 fn highest(records: Vec<&Record>) -> Option<&Record> {
@@ -170,9 +205,8 @@ fn highest(records: Vec<&Record>) -> Option<&Record> {
 /// Returns true unless a record binds only the order of the claimant's IDs, and further than its ID clock can ride.
 fn is_within_reach(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> bool {
     let numbering = claimant.numbering;
-    let keeps_unique = record.layout.space() != numbering.layout().space() || shares_ids(record, claimant);
-    keeps_unique
-        || works_from(numbering, position_from(numbering, record.id_bound), claimant.catch_up) <= wall
+    let keeps_unique = !record.numbering.is_of_space(numbering) || shares_ids(record, claimant);
+    keeps_unique || works_from(numbering, numbering.position_from(record.id_bound), claimant.catch_up) <= wall
 }
 
 /// Returns the instant from which the ID clock, this far ahead of the wall clock, reaches a position.
@@ -184,37 +218,47 @@ fn works_from(numbering: &Numbering, position: Position, ahead: Duration) -> Uni
 /// Returns the first position above a record.
 fn start(record: &Record, claimant: &Claimant<'_>, wall: UnixMicros) -> Result<Position, PlanError> {
     let numbering = claimant.numbering;
-    let start = position_from(numbering, record.id_bound);
+    let start = numbering.position_from(record.id_bound);
+    let (Some((stored, _)), Some((configured, _))) = (record.numbering.snowflake(), numbering.snowflake())
+    else {
+        return Ok(start);
+    };
     let works_from = works_from(numbering, start, claimant.max_ahead);
-    let is_changed = record.layout.space() != numbering.layout().space();
+    let is_changed = stored.space() != configured.space();
     if is_changed && (start >= numbering.end() || works_from > wall) {
         return Err(PlanError::TooFarAhead {
             name: claimant.name.to_owned(),
-            stored: Box::new(record.layout.clone()),
+            stored: Box::new(stored.clone()),
             stored_bound: record.id_bound,
-            configured: Box::new(numbering.layout().clone()),
-            configured_bound: id_bound(numbering, numbering.first_of(numbering.tick_at(wall))),
+            configured: Box::new(configured.clone()),
+            configured_bound: numbering.id_bound(numbering.first_of(numbering.tick_at(wall))),
             when: match start < numbering.end() {
                 true => When::From(works_from),
                 false => When::Never,
             },
-            clock_may_be_slow: record.instant() > wall,
+            clock_may_be_slow: record.instant() > Some(wall),
         });
     }
     Ok(start)
 }
 
+/// Returns true if no ID below the record's bound may be made again.
+fn is_bound(record: &Record, numbering: &Numbering) -> bool {
+    record.numbering.shares_ids_with(numbering) || record.numbering.is_part_of(numbering)
+}
+
 fn shares_ids(record: &Record, claimant: &Claimant<'_>) -> bool {
-    record.shares_ids_with(claimant.numbering.layout(), claimant.numbering.workers())
+    record.numbering.shares_ids_with(claimant.numbering)
 }
 
 fn binds(record: &Record, claimant: &Claimant<'_>) -> bool {
-    record.name == claimant.name || shares_ids(record, claimant)
+    let is_same_kind = record.numbering.is_ticket() == claimant.numbering.is_ticket();
+    is_same_kind && record.name == claimant.name || shares_ids(record, claimant)
 }
 
 /// Returns whether the claimant's own record covers this one. Its ceiling is not below this one's, because a record of the
 /// same IDs binds the claimant.
 fn is_superseded(record: &Record, claimant: &Claimant<'_>) -> bool {
     let numbering = claimant.numbering;
-    !record.released && record.is_part_of(numbering.layout(), numbering.workers())
+    !record.released && record.numbering.is_part_of(numbering)
 }

@@ -1,30 +1,27 @@
 //! The record of a source: a line of the state file.
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ceiling::identity::{HostIdentity, Owner};
-use snowbank_client::layout::{
-    Layout, LayoutError, Numbering, Position, UnixMicros, WorkerSet, concurrent_collision,
-};
+use crate::numbering::{Numbering, TicketCounter};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The ceiling of one source and what it means: all IDs that were ever handed out under it are below `id_bound`.
 ///
-/// Invariant: `id_bound` is the bound of `ceiling` in the layout with the worker IDs; the file's reader checks it.
+/// Invariant: `id_bound` is the bound of `ceiling` in the numbering; the file's reader checks it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Line", into = "Line")]
 pub struct Record {
     /// The source's name.
     pub name: String,
-    /// Its layout, in canonical text form.
-    #[serde(with = "as_text")]
-    pub layout: Layout,
-    /// Its worker IDs.
-    #[serde(with = "as_text")]
-    pub worker_ids: WorkerSet,
+    /// Its layout and worker IDs, or its counter.
+    pub numbering: Numbering,
     /// The first position that was not granted.
-    #[serde(with = "position")]
     pub ceiling: Position,
-    /// The lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
-    #[serde(with = "as_text")]
+    /// The lowest ID that was not granted.
     pub id_bound: u64,
     /// The process that raised it last.
     pub owner: Owner,
@@ -38,8 +35,106 @@ pub struct Record {
     /// True after a clean stop, unless nothing was claimed since a crash: the ceiling is then the first position never
     /// claimed.
     pub clean: bool,
-    /// True if the worker IDs were moved away by `snowbank state export`: nothing here may use them.
+    /// True if the IDs were moved away by `snowbank state export`: nothing here may make them.
     pub released: bool,
+}
+
+/// A record as the state file has it. Positions and IDs are texts, because JavaScript's numbers end at 2^53.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    name: String,
+    /// The canonical text form. A snowflake source has these two, and a ticket source the next two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker_ids: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    increment: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    offset: Option<String>,
+    #[serde(with = "position")]
+    ceiling: Position,
+    #[serde(with = "as_text")]
+    id_bound: u64,
+    owner: Owner,
+    boot: Option<String>,
+    machine: Option<String>,
+    wall_minus_boot_us: i64,
+    clean: bool,
+    released: bool,
+}
+
+impl From<Record> for Line {
+    fn from(record: Record) -> Self {
+        let Record { name, numbering, ceiling, id_bound, owner, boot, machine, .. } = record;
+        let (mut layout, mut worker_ids, mut increment, mut offset) = (None, None, None, None);
+        match numbering {
+            Numbering::Snowflake(numbering) => {
+                layout = Some(numbering.layout().to_string());
+                worker_ids = Some(numbering.workers().to_string());
+            }
+            Numbering::Ticket(counter) => {
+                increment = Some(counter.increment().to_string());
+                offset = Some(counter.offset().to_string());
+            }
+        }
+        let Record { wall_minus_boot_us, clean, released, .. } = record;
+        Line {
+            name,
+            layout,
+            worker_ids,
+            increment,
+            offset,
+            ceiling,
+            id_bound,
+            owner,
+            boot,
+            machine,
+            wall_minus_boot_us,
+            clean,
+            released,
+        }
+    }
+}
+
+impl TryFrom<Line> for Record {
+    type Error = String;
+
+    fn try_from(line: Line) -> Result<Self, String> {
+        let numbering = line.numbering()?;
+        let Line { name, ceiling, id_bound, owner, boot, machine, .. } = line;
+        let Line { wall_minus_boot_us, clean, released, .. } = line;
+        Ok(Record {
+            name,
+            numbering,
+            ceiling,
+            id_bound,
+            owner,
+            boot,
+            machine,
+            wall_minus_boot_us,
+            clean,
+            released,
+        })
+    }
+}
+
+impl Line {
+    fn numbering(&self) -> Result<Numbering, String> {
+        fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+            text.parse().map_err(|error: T::Err| error.to_string())
+        }
+        match (&self.layout, &self.worker_ids, &self.increment, &self.offset) {
+            (Some(layout), Some(worker_ids), None, None) => {
+                Numbering::new(parsed(layout)?, parsed(worker_ids)?).map_err(|error| error.to_string())
+            }
+            (None, None, Some(increment), Some(offset)) => {
+                let counter = TicketCounter::new(&self.name, parsed(increment)?, parsed(offset)?);
+                counter.map(Numbering::Ticket).map_err(|error| error.to_string())
+            }
+            _ => Err(format!("source {:?} is neither a layout's nor a ticket counter's", self.name)),
+        }
+    }
 }
 
 impl Record {
@@ -53,10 +148,9 @@ impl Record {
     ) -> Self {
         Record {
             name: name.to_owned(),
-            layout: numbering.layout().clone(),
-            worker_ids: numbering.workers().clone(),
+            numbering: numbering.clone(),
             ceiling,
-            id_bound: id_bound(numbering, ceiling),
+            id_bound: numbering.id_bound(ceiling),
             owner: owner.clone(),
             boot: host.boot.clone(),
             machine: host.machine.clone(),
@@ -66,48 +160,31 @@ impl Record {
         }
     }
 
-    /// Returns its layout and worker IDs.
-    ///
-    /// # Errors
-    /// When the layout does not have the worker IDs: the record was not written by this program.
-    pub fn numbering(&self) -> Result<Numbering, LayoutError> {
-        Numbering::new(self.layout.clone(), self.worker_ids.clone())
-    }
-
     /// Returns the same record with another ceiling.
-    pub fn at(&self, numbering: &Numbering, ceiling: Position) -> Self {
-        Record { ceiling, id_bound: id_bound(numbering, ceiling), ..self.clone() }
+    pub fn at(&self, ceiling: Position) -> Self {
+        Record { ceiling, id_bound: self.numbering.id_bound(ceiling), ..self.clone() }
     }
 
-    /// Returns its key in the file: there is one record for each name, layout and set of worker IDs.
+    /// Returns its key in the file: there is one record for each name, layout and set of worker IDs, and one for each name of
+    /// a ticket counter.
     pub fn key(&self) -> String {
-        format!("{} {} {}", self.name, self.layout, self.worker_ids)
+        match &self.numbering {
+            Numbering::Snowflake(numbering) => {
+                format!("{} {} {}", self.name, numbering.layout(), numbering.workers())
+            }
+            Numbering::Ticket(counter) => format!("{} ticket", counter.name()),
+        }
     }
 
-    /// Returns the instant of the ceiling: the start of its tick.
-    pub fn instant(&self) -> UnixMicros {
-        let ids_per_tick = u128::from(self.layout.ids_per_tick()) * self.worker_ids.len() as u128;
-        let tick = u128::from(self.ceiling.0) / ids_per_tick.max(1);
-        self.layout.start_of(snowbank_client::layout::Tick(u64::try_from(tick).unwrap_or(u64::MAX)))
-    }
-
-    /// Returns whether IDs of this record can be the same as those of worker IDs of a layout. Supplies whose epochs are years
-    /// apart count as different.
-    pub fn shares_ids_with(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        concurrent_collision((&self.layout, &self.worker_ids), (layout, worker_ids)).is_some()
-    }
-
-    /// Returns whether its worker IDs are among those of a layout: the ID space and each one's number in it are the same.
-    pub fn is_part_of(&self, layout: &Layout, worker_ids: &WorkerSet) -> bool {
-        let numbers = layout.numbers_in_space(worker_ids);
-        let mut own = self.layout.numbers_in_space(&self.worker_ids).into_iter();
-        // Numbers ascend with worker IDs.
-        self.layout.space() == layout.space() && own.all(|number| numbers.binary_search(&number).is_ok())
+    /// Returns the instant of the ceiling: the start of its tick. `None` for a ticket counter, which has no time.
+    pub fn instant(&self) -> Option<UnixMicros> {
+        let numbering = &self.numbering;
+        numbering.snowflake().map(|_| numbering.start_of(numbering.tick_of(self.ceiling)))
     }
 
     /// Returns whether this record bounds every ID that the other bounds, and as high.
     pub fn says_all_of(&self, other: &Record) -> bool {
-        self.id_bound >= other.id_bound && other.is_part_of(&self.layout, &self.worker_ids)
+        self.id_bound >= other.id_bound && other.numbering.is_part_of(&self.numbering)
     }
 
     /// Checks that it is consistent, as every record is that this program wrote.
@@ -115,8 +192,7 @@ impl Record {
     /// # Errors
     /// In words, what contradicts what.
     pub fn check(&self) -> Result<(), String> {
-        let numbering = self.numbering().map_err(|error| error.to_string())?;
-        if id_bound(&numbering, self.ceiling) == self.id_bound {
+        if self.numbering.id_bound(self.ceiling) == self.id_bound {
             Ok(())
         } else {
             Err(format!(
@@ -125,27 +201,6 @@ impl Record {
             ))
         }
     }
-}
-
-/// Returns the lowest ID that may be handed out from `ceiling` on. All IDs of positions below it are lower, whatever their random
-/// fields. At the end of the layout it is the number after its last ID.
-pub fn id_bound(numbering: &Numbering, ceiling: Position) -> u64 {
-    if ceiling < numbering.end() { numbering.id_at(ceiling) } else { numbering.layout().last_id() + 1 }
-}
-
-/// Returns the first position whose ID is at least `bound`; the end of the layout if there is none.
-pub fn position_from(numbering: &Numbering, bound: u64) -> Position {
-    // IDs strictly increase with positions.
-    let (mut low, mut high) = (0, numbering.end().0);
-    while low < high {
-        let middle = low + (high - low) / 2;
-        if numbering.id_at(Position(middle)) < bound {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Position(low)
 }
 
 /// Through `Display` and `FromStr`.
@@ -188,7 +243,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use snowbank_client::layout::{PRESETS, Tick};
+    use snowbank_client::layout::{Layout, PRESETS, Tick};
 
     fn numbering(layout: &str, workers: &str) -> Numbering {
         Numbering::new(Layout::resolve(layout).unwrap(), workers.parse().unwrap()).unwrap()
@@ -202,15 +257,15 @@ mod tests {
         let text = serde_json::to_string(&record).unwrap();
         assert!(text.contains("\"worker_ids\":\"0-3,8\""), "{text}");
         assert_eq!(serde_json::from_str::<Record>(&text).unwrap(), record);
-        assert_eq!(record.instant(), numbering.start_of(Tick(500_000_000_000)));
+        assert_eq!(record.instant(), Some(numbering.start_of(Tick(500_000_000_000))));
     }
 
     #[test]
     fn at_the_end_of_a_layout_nothing_is_left() {
         let numbering = numbering("twitter", "1");
-        let bound = id_bound(&numbering, numbering.end());
+        let bound = numbering.id_bound(numbering.end());
         assert_eq!(bound, 1 << 63);
-        assert_eq!(position_from(&numbering, bound), numbering.end());
+        assert_eq!(numbering.position_from(bound), numbering.end());
     }
 
     proptest! {
@@ -218,9 +273,9 @@ mod tests {
         fn bounds_and_positions_are_inverse(preset in 0..PRESETS.len(), at in any::<prop::sample::Index>(), two in any::<bool>()) {
             let numbering = numbering(PRESETS[preset].name, if two { "0,3" } else { "2" });
             let position = Position(at.index(numbering.end().0 as usize) as u64);
-            let bound = id_bound(&numbering, position);
-            prop_assert_eq!(position_from(&numbering, bound), position);
-            prop_assert_eq!(position_from(&numbering, bound + 1), Position(position.0 + 1));
+            let bound = numbering.id_bound(position);
+            prop_assert_eq!(numbering.position_from(bound), position);
+            prop_assert_eq!(numbering.position_from(bound + 1), Position(position.0 + 1));
             if let Some(before) = position.0.checked_sub(1) {
                 let largest: u64 = numbering.random_parts().iter().map(|(size, weight)| (size - 1) * weight).sum();
                 prop_assert!(numbering.id_at(Position(before)) + largest < bound, "random parts stay below the bound");

@@ -200,7 +200,7 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
         record("unrelated", "twitter", "9", 9_000),
     ];
     let plan = plan(&records, &[claimant("orders", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(position_from(&wanted, records[1].id_bound))]);
+    assert_eq!(plan.starts, [Some(wanted.position_from(records[1].id_bound))]);
     assert_eq!(plan.retired, records, "worker IDs that it does not have may come back");
 }
 
@@ -208,8 +208,8 @@ fn a_start_lies_at_the_highest_bound_of_its_name_and_its_ids() {
 fn a_start_between_two_ids_takes_the_higher_one() {
     let (stored, wanted) = (numbering("twitter", "2"), numbering("twitter", "1"));
     // Worker 2's first ID of the tick lies above all of worker 1's.
-    let bound = id_bound(&stored, at(&stored, 0));
-    let start = position_from(&wanted, bound);
+    let bound = stored.id_bound(at(&stored, 0));
+    let start = wanted.position_from(bound);
     assert_eq!(start, at(&wanted, 1));
     assert!(wanted.id_at(start) >= bound && wanted.id_at(Position(start.0 - 1)) < bound);
 }
@@ -219,7 +219,7 @@ fn a_renamed_source_takes_its_ceiling_with_it() {
     let wanted = numbering("twitter", "1-3");
     let records = [record("old", "twitter", "1,2", 1_000)];
     let plan = plan(&records, &[claimant("new", &wanted)], WALL).unwrap();
-    assert_eq!(plan.starts, [Some(position_from(&wanted, records[0].id_bound))]);
+    assert_eq!(plan.starts, [Some(wanted.position_from(records[0].id_bound))]);
     assert_eq!(plan.retired, []);
 }
 
@@ -229,8 +229,8 @@ fn what_nothing_matches_binds_whom_nothing_matches() {
     let records = [record("known", "twitter", "1", 1_000), record("gone", "twitter", "3", 2_000)];
     let both = [claimant("known", &known), claimant("fresh", &fresh)];
     let starts = plan(&records, &both, WALL).unwrap().starts;
-    assert_eq!(starts[0], Some(position_from(&known, records[0].id_bound)));
-    assert_eq!(starts[1], Some(position_from(&fresh, records[1].id_bound)));
+    assert_eq!(starts[0], Some(known.position_from(records[0].id_bound)));
+    assert_eq!(starts[1], Some(fresh.position_from(records[1].id_bound)));
     assert_eq!(plan(&records[..1], &both, WALL).unwrap().starts[1], None, "new beside known ones");
     let released = Record { released: true, ..records[1].clone() };
     assert_eq!(plan(&[records[0].clone(), released], &both, WALL).unwrap().starts[1], None);
@@ -279,11 +279,7 @@ fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
         let records = [record("orders", "twitter", "1", ahead_ms)];
         let claimant = Claimant { catch_up, ..claimant("orders", numbering) };
         let Plan { starts, passed_over, retired } = plan(&records, &[claimant], WALL).unwrap();
-        assert_eq!(
-            retired.len(),
-            usize::from(numbering.workers() == unused.workers()),
-            "what was granted stays known"
-        );
+        assert_eq!(retired.len(), usize::from(numbering == &unused), "what was granted stays known");
         (starts[0], passed_over[0].as_ref().map(|record| record.id_bound == records[0].id_bound))
     };
     let ten = Duration::from_secs(10);
@@ -298,9 +294,9 @@ fn a_name_binds_the_order_as_far_as_the_id_clock_can_ride() {
     // Of two records the one that is within reach binds, and a source that is gone binds no further than a name.
     let records = [record("orders", "twitter", "1", 3_600_000), record("orders", "twitter", "3", 5_000)];
     let found = plan(&records, &[claimant("orders", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(position_from(&unused, records[1].id_bound))]);
+    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
     let found = plan(&records, &[claimant("renamed", &unused)], WALL).unwrap();
-    assert_eq!(found.starts, [Some(position_from(&unused, records[1].id_bound))]);
+    assert_eq!(found.starts, [Some(unused.position_from(records[1].id_bound))]);
 }
 
 /// A configured source of a history: its name, its layout and its worker IDs.
@@ -353,7 +349,7 @@ proptest! {
             let numberings: Vec<Numbering> = configured.iter().map(|source| numbering(source.1, &source.2)).collect();
             // As the settings demand: names and IDs are one source's.
             let collides = |left: usize, right: usize| {
-                let ids = |index: usize| (numberings[index].layout(), numberings[index].workers());
+                let ids = |index: usize| numberings[index].snowflake().unwrap();
                 configured[left].0 == configured[right].0 || collision(ids(left), ids(right)).is_some()
             };
             if (0..configured.len()).any(|right| (0..right).any(|left| collides(left, right))) {
@@ -366,23 +362,23 @@ proptest! {
                 let numbering = claimant.numbering;
                 let first = numbering.first_of(Tick(numbering.tick_at(wall).0 + 1));
                 let start = start.unwrap_or(first);
-                let ids = (numbering.layout(), numbering.workers());
+                let ids = numbering.snowflake().unwrap();
                 for (layout, workers, bound) in &granted {
                     let is_apart = collision(ids, (layout, workers)).is_none();
-                    prop_assert!(is_apart || id_bound(numbering, start) >= *bound, "workers {workers} of {layout}");
+                    prop_assert!(is_apart || numbering.id_bound(start) >= *bound, "workers {workers} of {layout}");
                 }
                 for record in stored.iter().filter(|record| record.name == claimant.name) {
-                    let ahead = numbering.start_of(numbering.tick_of(position_from(numbering, record.id_bound)));
+                    let ahead = numbering.start_of(numbering.tick_of(numbering.position_from(record.id_bound)));
                     if plan.passed_over.iter().flatten().any(|passed| passed.name == claimant.name)
                         && ahead.0 > wall.0 + 10_000_000
                     {
                         continue;
                     }
-                    prop_assert!(id_bound(numbering, start) >= record.id_bound, "the name {}", claimant.name);
+                    prop_assert!(numbering.id_bound(start) >= record.id_bound, "the name {}", claimant.name);
                 }
                 let ceiling = Position(start.0 + 1 + gets_ms.unsigned_abs() * numbering.ids_per_tick() / 10);
                 let ceiling = if is_clean { Position(start.0 + 1) } else { ceiling };
-                granted.push((ids.0.clone(), ids.1.clone(), id_bound(numbering, ceiling)));
+                granted.push((ids.0.clone(), ids.1.clone(), numbering.id_bound(ceiling)));
                 let record = Record::new(claimant.name, numbering, ceiling, &Owner::default(), &HostIdentity::default());
                 records.retain(|old| old.key() != record.key());
                 records.push(record);

@@ -5,17 +5,20 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::ceiling::store::{Record, above_records, position_from};
+use crate::ceiling::store::{Record, above_records};
 use crate::ceiling::{CeilingRule, Mark, Marked, Seen, beyond, compare, instant_of, latest_grant};
 use crate::config::SourceSettings;
-use snowbank_client::layout::{Numbering, UnixMicros, WorkerSet};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{UnixMicros, WorkerSet};
 
 /// The marks of worker IDs that are all equal. IDs are strings, because JavaScript's numbers end at 2^53.
 #[derive(Serialize)]
 pub(super) struct MarkShown {
-    worker_ids: String,
+    /// `None` for a ticket counter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worker_ids: Option<String>,
     status: Status,
-    /// The lowest ID that was never granted on this machine, and its time.
+    /// The lowest ID that was never granted on this machine, and its time. A ticket counter has no time.
     id: Option<String>,
     time: Option<String>,
     /// The identity of the state that granted the IDs below. `this_state`: whether it is this directory's; `None` if the
@@ -52,33 +55,29 @@ enum NextStart {
     NotKnown,
 }
 
+/// Returns the rule of a source's ceilings by the defaults. The state does not store what its source's configuration says.
+fn default_rule(numbering: &Numbering) -> CeilingRule {
+    let mut settings = SourceSettings::default();
+    let tick = Duration::from_millis(numbering.tick_ms());
+    if let Some((layout, _)) = numbering.snowflake() {
+        settings.layout = layout.clone();
+        settings.max_ahead = settings.max_ahead.max(4 * tick);
+    }
+    CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
+}
+
 /// Groups the marks of a record's worker IDs into stretches of equal ones. `records` are all of its state.
-pub(super) fn of(
-    record: &Record,
-    numbering: &Numbering,
-    seen: &[Seen],
-    records: &[Record],
-    now: UnixMicros,
-) -> Vec<MarkShown> {
-    // The state does not store what its source's configuration says: the defaults.
-    let layout = numbering.layout().clone();
-    let tick = Duration::from_millis(layout.tick_ms());
-    let max_ahead = SourceSettings::default().max_ahead.max(4 * tick);
-    let settings = SourceSettings { layout, max_ahead, ..SourceSettings::default() };
-    let latest = latest_grant(&CeilingRule { horizon: settings.horizon(), max_ahead, tick }, now);
+pub(super) fn of(record: &Record, seen: &[Seen], records: &[Record], now: UnixMicros) -> Vec<MarkShown> {
+    let numbering = &record.numbering;
+    let latest = latest_grant(&default_rule(numbering), now);
     // The error names the file, so that each worker ID whose mark cannot be read has its own line.
     let is_same = |left: &Seen, right: &Seen| (&left.holder, &left.mark) == (&right.holder, &right.mark);
     let next_start = |mark: &Mark| next_start(mark, numbering, record, records, latest);
-    seen.chunk_by(is_same).map(|seen| shown(record, numbering, seen, next_start)).collect()
+    seen.chunk_by(is_same).map(|seen| shown(record, seen, next_start)).collect()
 }
 
 /// Returns equal marks of a record as they are shown.
-fn shown(
-    record: &Record,
-    numbering: &Numbering,
-    seen: &[Seen],
-    next_start: impl Fn(&Mark) -> NextStart,
-) -> MarkShown {
+fn shown(record: &Record, seen: &[Seen], next_start: impl Fn(&Mark) -> NextStart) -> MarkShown {
     let workers = WorkerSet::from_list(seen.iter().map(|seen| seen.worker));
     let holder = seen[0].holder.as_ref().map(|holder| match holder.trim_matches([' ', '(', ')']) {
         "" => String::from("another process"),
@@ -88,14 +87,15 @@ fn shown(
         Ok(mark) => (mark.as_ref(), None),
         Err(error) => (None, Some(error.clone())),
     };
-    let position = mark.map(|mark| position_from(numbering, mark.id_bound));
+    let position = mark.map(|mark| record.numbering.position_from(mark.id_bound));
+    let layout = record.numbering.snowflake().map(|(layout, _)| layout);
     let own = Some(&record.owner.state).filter(|own| !own.is_empty());
     MarkShown {
         // They are of a set, so that they make one.
-        worker_ids: workers.map(|workers| workers.to_string()).unwrap_or_default(),
+        worker_ids: workers.ok().filter(|_| layout.is_some()).map(|workers| workers.to_string()),
         status: status(mark, error.is_some()),
         id: mark.map(|mark| mark.id_bound.to_string()),
-        time: position.map(|position| numbering.layout().rfc3339(instant_of(numbering, position))),
+        time: position.and_then(|position| Some(layout?.rfc3339(instant_of(&record.numbering, position)))),
         state: mark.map(|mark| mark.state.clone()),
         this_state: mark.zip(own).map(|(mark, own)| mark.state == *own),
         next_start: match mark {
@@ -119,7 +119,7 @@ fn next_start(
 ) -> NextStart {
     // After worker IDs were changed, several records bound the same IDs. A start is above all of them.
     let start = above_records(records, numbering);
-    let is_beyond = position_from(numbering, mark.id_bound) > record.ceiling;
+    let is_beyond = numbering.position_from(mark.id_bound) > record.ceiling;
     let mark = std::slice::from_ref(mark);
     if beyond(mark, numbering, start, latest).is_some() {
         return NextStart::RefusedTooFar;
@@ -144,11 +144,15 @@ fn status(mark: Option<&Mark>, is_unreadable: bool) -> Status {
 
 impl MarkShown {
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let ids = if self.count == 1 { "worker ID" } else { "worker IDs" };
+        let ids = match &self.worker_ids {
+            Some(worker_ids) if self.count == 1 => format!("worker ID {worker_ids}"),
+            Some(worker_ids) => format!("worker IDs {worker_ids}"),
+            None => String::from("counter"),
+        };
         let holder = self.holder.as_ref().map(|holder| format!(", locked by {holder}")).unwrap_or_default();
         let indent = "              ";
-        write!(out, "{indent}{ids} {}: ", self.worker_ids)?;
-        let (Some(id), Some(time), Some(state)) = (&self.id, &self.time, &self.state) else {
+        write!(out, "{indent}{ids}: ")?;
+        let (Some(id), Some(state)) = (&self.id, &self.state) else {
             return match &self.error {
                 Some(error) => writeln!(
                     out,
@@ -166,7 +170,8 @@ impl MarkShown {
             None => format!("state {state}"),
         };
         let what = if self.status == Status::Released { "released" } else { "granted" };
-        writeln!(out, "{what} below ID {id} ({time}) by {whose}{holder}")?;
+        let time = self.time.as_ref().map(|time| format!(" ({time})")).unwrap_or_default();
+        writeln!(out, "{what} below ID {id}{time} by {whose}{holder}")?;
         let meaning = match self.next_start {
             NextStart::AboveMark => "beyond the ceiling: a start begins above it",
             NextStart::RefusedOlderCopy => {

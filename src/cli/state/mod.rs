@@ -13,6 +13,7 @@ use super::{Failure, Outcome};
 use crate::ceiling::store::{self, Export, Record, StateDir};
 use crate::ceiling::{HostIdentity, Mark, Owner, WorkerLocks, lock_records};
 use crate::config::{StateDirChoice, StatePlace};
+use crate::numbering::Numbering;
 
 /// The largest export that is read, in bytes: proof that the path does not name a disk.
 const EXPORT_BYTES_MAX: u64 = 64 << 20;
@@ -212,8 +213,12 @@ fn import(arguments: &ImportArguments, out: &mut impl Write) -> Outcome {
     refuse_lower(&export.records, &locks, "the export")?;
     let mut answer = Vec::new();
     for record in &export.records {
-        let (name, workers, bound) = (&record.name, record.worker_ids.in_words(), record.id_bound);
-        writeln!(answer, "imported source {name:?}, {workers}: goes on from ID {bound}")?;
+        let (name, bound) = (&record.name, record.id_bound);
+        let of = match &record.numbering {
+            Numbering::Snowflake(numbering) => numbering.workers().in_words(),
+            Numbering::Ticket(_) => String::from("ticket counter"),
+        };
+        writeln!(answer, "imported source {name:?}, {of}: goes on from ID {bound}")?;
     }
     let owner = Owner::after(stored.iter().map(|record| &record.owner));
     let arriving = export.records.clone();

@@ -13,7 +13,8 @@ use super::{Directory, LockDirectory, no_state};
 use crate::ceiling::store::{self, Record};
 use crate::ceiling::{HostIdentity, Owner, Seen, survey};
 use crate::clock;
-use snowbank_client::layout::{Numbering, UnixMicros};
+use crate::numbering::Numbering;
+use snowbank_client::layout::UnixMicros;
 
 pub(super) const HELP: &str = "\
 Works while a daemon runs: it reads the state and the lock files, and never writes. A mark is in the lock file of a worker \
@@ -62,7 +63,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 /// A record, and the marks of its worker IDs at the same moment.
 struct Found {
     record: Record,
-    numbering: Numbering,
     seen: Vec<Seen>,
 }
 
@@ -74,12 +74,9 @@ fn read(path: &Path, lock_dir: &Path) -> Result<Vec<Found>, Failure> {
         if records.is_empty() {
             return Err(no_state(path));
         }
-        let find = |record: &Record| {
-            let numbering = record.numbering().map_err(Failure::no)?;
-            let seen = survey(lock_dir, &numbering);
-            Ok(Found { record: record.clone(), numbering, seen })
-        };
-        let found: Vec<Found> = records.iter().map(find).collect::<Result<_, Failure>>()?;
+        let find =
+            |record: &Record| Found { record: record.clone(), seen: survey(lock_dir, &record.numbering) };
+        let found: Vec<Found> = records.iter().map(find).collect();
         let again = store::read(path).map_err(Failure::no)?;
         if again == records {
             return Ok(found);
@@ -105,13 +102,10 @@ struct Shows<'a> {
 #[derive(Serialize)]
 struct Shown<'a> {
     name: &'a str,
-    layout: String,
-    worker_ids: String,
+    #[serde(flatten)]
+    made_of: MadeOf,
     ceiling_position: String,
     ceiling_id: String,
-    ceiling_time: String,
-    /// Negative: behind the wall clock.
-    ahead_ms: i64,
     owner: &'a Owner,
     boot: Option<&'a str>,
     this_boot: Option<bool>,
@@ -124,19 +118,70 @@ struct Shown<'a> {
     marks: Vec<MarkShown>,
 }
 
+/// The numbering of a source. Only a layout has a time.
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum MadeOf {
+    Snowflake {
+        layout: String,
+        worker_ids: String,
+        ceiling_time: String,
+        /// Negative: behind the wall clock.
+        ahead_ms: i64,
+    },
+    Ticket {
+        increment: String,
+        offset: String,
+    },
+}
+
+impl MadeOf {
+    fn of(record: &Record, now: UnixMicros) -> Self {
+        match &record.numbering {
+            Numbering::Snowflake(numbering) => {
+                let layout = numbering.layout();
+                let instant = numbering.start_of(numbering.tick_of(record.ceiling));
+                MadeOf::Snowflake {
+                    layout: layout.to_string(),
+                    worker_ids: numbering.workers().to_string(),
+                    ceiling_time: layout.rfc3339(instant),
+                    ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
+                }
+            }
+            Numbering::Ticket(counter) => MadeOf::Ticket {
+                increment: counter.increment().to_string(),
+                offset: counter.offset().to_string(),
+            },
+        }
+    }
+
+    fn write(&self, ceiling: &str, id_bound: &str, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            MadeOf::Snowflake { layout, worker_ids, ceiling_time, ahead_ms } => {
+                let ahead = Duration::from_millis(ahead_ms.unsigned_abs());
+                let side = if *ahead_ms < 0 { "behind" } else { "ahead of" };
+                writeln!(out, "  layout      {layout}")?;
+                writeln!(out, "  worker IDs  {worker_ids}")?;
+                writeln!(out, "  ceiling     {ceiling_time}, {ahead:?} {side} now")?;
+                writeln!(out, "              position {ceiling}; every ID handed out is below {id_bound}")
+            }
+            MadeOf::Ticket { increment, offset } => {
+                writeln!(out, "  counter     increment {increment}, offset {offset}")?;
+                writeln!(out, "  ceiling     position {ceiling}; every number handed out is below {id_bound}")
+            }
+        }
+    }
+}
+
 impl<'a> Shown<'a> {
     fn of(found: &'a Found, records: &[Record], now: UnixMicros, here: &HostIdentity) -> Self {
         let same = |there: &Option<String>, here: &Option<String>| Some(there.as_ref()? == here.as_ref()?);
-        let Found { record, numbering, seen } = found;
-        let instant = record.instant();
+        let Found { record, seen } = found;
         Shown {
             name: &record.name,
-            layout: record.layout.to_string(),
-            worker_ids: record.worker_ids.to_string(),
+            made_of: MadeOf::of(record, now),
             ceiling_position: record.ceiling.0.to_string(),
             ceiling_id: record.id_bound.to_string(),
-            ceiling_time: record.layout.rfc3339(instant),
-            ahead_ms: instant.0.saturating_sub(now.0) / 1_000,
             owner: &record.owner,
             boot: record.boot.as_deref(),
             this_boot: same(&record.boot, &here.boot),
@@ -145,13 +190,11 @@ impl<'a> Shown<'a> {
             wall_minus_boot_us: record.wall_minus_boot_us,
             clean: record.clean,
             released: record.released,
-            marks: marks::of(record, numbering, seen, records, now),
+            marks: marks::of(record, seen, records, now),
         }
     }
 
     fn write(&self, lock_dir: &Path, out: &mut impl Write) -> io::Result<()> {
-        let ahead = Duration::from_millis(self.ahead_ms.unsigned_abs());
-        let side = if self.ahead_ms < 0 { "behind" } else { "ahead of" };
         let whose = |same: Option<bool>, what| match same {
             Some(true) => format!("this {what}"),
             Some(false) => format!("another {what}"),
@@ -163,14 +206,7 @@ impl<'a> Shown<'a> {
             (false, false) => "running, or it crashed: the next start goes on at the ceiling",
         };
         writeln!(out, "source {:?}", self.name)?;
-        writeln!(out, "  layout      {}", self.layout)?;
-        writeln!(out, "  worker IDs  {}", self.worker_ids)?;
-        writeln!(out, "  ceiling     {}, {ahead:?} {side} now", self.ceiling_time)?;
-        writeln!(
-            out,
-            "              position {}; every ID handed out is below {}",
-            self.ceiling_position, self.ceiling_id
-        )?;
+        self.made_of.write(&self.ceiling_position, &self.ceiling_id, out)?;
         writeln!(
             out,
             "  state       {}",

@@ -42,7 +42,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         sources: vec![SourceSettings {
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
-            worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false },
+            worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false, by_field: None },
             burst_window: Duration::from_millis(10),
             max_ahead: seconds(10),
             on_step_back: OnStepBack::Ride,
@@ -187,7 +187,7 @@ fn every_setting_reaches_its_field() {
         sources: vec![SourceSettings {
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
-            worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true },
+            worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true, by_field: None },
             burst_window: Duration::from_millis(20),
             max_ahead: seconds(60),
             on_step_back: OnStepBack::Wait,
@@ -376,5 +376,24 @@ fn misspelt_variables_are_noticed() {
             "the environment variable SNOWBANK_FROBNICATE_EVERY_MINUTE is unknown; a setting has SNOWBANK_, its section \
           and its key, in capitals"
         ]
+    );
+}
+
+#[test]
+fn worker_ids_by_field_are_those_numbers() {
+    let of = |text: &str| settings(text).sources[0].worker_ids.set.to_string();
+    assert_eq!(of("worker_ids = \"datacenter=1,worker=0-3\""), "32-35");
+    assert_eq!(of("worker_ids = [\"datacenter=1\", \"worker=0\", \"2\"]"), "32,34");
+    // The layout may come after them, and sources of other layouts share their text.
+    assert_eq!(of("worker_ids = \"machine=81\"\nlayout = \"clearing\""), "81");
+    let two = "worker_ids = \"datacenter=1,worker=1\"\n[[sources]]\nname = \"a\"\n[[sources]]\nname = \"b\"\n\
+               layout = \"discord\"\nworker_ids = \"worker=1,process=2\"";
+    let both = settings(two);
+    assert_eq!(both.sources[0].worker_ids.set.to_string(), "33");
+    assert_eq!(both.sources[1].worker_ids.set.to_string(), "34");
+    // The same as by number, so that a reload sees no change.
+    assert_eq!(
+        settings("worker_ids = \"datacenter=1,worker=1\"").sources,
+        settings("worker_ids = 33").sources
     );
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::start_sources::{self, Durable, Joined, Joining, Planned};
 use super::storage_thread::{Done, Storage, Trim};
-use crate::ceiling::store::{Record, id_bound};
+use crate::ceiling::store::Record;
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
 use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Write};
@@ -110,7 +110,7 @@ impl Ceilings {
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
         for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
-            worker_ids.note_granted(index, id_bound(managed.source().numbering(), ceiling));
+            worker_ids.note_granted(index, managed.source().numbering().id_bound(ceiling));
             managed.grant(ceiling);
         }
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
@@ -308,10 +308,7 @@ impl Ceilings {
 
 /// Returns whether a running source's record takes the place of this one in the state: both have the same key.
 fn is_record_of(record: &Record, source: &Source) -> bool {
-    let numbering = source.numbering();
-    record.name == source.name()
-        && record.layout == *numbering.layout()
-        && record.worker_ids == *numbering.workers()
+    record.name == source.name() && record.numbering == *source.numbering()
 }
 
 /// The keeper's events that are no check's, as far as they were logged.

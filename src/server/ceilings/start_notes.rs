@@ -18,7 +18,8 @@ pub(super) fn first_time(source: &SourceSettings) -> Note {
 /// Returns a note on the IDs of other worker IDs below which a source starts.
 pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettings)) -> Option<Note> {
     let (record, name) = (passed_over.as_ref()?, &source.name);
-    let (worker_ids, until) = (&record.worker_ids, record.layout.rfc3339(record.instant()));
+    let (layout, worker_ids) = record.numbering.snowflake()?;
+    let until = layout.rfc3339(record.instant()?);
     Some(Note::Warning(format!(
         "source {name:?} starts at the clock, and IDs of worker IDs {worker_ids} were granted until {until}: none comes \
          twice, and until then new IDs sort below those"
@@ -29,7 +30,8 @@ pub(super) fn sorts_below((passed_over, source): (&Option<Record>, &SourceSettin
 pub(super) fn not_reached(managed: &ManagedSource, now: Now) -> Option<Note> {
     let source = managed.source();
     let (name, wait) = (source.name(), source.stands_for(now));
-    let until = source.numbering().layout().rfc3339(now.after(wait).wall);
+    let (layout, _) = source.numbering().snowflake()?;
+    let until = layout.rfc3339(now.after(wait).wall);
     let remedy = match source.is_yet_to_begin(now) {
         true => {
             "without a state a start waits for the next tick; keep a state (state_dir) if that takes too long"

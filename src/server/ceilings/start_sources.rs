@@ -2,7 +2,7 @@
 
 mod first_position;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, Work
 use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
 use crate::keeper::ManagedSource;
+use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::source::{OnStepBack, Rules, Source};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 /// The use of state that outlasts a restart.
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,7 +99,7 @@ impl Found {
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
         let is_used = |record: &&Record| {
             let mut configured = numberings.iter();
-            configured.any(|numbering| record.shares_ids_with(numbering.layout(), numbering.workers()))
+            configured.any(|numbering| record.numbering.shares_ids_with(numbering))
         };
         let in_this_boot = |record: &&Record| record.boot.is_some() && record.boot == self.here.boot;
         // The last to run is the one whose ceiling is the latest.
@@ -111,7 +112,8 @@ impl Found {
             return Remembered::Offset(last.wall_minus_boot_us.min(ahead_us));
         }
         latest(&mut self.records.iter().filter(is_used))
-            .map_or(Remembered::Nothing, |last| Remembered::GrantedUntil(last.instant()))
+            .and_then(|last| last.instant())
+            .map_or(Remembered::Nothing, Remembered::GrantedUntil)
     }
 
     /// Makes the first ceiling of every source durable.
@@ -163,7 +165,15 @@ impl Found {
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
             settings.iter().zip(numberings).map(|(source, numbering)| claimant(source, numbering)).collect();
-        let Plan { starts, passed_over, mut retired } = store::plan(&self.records, &claimants, now.wall)?;
+        let plan = store::plan(&self.records, &claimants, now.wall).map_err(|error| match error {
+            PlanError::NoCounter { name, .. } if self.directory.is_some() => {
+                let directory =
+                    self.directory.as_ref().map_or_else(PathBuf::new, |found| found.path().to_owned());
+                PlanError::NoCounter { name, directory }
+            }
+            error => error,
+        })?;
+        let Plan { starts, passed_over, mut retired } = plan;
         let mut notes = self.notes.clone();
         if self.directory.is_some() {
             let fresh = starts.iter().zip(settings).filter(|(start, _)| start.is_none());
@@ -210,13 +220,20 @@ impl Found {
             Marked::SinceThisCopy(end) => end,
         };
         let until = ceiling::instant_of(numbering, end);
-        let shown = numbering.layout().rfc3339(until);
+        // A counter goes on above its mark at once.
+        let (shown, once) = match numbering.snowflake() {
+            Some((layout, _)) => {
+                let until = layout.rfc3339(until);
+                (until.clone(), format!(" once the clock is past {until}"))
+            }
+            None => (format!("number {}", numbering.id_bound(end)), String::new()),
+        };
         if !self.adopt {
             let path = self.directory.as_ref().map(|directory| directory.path().display().to_string());
             return Err(StartError::OlderState(format!(
                 "the state in {} is older than the one that served on this machine: to source {name:?} IDs were \
                  granted until {shown} since; put the newest state directory back, or, if it is lost, start with \
-                 --adopt-state once the clock is past {shown}",
+                 --adopt-state{once}",
                 path.unwrap_or_default()
             )));
         }
@@ -237,15 +254,14 @@ impl Found {
 }
 
 fn moved_away(claimant: &Claimant<'_>) -> PlanError {
-    let (name, numbering) = (claimant.name.to_owned(), claimant.numbering);
-    let (layout, worker_ids) = (Box::new(numbering.layout().clone()), numbering.workers().clone());
-    PlanError::Released { name, layout, worker_ids }
+    PlanError::Released { name: claimant.name.to_owned(), numbering: Box::new(claimant.numbering.clone()) }
 }
 
 /// Returns the refusal of a mark that no daemon with this clock can have written.
 fn too_far(claimant: &Claimant<'_>, end: Position, locks: &WorkerLocks, latest: UnixMicros) -> String {
     let Claimant { name, numbering, .. } = *claimant;
-    let shown = |instant| numbering.layout().rfc3339(instant);
+    let decimals = numbering.snowflake().map_or(0, |(layout, _)| layout.decimals());
+    let shown = |instant: UnixMicros| instant.rfc3339(decimals);
     format!(
         "source {name:?}: the mark in {} is of IDs until {}, and by this clock none can have been granted after {}; set the \
          clock right, give the source worker IDs that were never used, or wait; if no daemon's clock was ever so far ahead, \
@@ -340,7 +356,7 @@ pub(super) fn plan_joining(
 }
 
 fn rule_of(settings: &SourceSettings, numbering: &Numbering) -> CeilingRule {
-    let tick = Duration::from_millis(numbering.layout().tick_ms());
+    let tick = Duration::from_millis(numbering.tick_ms());
     CeilingRule { horizon: settings.horizon(), max_ahead: settings.max_ahead, tick }
 }
 

@@ -184,7 +184,8 @@ mod tests {
     use crate::ceiling::store::FirstRecord;
     use crate::ceiling::store::StateDir;
     use crate::ceiling::{HostIdentity, Owner};
-    use snowbank_client::layout::{Layout, Numbering, WorkerSet};
+    use crate::numbering::Numbering;
+    use snowbank_client::layout::{Layout, WorkerSet};
 
     fn store() -> (TempDir, DiskStore) {
         let directory = tempfile::tempdir().unwrap();

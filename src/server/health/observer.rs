@@ -260,7 +260,7 @@ mod tests {
 
     fn reached(status: &mut Status) {
         status.ceilings.failing = Some(String::from("disk full"));
-        status.sources[0].headroom_s = 0.0;
+        status.first_snowflake().headroom_s = 0.0;
     }
 
     #[test]

@@ -10,15 +10,17 @@ use jiff::Timestamp;
 use super::metrics::{Metrics, SourceCounters};
 use crate::access::{Addresses, Identity};
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, IdentityStatus, LastMinute,
-    Latency, SourceMinute, SourceStatus, Status,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, IdentityStatus, KindStatus,
+    LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
+use crate::numbering::{Numbering, TicketCounter};
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
-
+use crate::source::Source;
 use crate::tls::ServerCertificate;
+use snowbank_client::layout::Numbering as LayoutNumbering;
 use snowbank_client::protocol::ErrorCode;
 
 const YEAR: Duration = Duration::from_secs(31_557_600);
@@ -99,21 +101,20 @@ impl Common {
         let sum = |of: fn(&SourceCounters) -> u64| -> u64 {
             self.metrics.shards.iter().map(|shard| of(&shard.sources[index])).sum()
         };
-        let numbering = source.numbering();
-        let layout = numbering.layout();
-        let ids_per_second = layout.ids_per_second().saturating_mul(numbering.workers().len() as u64);
-        let id_time = source.id_time(now);
-        let ahead = Duration::from_micros(id_time.0.saturating_sub(now.wall.0).max(0).unsigned_abs());
-        let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
-        let waiting_ids = source.wait_queue().admitted_ids();
-        let queue = waiting_ids as f64 * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
+        let (kind, id_space) = match source.numbering() {
+            Numbering::Snowflake(numbering) => (
+                KindStatus::Snowflake(snowflake_status(source, numbering, now)),
+                numbering.layout().space().to_string(),
+            ),
+            Numbering::Ticket(counter) => {
+                (KindStatus::Ticket(ticket_status(source, counter)), counter.to_string())
+            }
+        };
         SourceStatus {
             name: source.name().to_owned(),
-            layout: layout.to_string(),
-            worker_ids: numbering.workers().to_string(),
-            id_space: layout.space().to_string(),
+            kind,
+            id_space,
             numbers_in_space: Arc::clone(&supply.numbers_in_space),
-            ids_per_second,
             ids: sum(|counters| counters.ids.get()),
             requests: sum(|counters| counters.requests.get()),
             refused: sum(|counters| counters.refused.get()),
@@ -121,20 +122,47 @@ impl Common {
             last_minute: SourceMinute::default(),
             waits: sum(|counters| counters.waits.get()),
             waiting_requests: source.wait_queue().waiting_requests(),
-            waiting_ids,
-            wait_queue_s: if ahead.is_zero() { queue } else { 2.0 * queue },
+            waiting_ids: source.wait_queue().admitted_ids(),
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
-            headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
             ceiling_wanted: source.grant().is_wanted(),
-            ahead_s: ahead.as_secs_f64(),
-            max_ahead_s: source.rules().max_ahead.as_secs_f64(),
-            stands_s: source.stands_for(now).as_secs_f64(),
-            yet_to_begin: source.is_yet_to_begin(now),
-            layout_ends: layout.end().date(),
-            layout_years_left: layout.end().0.saturating_sub(now.wall.0).max(0) as f64
-                / 1e6
-                / YEAR.as_secs_f64(),
         }
+    }
+}
+
+fn snowflake_status(source: &Source, numbering: &LayoutNumbering, now: Now) -> SnowflakeStatus {
+    let layout = numbering.layout();
+    let id_time = source.id_time(now);
+    let ahead = Duration::from_micros(id_time.0.saturating_sub(now.wall.0).max(0).unsigned_abs());
+    let ceiling_time = numbering.start_of(numbering.tick_of(source.grant().ceiling()));
+    let waiting_ids = source.wait_queue().admitted_ids() as f64;
+    let queue_s = waiting_ids * source.tick().as_secs_f64() / numbering.ids_per_tick() as f64;
+    let left_us = layout.end().0.saturating_sub(now.wall.0).max(0);
+    SnowflakeStatus {
+        layout: layout.to_string(),
+        worker_ids: numbering.workers().to_string(),
+        ids_per_second: layout.ids_per_second().saturating_mul(numbering.workers().len() as u64),
+        wait_queue_s: if ahead.is_zero() { queue_s } else { 2.0 * queue_s },
+        headroom_s: ceiling_time.0.saturating_sub(id_time.0).max(0) as f64 / 1e6,
+        ahead_s: ahead.as_secs_f64(),
+        max_ahead_s: source.rules().max_ahead.as_secs_f64(),
+        stands_s: source.stands_for(now).as_secs_f64(),
+        yet_to_begin: source.is_yet_to_begin(now),
+        layout_ends: layout.end().date(),
+        layout_years_left: left_us as f64 / 1e6 / YEAR.as_secs_f64(),
+    }
+}
+
+fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
+    let end = source.numbering().end();
+    // A sealed source hands out nothing more.
+    let cursor = source.cursor().unwrap_or(end);
+    let left = end.0.saturating_sub(cursor.0);
+    TicketStatus {
+        increment: counter.increment(),
+        offset: counter.offset(),
+        reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
+        left,
+        left_share: left as f64 / end.0 as f64,
     }
 }
 

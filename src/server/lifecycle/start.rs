@@ -15,6 +15,7 @@ use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Secrets, Settings};
 use crate::front::Facts;
+use crate::numbering::Numbering;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
@@ -28,7 +29,6 @@ use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 use crate::shard::Shard;
 use crate::tls;
-use snowbank_client::layout::Numbering;
 
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {

@@ -2,8 +2,8 @@
 
 use crate::ceiling::{WorkerLocks, lock_workers};
 use crate::config::{Settings, SourceSettings};
+use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
-use snowbank_client::layout::Numbering;
 
 /// Returns the numbering of a source's layout and worker IDs.
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {

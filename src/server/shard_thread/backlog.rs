@@ -1,8 +1,9 @@
 //! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
 
 use crate::front::{Ask, FrameLimit};
+use crate::numbering::Numbering;
 use crate::source::Span;
-use snowbank_client::layout::{Numbering, Position, Run, append_run};
+use snowbank_client::layout::{Position, Run, append_run};
 
 /// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a million IDs of scattered worker
 /// IDs are a million runs and mostly one span.

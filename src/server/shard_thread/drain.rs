@@ -54,8 +54,8 @@ async fn all_drained(thread: &ThreadState) {
 fn refuse_waits(thread: &ThreadState) {
     let turn = &mut *thread.turn.borrow_mut();
     let live_config = thread.live_config.borrow();
-    for ((source, ticket), waiter) in turn.waiters.drain() {
+    for ((source, id), waiter) in turn.waiters.drain() {
         // Fails when the connection is gone.
-        let _ = waiter.send(live_config.source(source).refuse(ticket));
+        let _ = waiter.send(live_config.source(source).refuse(id));
     }
 }

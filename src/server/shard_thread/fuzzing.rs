@@ -3,8 +3,9 @@
 use super::backlog::Backlog;
 use crate::front::{Ask, Form, FrameIds, FrameLimit, Front, Native};
 use crate::fuzzing::{Choices, numbering};
+use crate::numbering::Numbering;
 use crate::source::Span;
-use snowbank_client::layout::{Numbering, Position, Run, append_run};
+use snowbank_client::layout::{Position, Run, append_run};
 use snowbank_client::protocol::collect::{Collected, IdCollector, Progress};
 use snowbank_client::protocol::{MAX_REPLY_SIZE, Next, Parsed, Wait, reply};
 

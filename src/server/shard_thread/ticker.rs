@@ -53,7 +53,7 @@ fn advance(thread: &ThreadState) -> Option<Duration> {
 }
 
 fn hand_over(turn: &mut TurnState, source: usize, finished: Finished) {
-    if let Some(waiter) = turn.waiters.remove(&(source, finished.ticket)) {
+    if let Some(waiter) = turn.waiters.remove(&(source, finished.id)) {
         // Fails when the connection is gone: the IDs are skipped.
         let _ = waiter.send(finished);
     }

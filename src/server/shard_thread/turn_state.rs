@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::wakers::Wakers;
 use crate::server::health::metrics::Timing;
 use crate::shard::Shard;
-use crate::source::wait_queue::{Finished, Ticket};
+use crate::source::wait_queue::{Finished, WaitId};
 use snowbank_client::layout::Run;
 
 /// The bytes that a turn reads at most: some 500 requests, which take about 0.1 ms. Other connections have their turn then.
@@ -28,8 +28,8 @@ pub(super) struct TurnState {
     pub(super) runs: Vec<Run>,
     pub(super) rng: fastrand::Rng,
     pub(super) timing: Timing,
-    /// Connections whose request waits for IDs, by source and ticket.
-    pub(super) waiters: HashMap<(usize, Ticket), oneshot::Sender<Finished>>,
+    /// Connections whose request waits for IDs, by source and id.
+    pub(super) waiters: HashMap<(usize, WaitId), oneshot::Sender<Finished>>,
     /// When the ticker wakes by itself; `None` if it sleeps until it is woken.
     pub(super) ticker_wakes_at: Option<Instant>,
     /// Wakes each connection when the stop begins or its timeouts change.

@@ -34,8 +34,7 @@ pub(crate) struct Supply {
 
 impl Supply {
     pub(crate) fn new(source: Arc<Source>, shards: usize) -> Self {
-        let numbering = source.numbering();
-        let numbers_in_space = numbering.layout().numbers_in_space(numbering.workers()).into();
+        let numbers_in_space = source.numbering().numbers_in_space().into();
         Supply { source, numbers_in_space, rings: (0..shards).map(|_| Ring::default()).collect() }
     }
 

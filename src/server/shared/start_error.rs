@@ -130,11 +130,12 @@ impl From<LockError> for StartError {
         match error {
             LockError::Held { .. }
             | LockError::CollidingHeld { .. }
+            | LockError::CounterHeld { .. }
             | LockError::UnknownHeld { .. }
             | LockError::Obstructed { .. } => StartError::WorkerIdHeld(reason),
             LockError::NoDirectory { .. } | LockError::OpenToAll { .. } => StartError::WrongSetting(reason),
             LockError::NotLocked { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
-            LockError::MarkDamaged { .. } | LockError::Record(_) => StartError::DamagedState(reason),
+            LockError::MarkDamaged { .. } => StartError::DamagedState(reason),
         }
     }
 }
@@ -148,7 +149,7 @@ impl From<PlanError> for StartError {
                 StartError::ClockBehind(reason)
             }
             // The layout was changed. Its instant to start at may be years ahead.
-            PlanError::TooFarAhead { .. } => StartError::WrongSetting(reason),
+            PlanError::TooFarAhead { .. } | PlanError::NoCounter { .. } => StartError::WrongSetting(reason),
         }
     }
 }
@@ -160,7 +161,8 @@ mod tests {
     use super::*;
     use crate::ceiling::store::{Claimant, Record, plan};
     use crate::ceiling::{HostIdentity, Owner};
-    use snowbank_client::layout::{Layout, Numbering, UnixMicros, WorkerSet};
+    use crate::numbering::Numbering;
+    use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
 
     #[test]
     fn a_changed_layout_that_meets_a_slow_clock_may_pass() {

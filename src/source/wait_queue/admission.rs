@@ -1,7 +1,7 @@
 //! Admission to the wait queue: a request is admitted if its positions are available by its deadline, and if those of all
 //! requests admitted before still are by theirs.
 
-use super::{Entry, PASSING_SHARE, Queue, Refusal, Ticket, WaitRequest, share};
+use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest, share};
 use crate::clock::BootMicros;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
@@ -26,7 +26,7 @@ impl Source {
     ///
     /// # Errors
     /// Refuses at once if the positions are not available by the deadline, after all requests admitted before.
-    pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<Ticket, Refusal> {
+    pub fn admit(&self, window: &Window, request: WaitRequest) -> Result<WaitId, Refusal> {
         match window.bound {
             Bound::Standing(ready_in) => return Err(Refusal::ClockBehind(ready_in)),
             Bound::YetToBegin(begins_in) if request.due < window.now.boot.after(begins_in) => {
@@ -45,16 +45,14 @@ impl Source {
         let limit_by_due = self.promise(window, &request, &queue).inspect_err(|_| {
             self.wait_queue.uncount(request.count);
         })?;
-        let (ticket, turn) = (Ticket(queue.next_ticket), queue.next_turn);
-        queue.next_ticket += 1;
+        let (id, turn) = (WaitId(queue.next_id), queue.next_turn);
+        queue.next_id += 1;
         queue.next_turn += 1;
         let generation = self.grant.generation();
         let at = queue.waiting.partition_point(|entry| entry.request.due <= request.due);
-        queue
-            .waiting
-            .insert(at, Entry { ticket, request, spans: Vec::new(), generation, limit_by_due, turn });
+        queue.waiting.insert(at, Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
         self.close_passage_to_its_promise(window, &mut queue);
-        Ok(ticket)
+        Ok(id)
     }
 
     /// Lets no more IDs pass than the promises allow, now that there is one more.
@@ -167,7 +165,7 @@ mod tests {
             ahead in prop::sample::select(vec![0, 0, 3]),
         ) {
             let numbering = numbering(layout);
-            let tick = Duration::from_millis(numbering.layout().tick_ms());
+            let tick = Duration::from_millis(numbering.tick_ms());
             let rules = Rules { burst_window: 4 * tick, max_ahead: 8 * tick, ..RULES };
             let begin = Now { wall: UnixMicros(START.wall.0 + phase_us), ..START };
             // A start ahead of the clock begins a catch-up.

@@ -17,7 +17,7 @@ mod admission;
 mod request;
 mod share;
 
-pub use request::{Finished, Refusal, Signals, Ticket, WaitRequest};
+pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ const LATE_WAKE_UP: Duration = Duration::from_millis(4);
 
 #[derive(Debug)]
 struct Entry {
-    ticket: Ticket,
+    id: WaitId,
     request: WaitRequest,
     spans: Vec<Span>,
     /// The grant's generation under which `spans` were claimed.
@@ -76,8 +76,8 @@ impl Entry {
     }
 
     fn finish(self, refusal: Option<Refusal>) -> (usize, Finished) {
-        let Entry { ticket, request, spans, generation, .. } = self;
-        (request.shard, Finished { ticket, spans, refusal, generation })
+        let Entry { id, request, spans, generation, .. } = self;
+        (request.shard, Finished { id, spans, refusal, generation })
     }
 }
 
@@ -89,7 +89,7 @@ struct Queue {
     shares: Vec<Share>,
     /// Finished and not yet collected, each with its shard.
     finished: Vec<(usize, Finished)>,
-    next_ticket: u64,
+    next_id: u64,
     next_turn: u64,
 }
 
@@ -375,10 +375,10 @@ impl Source {
     }
 
     /// Ends the wait of a request because the daemon stops. Positions claimed for it are skipped.
-    pub fn refuse(&self, ticket: Ticket) -> Finished {
-        self.cancel(ticket);
+    pub fn refuse(&self, id: WaitId) -> Finished {
+        self.cancel(id);
         Finished {
-            ticket,
+            id,
             spans: Vec::new(),
             refusal: Some(Refusal::Sealed),
             generation: self.grant.generation(),
@@ -386,13 +386,13 @@ impl Source {
     }
 
     /// Ends the wait of a request whose connection is gone. Positions claimed for it are skipped.
-    pub fn cancel(&self, ticket: Ticket) {
+    pub fn cancel(&self, id: WaitId) {
         let mut queue = self.wait_queue.lock();
-        if let Some(index) = queue.waiting.iter().position(|entry| entry.ticket == ticket) {
+        if let Some(index) = queue.waiting.iter().position(|entry| entry.id == id) {
             let entry = queue.waiting.remove(index);
             self.wait_queue.uncount(entry.request.count);
         }
-        queue.finished.retain(|(_, finished)| finished.ticket != ticket);
+        queue.finished.retain(|(_, finished)| finished.id != id);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::source::Span;
 
 /// The name of a request in one source's wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub(super) u64);
+pub struct WaitId(pub(super) u64);
 
 /// A request that waits for positions.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +52,7 @@ pub enum Refusal {
 #[derive(Debug)]
 pub struct Finished {
     /// The request's name.
-    pub ticket: Ticket,
+    pub id: WaitId,
     /// The positions claimed for it, increasing. Skipped for ever if the request was refused.
     pub spans: Vec<Span>,
     /// `None` if it got all positions, or if it is partial and got some.

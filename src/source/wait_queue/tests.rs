@@ -23,7 +23,7 @@ struct Client {
     pause_ms: u64,
     next_ms: u64,
     asked_ms: u64,
-    waits: Option<Ticket>,
+    waits: Option<WaitId>,
     /// The time that each of its requests took, in ms; `None` if it was refused.
     took_ms: Vec<Option<u64>>,
     ids: u64,
@@ -64,8 +64,8 @@ impl Client {
             return;
         }
         match source.admit(&window, request(self.count, now, self.wait_ms, self.partial)) {
-            Ok(ticket) => {
-                self.waits = Some(ticket);
+            Ok(id) => {
+                self.waits = Some(id);
                 // At once, as the daemon's ticker does: at the next tick the oldest one is out of reach.
                 source.advance(now, &mut rng(), &Heard::default());
             }
@@ -91,13 +91,13 @@ impl Client {
 fn run(source: &Source, clients: &mut [Client], to_ms: u64) {
     for ms in 0..to_ms {
         source.advance(after_ms(ms), &mut rng(), &Heard::default());
-        let mut finished: HashMap<Ticket, Finished> =
-            source.collect(0).into_iter().map(|finished| (finished.ticket, finished)).collect();
+        let mut finished: HashMap<WaitId, Finished> =
+            source.collect(0).into_iter().map(|finished| (finished.id, finished)).collect();
         // None is always the first to ask.
         let first = ms as usize % clients.len();
         let (late, early) = clients.split_at_mut(first);
         for client in early.iter_mut().chain(late) {
-            if let Some(finished) = client.waits.and_then(|ticket| finished.remove(&ticket)) {
+            if let Some(finished) = client.waits.and_then(|id| finished.remove(&id)) {
                 assert_eq!(
                     finished.refusal, None,
                     "at {ms} ms, of {} for {} ms",

@@ -97,10 +97,15 @@ impl Base {
         let mut digits = [self.digits[0]; DIGITS_MAX + 1];
         let mut start = digits.len();
         let mut rest = number;
+        let shift = base.is_power_of_two().then(|| base.trailing_zeros());
         while rest > 0 {
             start -= 1;
-            digits[start] = self.digits[(rest % base) as usize];
-            rest /= base;
+            let (quotient, digit) = match shift {
+                Some(shift) => (rest >> shift, rest & (base - 1)),
+                None => (rest / base, rest % base),
+            };
+            digits[start] = self.digits[digit as usize];
+            rest = quotient;
         }
         let start = start.min(digits.len() - self.width);
         text.extend(digits[start..].iter().map(|&digit| char::from(digit)));
@@ -112,7 +117,7 @@ impl Base {
             let value = u8::try_from(found).map_or(NO_DIGIT, |byte| self.values[usize::from(byte)]);
             if value == NO_DIGIT { Err(self.stranger(text, found)) } else { Ok(value) }
         };
-        read_digits(text, &self.to_string(), self.digits.len() as u64, value_of)
+        read_digits(text, self, self.digits.len() as u64, value_of)
     }
 
     /// Returns the error for a character that is not in the dictionary.
@@ -130,12 +135,12 @@ fn width_of(number: u64, base: u64) -> usize {
 /// Reads a number from its digits, most significant first.
 pub(super) fn read_digits(
     text: &str,
-    format: &str,
+    format: &dyn fmt::Display,
     base: u64,
     value_of: impl Fn(char) -> Result<u8, FormatError>,
 ) -> Result<u64, FormatError> {
     if text.is_empty() {
-        return Err(FormatError::Empty { format: format.to_owned() });
+        return Err(FormatError::Empty { format: format.to_string() });
     }
     // A wrong character is named even in a text that is too long.
     let mut number = Some(0_u64);
@@ -143,12 +148,14 @@ pub(super) fn read_digits(
         let value = u64::from(value_of(found)?);
         number = number.and_then(|number| number.checked_mul(base)?.checked_add(value));
     }
-    number.filter(|&number| number <= LARGEST_ID).ok_or_else(|| FormatError::too_large(text, format))
+    number
+        .filter(|&number| number <= LARGEST_ID)
+        .ok_or_else(|| FormatError::too_large(text, &format.to_string()))
 }
 
 /// Reads decimal digits.
 pub(super) fn read_decimal(text: &str) -> Result<u64, FormatError> {
-    read_digits(text, "decimal", 10, |found| match found {
+    read_digits(text, &"decimal", 10, |found| match found {
         '0'..='9' => Ok(found as u8 - b'0'),
         _ => Err(FormatError::character(text, found, "decimal", "0123456789".to_owned())),
     })

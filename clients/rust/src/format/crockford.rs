@@ -35,7 +35,7 @@ pub(super) fn read(text: &str, check: bool) -> Result<u64, FormatError> {
         let allowed = String::from_utf8_lossy(&SYMBOLS[..32]).into_owned();
         FormatError::character(text, found, format, allowed)
     };
-    let id = read_digits(digits, format, 32, |found| {
+    let id = read_digits(digits, &format, 32, |found| {
         value_of(found).filter(|&value| value < 32).ok_or_else(|| stranger(found))
     })?;
     match last {

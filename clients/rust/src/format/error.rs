@@ -149,6 +149,52 @@ pub enum FormatError {
         /// The difference, and what to do.
         found: String,
     },
+
+    /// The format `alias` has no keys.
+    #[error(
+        "alias needs keys, and none are given; name a file of them: a line for each version, such as 1 and 64 \
+         hexadecimal digits"
+    )]
+    NoAliasKeys,
+
+    /// A line of the keys is not a version and a key.
+    #[error(
+        "line {line} has {found}; allowed: a version from 1 to 65535, a blank, and 64 hexadecimal digits"
+    )]
+    AliasKey {
+        /// The line, from 1 on.
+        line: usize,
+        /// The fault, without a character of the line.
+        found: &'static str,
+    },
+
+    /// Two keys have one version.
+    #[error("line {line} has version {version} again; give each key its own version")]
+    AliasKeyTwice {
+        /// The line, from 1 on.
+        line: usize,
+        /// The version.
+        version: u16,
+    },
+
+    /// There is no key.
+    #[error(
+        "there is no key; allowed: lines of a version from 1 to 65535, a blank, and 64 hexadecimal digits"
+    )]
+    NoAliasKey,
+
+    /// The alias was made under another key.
+    #[error(
+        "{text:?} is under key version {version}, and the keys have {known}; add the key of that version"
+    )]
+    AliasVersion {
+        /// The text.
+        text: String,
+        /// The version in it.
+        version: u16,
+        /// The versions of the keys.
+        known: String,
+    },
 }
 
 impl FormatError {
@@ -170,6 +216,11 @@ impl FormatError {
 
     pub(super) fn shape(text: &str, format: &'static str, allowed: &'static str) -> Self {
         FormatError::Shape { text: excerpt(text), format, allowed }
+    }
+
+    #[cfg(feature = "alias")]
+    pub(super) fn alias_version(text: &str, version: u16, known: String) -> Self {
+        FormatError::AliasVersion { text: excerpt(text), version, known }
     }
 
     pub(super) fn other_maker(text: &str, format: &'static str, found: impl Into<String>) -> Self {

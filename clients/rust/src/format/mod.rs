@@ -25,15 +25,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "alias")]
+mod alias;
 mod base;
 mod crockford;
 mod error;
+#[cfg(feature = "alias")]
+mod ff1;
 mod object_id;
 mod uuid;
 
 use std::fmt;
 use std::str::FromStr;
 
+#[cfg(feature = "alias")]
+pub use alias::AliasKeys;
 pub use base::Base;
 pub use error::FormatError;
 
@@ -61,11 +67,19 @@ pub enum Format {
     UuidV7,
     /// `uuidv8`: the whole ID, and 59 bits of a digest of the source's name.
     UuidV8,
+    /// `alias`: the ID under a keyed permutation. Needs the cargo feature `alias`.
+    #[cfg(feature = "alias")]
+    Alias,
 }
 
 /// The names of all formats, as messages list them.
-const NAMES: &str = "decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, \
-                     uuidv7, uuidv8 and dictionary:CHARACTERS";
+const NAMES: &str = if cfg!(feature = "alias") {
+    "decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, \
+     alias and dictionary:CHARACTERS"
+} else {
+    "decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8 \
+     and dictionary:CHARACTERS"
+};
 
 impl Format {
     /// Returns whether the texts, compared byte by byte, sort as their IDs do. `decimal` sorts as a number only.
@@ -73,6 +87,8 @@ impl Format {
     pub fn sorts(&self) -> bool {
         match self {
             Format::Decimal => false,
+            #[cfg(feature = "alias")]
+            Format::Alias => false,
             Format::Base(base) => base.sorts(),
             Format::Crockford { .. } | Format::ObjectId | Format::UuidV7 | Format::UuidV8 => true,
         }
@@ -93,7 +109,8 @@ impl Format {
     /// Makes the codec for the IDs of one source.
     ///
     /// # Errors
-    /// Returns [`FormatError::NoTime`] if the format needs a layout and the source has none.
+    /// Returns [`FormatError::NoTime`] if the format needs a layout and the source has none, and
+    /// [`FormatError::NoAliasKeys`] if it needs keys.
     pub fn codec(&self, context: Context<'_>) -> Result<Codec, FormatError> {
         let layout = || {
             let no_time =
@@ -107,6 +124,8 @@ impl Format {
             Format::ObjectId => Kind::ObjectId(layout()?),
             Format::UuidV7 => Kind::Uuid(Version::seven(layout()?, context.source)),
             Format::UuidV8 => Kind::Uuid(Version::eight(context.source)),
+            #[cfg(feature = "alias")]
+            Format::Alias => Kind::Alias(context.alias_keys.cloned().ok_or(FormatError::NoAliasKeys)?),
         }))
     }
 }
@@ -125,6 +144,8 @@ impl FromStr for Format {
             "objectid" => Format::ObjectId,
             "uuidv7" => Format::UuidV7,
             "uuidv8" => Format::UuidV8,
+            #[cfg(feature = "alias")]
+            "alias" => Format::Alias,
             _ => match name.strip_prefix(base::DICTIONARY) {
                 Some(characters) => Format::Base(Base::of(characters)?),
                 None => return Err(FormatError::unknown(name)),
@@ -144,6 +165,8 @@ impl fmt::Display for Format {
             Format::ObjectId => f.write_str("objectid"),
             Format::UuidV7 => f.write_str("uuidv7"),
             Format::UuidV8 => f.write_str("uuidv8"),
+            #[cfg(feature = "alias")]
+            Format::Alias => f.write_str("alias"),
         }
     }
 }
@@ -153,13 +176,27 @@ impl fmt::Display for Format {
 pub struct Context<'a> {
     source: &'a str,
     layout: Option<&'a Layout>,
+    #[cfg(feature = "alias")]
+    alias_keys: Option<&'a AliasKeys>,
 }
 
 impl<'a> Context<'a> {
     /// Creates the context of a source: its name, and its layout. A ticket counter has no layout.
     #[must_use]
     pub fn new(source: &'a str, layout: Option<&'a Layout>) -> Self {
-        Context { source, layout }
+        Context {
+            source,
+            layout,
+            #[cfg(feature = "alias")]
+            alias_keys: None,
+        }
+    }
+
+    /// Adds the keys for [`Format::Alias`].
+    #[cfg(feature = "alias")]
+    #[must_use]
+    pub fn alias_keys(self, keys: &'a AliasKeys) -> Self {
+        Context { alias_keys: Some(keys), ..self }
     }
 }
 
@@ -171,9 +208,13 @@ pub struct Codec(Kind);
 enum Kind {
     Decimal,
     Base(Base),
-    Crockford { check: bool },
+    Crockford {
+        check: bool,
+    },
     ObjectId(Layout),
     Uuid(Version),
+    #[cfg(feature = "alias")]
+    Alias(AliasKeys),
 }
 
 impl Codec {
@@ -192,6 +233,8 @@ impl Codec {
             Kind::Crockford { check } => crockford::write(id, *check, text),
             Kind::ObjectId(layout) => object_id::write(layout, id, text)?,
             Kind::Uuid(version) => version.write(id, text)?,
+            #[cfg(feature = "alias")]
+            Kind::Alias(keys) => keys.write(id, text),
         }
         Ok(())
     }
@@ -217,6 +260,8 @@ impl Codec {
             Kind::Crockford { check } => crockford::read(text, *check),
             Kind::ObjectId(layout) => object_id::read(layout, text),
             Kind::Uuid(version) => version.read(text),
+            #[cfg(feature = "alias")]
+            Kind::Alias(keys) => keys.read(text),
         }
     }
 }

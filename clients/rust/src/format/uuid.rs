@@ -67,10 +67,10 @@ impl Version {
     /// Appends the UUID of an ID.
     pub(super) fn write(&self, id: u64, text: &mut String) -> Result<(), FormatError> {
         let uuid = self.uuid(id)?;
-        let start = text.len();
-        write_hex(uuid, 32, text);
-        for hyphen in HYPHENS {
-            text.insert(start + hyphen, '-');
+        // The digits between the hyphens, by the bits below them.
+        for (digits, below, end) in [(8, 96, "-"), (4, 80, "-"), (4, 64, "-"), (4, 48, "-"), (12, 0, "")] {
+            write_hex(uuid >> below, digits, text);
+            text.push_str(end);
         }
         Ok(())
     }
@@ -132,10 +132,13 @@ fn unix_ms(layout: &Layout, id: u64) -> Result<u128, FormatError> {
 
 /// Reads a UUID: 32 hexadecimal digits, with the four hyphens or without any.
 fn parse(text: &str) -> Option<u128> {
-    if text.len() == 32 {
+    if text.len() != 36 {
         return read_hex(text, 32);
     }
-    let hyphens = || text.bytes().enumerate().filter(|&(_, byte)| byte == b'-').map(|(index, _)| index);
-    let is_shaped = text.len() == 36 && hyphens().eq(HYPHENS);
-    is_shaped.then(|| read_hex(&text.replace('-', ""), 32))?
+    text.chars().enumerate().try_fold(0, |number, (index, found)| {
+        if HYPHENS.contains(&index) {
+            return (found == '-').then_some(number);
+        }
+        Some(number << 4 | u128::from(found.to_digit(16)?))
+    })
 }

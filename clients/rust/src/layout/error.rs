@@ -207,10 +207,49 @@ pub enum LayoutError {
     },
 
     /// The text is not a set of worker IDs.
-    #[error("{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8")]
+    #[error(
+        "{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, or each node \
+         field with its numbers, such as datacenter=1,worker=0-3"
+    )]
     WorkerIds {
         /// The text.
         found: String,
+    },
+
+    /// A node field does not have the number.
+    #[error("found {name}={found}, and {name} is a number from 0 to {most}, a range or a list of them")]
+    NodeValue {
+        /// The field's name.
+        name: String,
+        /// The text.
+        found: String,
+        /// The highest value of the field.
+        most: u64,
+    },
+
+    /// The layout has no node field of that name.
+    #[error("the layout has no node field {name:?}; its node fields are {nodes}")]
+    UnknownNode {
+        /// The name.
+        name: String,
+        /// The node fields, with their values.
+        nodes: String,
+    },
+
+    /// A node field has no number.
+    #[error("{name} is missing; give each node field its numbers: {nodes}")]
+    NodeMissing {
+        /// The field's name.
+        name: String,
+        /// The node fields, with their values.
+        nodes: String,
+    },
+
+    /// A node field is named twice.
+    #[error("{name} is given twice; give each node field once, with all its numbers")]
+    NodeTwice {
+        /// The field's name.
+        name: String,
     },
 
     /// A worker ID is given twice.

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::LayoutError;
+use super::{Field, Layout, LayoutError, Role};
 
 /// The most worker IDs of one daemon. Each costs some memory and a record in the coordinator. Twitter's
 /// layout has 1,024 in all.
@@ -13,7 +13,7 @@ pub const MAX_WORKER_IDS: usize = 4096;
 
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
-/// Text form: `5`, `0-3`, `0-3,8`. [`Numbering::new`](super::Numbering::new) checks that the layout has them
+/// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) has another one. [`Numbering::new`](super::Numbering::new) checks that the layout has them
 /// all.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerSet {
@@ -44,6 +44,36 @@ impl WorkerSet {
             return Err(LayoutError::WorkerIds { found: String::new() });
         }
         Ok(WorkerSet { ids: ids.into() })
+    }
+
+    /// Reads worker IDs by the node fields of a layout, each with its numbers: `datacenter=1,worker=0-3` are 32 to 35
+    /// of Twitter's layout. Several numbers of several fields are every combination of them.
+    ///
+    /// # Errors
+    /// Returns an error that names the field if its number is beyond its limit, or if it is missing, unknown or given
+    /// twice; or an error of [`from_list`](Self::from_list).
+    pub fn by_field(text: &str, layout: &Layout) -> Result<Self, LayoutError> {
+        let nodes: Vec<&Field> = layout.fields().iter().filter(|field| field.role() == Role::Node).collect();
+        let mut numbers: Vec<Vec<u64>> = vec![Vec::new(); nodes.len()];
+        let mut current = None;
+        for part in text.split(',') {
+            let ranges = match part.split_once('=') {
+                Some((name, ranges)) => {
+                    current = Some(node_of(name.trim(), &nodes, &numbers)?);
+                    ranges
+                }
+                None => part,
+            };
+            let index = current.ok_or_else(|| LayoutError::WorkerIds { found: text.to_owned() })?;
+            numbers[index].extend(field_range(nodes[index], ranges)?.take(MAX_WORKER_IDS + 1));
+        }
+        if let Some(missing) = numbers.iter().position(Vec::is_empty) {
+            return Err(LayoutError::NodeMissing {
+                name: nodes[missing].name().to_owned(),
+                nodes: names(&nodes),
+            });
+        }
+        combine(&nodes, &numbers)
     }
 
     /// Returns the worker IDs, ascending.
@@ -85,6 +115,47 @@ impl FromStr for WorkerSet {
         // `from_list` stops at the limit, so `0-18446744073709551615` takes no memory.
         WorkerSet::from_list(ranges.into_iter().flatten())
     }
+}
+
+/// Returns the index of the node field of that name, which has no numbers yet.
+fn node_of(name: &str, nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<usize, LayoutError> {
+    let index = nodes.iter().position(|node| node.name() == name);
+    let index =
+        index.ok_or_else(|| LayoutError::UnknownNode { name: name.to_owned(), nodes: names(nodes) })?;
+    if numbers[index].is_empty() { Ok(index) } else { Err(LayoutError::NodeTwice { name: name.to_owned() }) }
+}
+
+/// Parses the number or the range of a field, within its limit.
+fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutError> {
+    let range = worker_range(text).filter(|range| *range.end() < node.values());
+    range.ok_or_else(|| LayoutError::NodeValue {
+        name: node.name().to_owned(),
+        found: text.trim().to_owned(),
+        most: node.values() - 1,
+    })
+}
+
+/// Returns the worker IDs of every combination of the fields' numbers.
+fn combine(nodes: &[&Field], numbers: &[Vec<u64>]) -> Result<WorkerSet, LayoutError> {
+    let combinations =
+        numbers.iter().fold(1_usize, |product, of_field| product.saturating_mul(of_field.len()));
+    if combinations > MAX_WORKER_IDS {
+        return Err(LayoutError::TooManyWorkerIds);
+    }
+    let mut ids = vec![0];
+    for (node, of_field) in nodes.iter().zip(numbers) {
+        ids = ids
+            .iter()
+            .flat_map(|id| of_field.iter().map(move |number| id * node.values() + number))
+            .collect();
+    }
+    WorkerSet::from_list(ids)
+}
+
+fn names(nodes: &[&Field]) -> String {
+    let names: Vec<String> =
+        nodes.iter().map(|node| format!("{} (0 to {})", node.name(), node.values() - 1)).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(" and ") }
 }
 
 /// Parses `5` or `0-3`.
@@ -140,6 +211,52 @@ mod tests {
         }
         let top: WorkerSet = "18446744073709551614-18446744073709551615".parse().unwrap();
         assert_eq!(top.to_string(), "18446744073709551614-18446744073709551615");
+    }
+
+    #[test]
+    fn fields_give_worker_ids_in_every_combination() {
+        let twitter = Layout::resolve("twitter").unwrap();
+        let set = |text: &str| WorkerSet::by_field(text, &twitter).map(|workers| workers.to_string());
+        assert_eq!(set("datacenter=1,worker=0-3"), Ok("32-35".to_owned()));
+        assert_eq!(set("worker=0-3, datacenter=1"), Ok("32-35".to_owned()), "in any order");
+        assert_eq!(set("datacenter=11,worker=26"), Ok((11 * 32 + 26).to_string()));
+        assert_eq!(set("datacenter=0-1,worker=30,31"), Ok("30-31,62-63".to_owned()));
+        assert_eq!(set("datacenter=0-31,worker=0-31"), Ok("0-1023".to_owned()));
+        // Fields above and below the sequence.
+        let mixed = Layout::resolve("time:41,region:=3,sequence:10,table:=10").unwrap();
+        assert_eq!(WorkerSet::by_field("region=2,table=9", &mixed).unwrap().to_string(), "29");
+        let kubernetes = Layout::resolve("kubernetes").unwrap();
+        assert_eq!(WorkerSet::by_field("node=6186175", &kubernetes), Ok(WorkerSet::single(6186175)));
+    }
+
+    #[test]
+    fn a_number_beyond_a_field_is_refused_with_the_field_and_its_limit() {
+        let twitter = Layout::resolve("twitter").unwrap();
+        let refusal = |text: &str| WorkerSet::by_field(text, &twitter).unwrap_err().to_string();
+        for (text, part) in [
+            ("datacenter=32,worker=0", "found datacenter=32, and datacenter is a number from 0 to 31"),
+            ("datacenter=0,worker=-1", "found worker=-1, and worker is a number from 0 to 31"),
+            ("datacenter=0,worker=30-32", "found worker=30-32, and worker"),
+            ("datacenter=0,worker=", "found worker=, and worker"),
+            ("datacenter=0,worker=3-1", "found worker=3-1"),
+            ("datacenter=0,worker=18446744073709551616", "found worker=18446744073709551616"),
+            ("datacenter=0", "worker is missing"),
+            (
+                "rack=0,worker=1",
+                "no node field \"rack\"; its node fields are datacenter (0 to 31) and worker (0 to 31)",
+            ),
+            ("sequence=0", "no node field \"sequence\""),
+            ("datacenter=0,worker=1,worker=2", "worker is given twice"),
+            ("datacenter=0,worker=1,1", "worker ID 1 is given twice"),
+            ("5,worker=1", "is not a set of worker IDs"),
+        ] {
+            assert!(refusal(text).contains(part), "{text}: {}", refusal(text));
+        }
+        let kubernetes = Layout::resolve("kubernetes").unwrap();
+        assert_eq!(WorkerSet::by_field("node=0-16777215", &kubernetes), Err(LayoutError::TooManyWorkerIds));
+        let alone = Layout::resolve("time:41,sequence:22").unwrap();
+        let error = WorkerSet::by_field("worker=1", &alone).unwrap_err().to_string();
+        assert!(error.contains("its node fields are none"), "{error}");
     }
 
     #[test]

@@ -3,22 +3,22 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::ceiling::store::{FirstRecord, Record, id_bound, position_from};
+use crate::ceiling::store::{FirstRecord, Record};
 use crate::ceiling::{CeilingRule, Mark};
 use crate::clock::Now;
+use crate::numbering::Numbering;
 use crate::source::OnStepBack;
-use snowbank_client::layout::{Numbering, Position, Tick};
+use snowbank_client::layout::{Position, Tick};
 
 /// Returns the position below which worker IDs do not start if the state does not know all of them: the next tick, because
 /// an earlier process, perhaps on another machine, may have used the current one. It is 0 if the state knows them all.
 ///
-/// Records of other worker IDs do not count: they bind the order of IDs, and say nothing of what these have handed out.
+/// Records of other worker IDs do not count: they bind the order of IDs, and say nothing of what these have handed out. A
+/// ticket counter that the state does not know does not start at all.
 pub(super) fn guard(numbering: &Numbering, records: &[Record], now: Now) -> Position {
-    let layout = numbering.layout();
-    let of_this_space = records.iter().filter(|record| record.layout.space() == layout.space());
-    let known: HashSet<u64> =
-        of_this_space.flat_map(|record| record.layout.numbers_in_space(&record.worker_ids)).collect();
-    if layout.numbers_in_space(numbering.workers()).iter().all(|number| known.contains(number)) {
+    let of_this_space = records.iter().filter(|record| record.numbering.is_of_space(numbering));
+    let known: HashSet<u64> = of_this_space.flat_map(|record| record.numbering.numbers_in_space()).collect();
+    if numbering.numbers_in_space().iter().all(|number| known.contains(number)) {
         return Position(0);
     }
     numbering.first_of(Tick(numbering.tick_at(now.wall).0.saturating_add(1)))
@@ -47,14 +47,12 @@ impl FirstPosition {
         marks: &[Mark],
     ) -> Self {
         let mut ends_here =
-            records.iter().filter(|record| position_from(numbering, record.id_bound) == position).peekable();
+            records.iter().filter(|record| numbering.position_from(record.id_bound) == position).peekable();
         let is_clean = ends_here.peek().is_some() && ends_here.all(|record| record.clean);
         let below = Position(position.0.saturating_sub(1));
-        let is_above = |bound: u64| bound > id_bound(numbering, below);
-        let is_own = |record: &&Record| record.is_part_of(numbering.layout(), numbering.workers());
-        let binds = |record: &&Record| {
-            record.name == name || record.shares_ids_with(numbering.layout(), numbering.workers())
-        };
+        let is_above = |bound: u64| bound > numbering.id_bound(below);
+        let is_own = |record: &&Record| record.numbering.is_part_of(numbering);
+        let binds = |record: &&Record| record.name == name || record.numbering.shares_ids_with(numbering);
         // A record of other worker IDs stays stored, and binds the next start as it binds this one. If this start raised
         // the bound above it, worker IDs that change in turn would gain a tick with every other start.
         let is_bound_by_another =
@@ -112,7 +110,7 @@ mod tests {
     fn worker_ids_that_change_in_turn_stay_within_the_next_tick() {
         let hour = numbering("5");
         let tick = hour.tick_at(NOW.wall);
-        let later = id_bound(&numbering("0"), numbering("0").first_of(Tick(tick.0 + 2)));
+        let later = numbering("0").id_bound(numbering("0").first_of(Tick(tick.0 + 2)));
         let mut records = vec![record("orders", "5", hour.first_of(tick), true)];
         for workers in ["3", "9", "0-2", "5", "6-8"].repeat(3) {
             let numbering = numbering(workers);
@@ -131,16 +129,13 @@ mod tests {
     #[test]
     fn a_start_where_ids_may_have_been_handed_out_leaves_its_own_position() {
         let (at, other) = (Position(900_000_000), numbering("9"));
-        let above = |workers: &str| position_from(&numbering(workers), id_bound(&other, at));
+        let above = |workers: &str| numbering(workers).position_from(other.id_bound(at));
         let by_another = [record("orders", "9", at, true)];
         assert_eq!(first("5", above("5"), &by_another).unclaimed, Position(above("5").0 - 1));
         let own_too = [by_another[0].clone(), record("orders", "5", above("5"), true)];
         assert_eq!(first("5", above("5"), &own_too).unclaimed, above("5"), "its own record ends there");
-        let mark = Mark {
-            id_bound: id_bound(&numbering("5"), above("5")),
-            state: String::new(),
-            is_released: false,
-        };
+        let mark =
+            Mark { id_bound: numbering("5").id_bound(above("5")), state: String::new(), is_released: false };
         let marked =
             FirstPosition::of(above("5"), Position(0), ("orders", &numbering("5")), &by_another, &[mark]);
         assert_eq!(marked.unclaimed, above("5"), "a mark ends there");

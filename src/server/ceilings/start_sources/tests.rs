@@ -87,7 +87,7 @@ fn after_a_kill_the_first_id_comes_at_once_for_every_tick() {
     for tick_ms in of_presets.chain(longer) {
         let layout = format!("time:36,worker:5,sequence:10;tick={tick_ms}ms;epoch=2026-01-01");
         let (source, numbering) = with_layout(&format!("layout = {layout:?}"));
-        let tick_us = numbering.layout().tick_ms() as i64 * 1_000;
+        let tick_us = numbering.tick_ms() as i64 * 1_000;
         let tick = numbering.tick_at(NOW.wall);
         for into_us in [0, 1, tick_us / 3, tick_us / 2, tick_us - 1] {
             let wall = UnixMicros(numbering.start_of(tick).0 + into_us);

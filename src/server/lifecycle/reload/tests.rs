@@ -6,10 +6,11 @@ use super::*;
 use crate::ceiling::Grant;
 use crate::clock::{self, BootMicros, Now, Remembered, Wall};
 use crate::config::{self, Overrides};
+use crate::numbering::Numbering;
 use crate::server::health::metrics::Metrics;
 use crate::shard::Order;
 use crate::source::{OnStepBack, Rules, SequenceStart, Source};
-use snowbank_client::layout::{Numbering, Position, UnixMicros};
+use snowbank_client::layout::{Position, UnixMicros};
 
 const NOW: Now =
     Now { wall: UnixMicros(1_800_000_000_000_000), boot: BootMicros(500_000_000), jumped: false };

@@ -16,12 +16,12 @@ use crate::front::{Ask, Front};
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
-use crate::source::wait_queue::{Finished, Ticket, WaitRequest};
+use crate::source::wait_queue::{Finished, WaitId, WaitRequest};
 
 /// A request in its source's wait queue.
 pub(super) struct Waiting {
     ask: Ask,
-    ticket: Ticket,
+    id: WaitId,
     finished: oneshot::Receiver<Finished>,
     /// IDs that the request already has.
     taken: Taken,
@@ -56,16 +56,16 @@ impl<F: Front> Connection<F> {
         let due = deadline_of(&ask, &live_config.limits, source, self.read_at);
         let request = WaitRequest { count: missing, due, partial: ask.partial, shard: thread.index };
         match source.admit(&window, request) {
-            Ok(ticket) => {
+            Ok(id) => {
                 let (sender, finished) = oneshot::channel();
-                state.waiters.insert((ask.source, ticket), sender);
+                state.waiters.insert((ask.source, id), sender);
                 let event = Instant::now() + source.next_tick_in(&window).min(due.since(window.now().boot));
                 if state.ticker_wakes_at.is_none_or(|at| event < at) {
                     thread.common.wake_ups.wake_shard(thread.index);
                 }
                 let taken = lane.keep(state.runs.clone());
                 thread.counters.sources[ask.source].waits.add(1);
-                Some(Box::new(Waiting { ask, ticket, finished, taken }))
+                Some(Box::new(Waiting { ask, id, finished, taken }))
             }
             Err(_) if ask.partial && !state.runs.is_empty() => {
                 self.encode_ids(thread, live_config, state, ask);
@@ -83,9 +83,9 @@ impl<F: Front> Connection<F> {
     /// # Errors
     /// If the connection is reset meanwhile. The request has left the wait queue then.
     pub(super) async fn wait(&mut self, waiting: Box<Waiting>) -> io::Result<()> {
-        let Waiting { ask, ticket, finished, taken } = *waiting;
+        let Waiting { ask, id, finished, taken } = *waiting;
         let thread = Rc::clone(&self.member.thread);
-        let mut cancel = CancelOnDrop { thread: &thread, source: ask.source, ticket, armed: true };
+        let mut cancel = CancelOnDrop { thread: &thread, source: ask.source, id, armed: true };
         let finished = tokio::select! {
             biased;
             finished = finished => finished,
@@ -96,7 +96,7 @@ impl<F: Front> Connection<F> {
         let live_config = &thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();
         // Fails when the ticker has ended, and with it the shard.
-        let finished = finished.unwrap_or_else(|_| live_config.source(ask.source).refuse(ticket));
+        let finished = finished.unwrap_or_else(|_| live_config.source(ask.source).refuse(id));
         let refusal = state.shard.lane(ask.source).0.end_wait(taken, &finished, &mut state.runs);
         match refusal {
             Some(_) if ask.partial && !state.runs.is_empty() => {
@@ -116,15 +116,15 @@ impl<F: Front> Connection<F> {
 struct CancelOnDrop<'a> {
     thread: &'a ThreadState,
     source: usize,
-    ticket: Ticket,
+    id: WaitId,
     armed: bool,
 }
 
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.thread.live_config.borrow().source(self.source).cancel(self.ticket);
-            self.thread.turn.borrow_mut().waiters.remove(&(self.source, self.ticket));
+            self.thread.live_config.borrow().source(self.source).cancel(self.id);
+            self.thread.turn.borrow_mut().waiters.remove(&(self.source, self.id));
         }
     }
 }

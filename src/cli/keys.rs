@@ -1,0 +1,45 @@
+//! The keys of aliases, for the commands that write and read them.
+
+use super::Failure;
+use super::tls::locate;
+use crate::config::{FILE_BYTES_MAX, FileRef, read_bounded};
+use snowbank_client::format::{AliasKeys, Codec, Context, Format};
+
+/// The option that names the keys of aliases.
+#[derive(Debug, clap::Args)]
+pub(super) struct KeyOptions {
+    /// The file with the keys of the format alias, or credential:NAME of systemd's. Each line is a version and 64 hexadecimal
+    /// digits; the highest version writes.
+    #[arg(long, value_name = "FILE")]
+    alias_keys: Option<FileRef>,
+}
+
+impl KeyOptions {
+    /// Makes a codec, and reads the keys if the format needs them.
+    pub(super) fn codec(&self, format: &Format, context: Context<'_>) -> Result<Codec, Failure> {
+        let keys = match (format, &self.alias_keys) {
+            (Format::Alias, Some(file)) => read(file)?,
+            (Format::Alias, None) => {
+                return Err(Failure::usage(
+                    "the format alias needs keys; name their file with --alias-keys: a line of version and 64 \
+                     hexadecimal digits for each",
+                ));
+            }
+            _ => return format.codec(context).map_err(Failure::usage),
+        };
+        format.codec(context.alias_keys(&keys)).map_err(Failure::usage)
+    }
+}
+
+fn read(file: &FileRef) -> Result<AliasKeys, Failure> {
+    let path = locate(file)?;
+    let refuse = |reason: &dyn std::fmt::Display| {
+        Failure::usage(format!("cannot use the alias keys {}: {reason}", path.display()))
+    };
+    let bytes = read_bounded(&path).map_err(|error| refuse(&error))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(refuse(&format_args!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = std::str::from_utf8(&bytes).map_err(|_| refuse(&"found other bytes than text"))?;
+    AliasKeys::parse(text).map_err(|error| refuse(&error))
+}

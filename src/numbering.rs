@@ -1,0 +1,455 @@
+//! The numbering of a source: the ID at each position.
+//!
+//! A *snowflake* source numbers positions by a layout and worker IDs, tick by tick. A *ticket* source numbers them by a
+//! counter: offset + increment × position. A counter has no time. All its positions lie in one tick that never ends, so the
+//! rules of the clock never hold a claim on it back; its ceiling alone does.
+
+use std::fmt;
+
+use snowbank_client::layout::{
+    Layout, LayoutError, Numbering as LayoutNumbering, Position, Run, Tick, UnixMicros, WorkerSet,
+    concurrent_collision,
+};
+
+/// The largest ID.
+pub const LAST_ID: u64 = i64::MAX as u64;
+
+/// The counter of a ticket source.
+///
+/// Counters of one name count the same things: two of them can hand out the same ID unless increment and offset keep them
+/// apart. Counters of two names are independent, as two tables are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TicketCounter {
+    name: String,
+    /// Invariant: at least 1.
+    increment: u64,
+    /// Invariant: from 1 to `increment`.
+    offset: u64,
+}
+
+/// The reason why an increment and an offset make no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CounterError {
+    /// The increment is 0, or too large for a second ID.
+    #[error("found increment {0}, allowed: from 1 to {LAST_ID}")]
+    Increment(u64),
+    /// The offset is not a remainder of the increment.
+    #[error("found {offset}, allowed: from 1 to the increment, {increment}")]
+    Offset {
+        /// The offset.
+        offset: u64,
+        /// The increment.
+        increment: u64,
+    },
+}
+
+impl TicketCounter {
+    /// Returns the counter of the IDs `offset`, `offset + increment` and so on up to [`LAST_ID`].
+    ///
+    /// # Errors
+    /// The increment is 0 or above [`LAST_ID`], or the offset is not from 1 to the increment.
+    pub fn new(name: &str, increment: u64, offset: u64) -> Result<Self, CounterError> {
+        if increment == 0 || increment > LAST_ID {
+            return Err(CounterError::Increment(increment));
+        }
+        if offset == 0 || offset > increment {
+            return Err(CounterError::Offset { offset, increment });
+        }
+        Ok(TicketCounter { name: name.to_owned(), increment, offset })
+    }
+
+    /// The name of its source.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The distance between two IDs.
+    pub fn increment(&self) -> u64 {
+        self.increment
+    }
+
+    /// The first ID.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Returns the first position without an ID.
+    fn end(&self) -> Position {
+        Position((LAST_ID - self.offset) / self.increment + 1)
+    }
+
+    /// Returns the first position whose ID is at least `bound`, at most the end.
+    fn position_from(&self, bound: u64) -> Position {
+        Position(bound.saturating_sub(self.offset).div_ceil(self.increment)).min(self.end())
+    }
+
+    #[inline]
+    fn run_at(&self, from: Position, max: u64) -> Run {
+        let left = self.end().0.saturating_sub(from.0);
+        if left == 0 {
+            return Run { first: u64::MAX, count: 1, stride: 1 };
+        }
+        let count = u32::try_from(max.clamp(1, left)).unwrap_or(u32::MAX);
+        Run { first: self.offset + self.increment * from.0, count, stride: self.increment }
+    }
+
+    /// Returns true if the two counters can hand out the same ID.
+    pub fn shares_ids_with(&self, other: &TicketCounter) -> bool {
+        // Two sequences meet unless their offsets differ modulo the greatest common divisor.
+        let (mut divisor, mut rest) = (self.increment, other.increment);
+        while rest != 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        self.name == other.name && self.offset % divisor == other.offset % divisor
+    }
+}
+
+impl fmt::Display for TicketCounter {
+    /// Writes `ticket orders, increment 2, offset 1`, also in lock files.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TicketCounter { name, increment, offset } = self;
+        write!(f, "ticket {name}, increment {increment}, offset {offset}")
+    }
+}
+
+impl std::str::FromStr for TicketCounter {
+    type Err = NotACounter;
+
+    fn from_str(text: &str) -> Result<Self, NotACounter> {
+        let parse = || {
+            let (name, rest) = text.strip_prefix("ticket ")?.split_once(", increment ")?;
+            let (increment, offset) = rest.split_once(", offset ")?;
+            TicketCounter::new(name, increment.parse().ok()?, offset.parse().ok()?).ok()
+        };
+        parse().ok_or(NotACounter)
+    }
+}
+
+/// The error of a text that names no counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a ticket counter")]
+pub struct NotACounter;
+
+/// Converts positions to IDs and back, for the kind of a source. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub enum Numbering {
+    /// By a layout and worker IDs.
+    Snowflake(LayoutNumbering),
+    /// By a counter.
+    Ticket(TicketCounter),
+}
+
+impl From<LayoutNumbering> for Numbering {
+    fn from(numbering: LayoutNumbering) -> Self {
+        Numbering::Snowflake(numbering)
+    }
+}
+
+impl From<TicketCounter> for Numbering {
+    fn from(counter: TicketCounter) -> Self {
+        Numbering::Ticket(counter)
+    }
+}
+
+impl PartialEq for Numbering {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
+                one.layout() == other.layout() && one.workers() == other.workers()
+            }
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one == other,
+            (Numbering::Snowflake(_), Numbering::Ticket(_))
+            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+        }
+    }
+}
+
+impl Eq for Numbering {}
+
+impl Numbering {
+    /// Joins a layout with the worker IDs of a snowflake source.
+    ///
+    /// # Errors
+    /// The layout does not have one of the worker IDs.
+    pub fn new(layout: Layout, workers: WorkerSet) -> Result<Numbering, LayoutError> {
+        LayoutNumbering::new(layout, workers).map(Numbering::Snowflake)
+    }
+
+    /// Returns the layout and the worker IDs of a snowflake source.
+    pub fn snowflake(&self) -> Option<(&Layout, &WorkerSet)> {
+        match self {
+            Numbering::Snowflake(numbering) => Some((numbering.layout(), numbering.workers())),
+            Numbering::Ticket(_) => None,
+        }
+    }
+
+    /// Returns true if it is a ticket source's.
+    #[inline]
+    pub fn is_ticket(&self) -> bool {
+        matches!(self, Numbering::Ticket(_))
+    }
+
+    /// Returns the length of one tick. It is zero for a counter, whose requests wait for no tick.
+    pub fn tick_ms(&self) -> u64 {
+        self.snowflake().map_or(0, |(layout, _)| layout.tick_ms())
+    }
+
+    /// Returns the number of IDs in one tick. All IDs of a counter are in one.
+    pub fn ids_per_tick(&self) -> u64 {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.ids_per_tick(),
+            Numbering::Ticket(counter) => counter.end().0,
+        }
+    }
+
+    /// Returns the tick of a position.
+    #[inline]
+    pub fn tick_of(&self, position: Position) -> Tick {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.tick_of(position),
+            Numbering::Ticket(_) => Tick(0),
+        }
+    }
+
+    /// Returns the tick of an instant.
+    #[inline]
+    pub fn tick_at(&self, now: UnixMicros) -> Tick {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.tick_at(now),
+            Numbering::Ticket(_) => Tick(0),
+        }
+    }
+
+    /// Returns the first position of a tick, or [`end`](Numbering::end) for a tick after the last.
+    #[inline]
+    pub fn first_of(&self, tick: Tick) -> Position {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.first_of(tick),
+            Numbering::Ticket(_) if tick == Tick(0) => Position(0),
+            Numbering::Ticket(counter) => counter.end(),
+        }
+    }
+
+    /// Returns the start of a tick. The only tick of a counter began before all time, and no other ever begins.
+    pub fn start_of(&self, tick: Tick) -> UnixMicros {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.start_of(tick),
+            Numbering::Ticket(_) if tick == Tick(0) => UnixMicros(i64::MIN),
+            Numbering::Ticket(_) => UnixMicros(i64::MAX),
+        }
+    }
+
+    /// Returns the first position without an ID.
+    #[inline]
+    pub fn end(&self) -> Position {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.end(),
+            Numbering::Ticket(counter) => counter.end(),
+        }
+    }
+
+    /// Returns the longest run from `from` on that is one arithmetic progression, of at most `max` IDs.
+    #[inline]
+    pub fn run_at(&self, from: Position, max: u64) -> Run {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.run_at(from, max),
+            Numbering::Ticket(counter) => counter.run_at(from, max),
+        }
+    }
+
+    /// Returns the position of an ID, whatever its random fields hold. `None` for an ID of another source.
+    pub fn position_of(&self, id: u64) -> Option<Position> {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.position_of(id),
+            Numbering::Ticket(counter) => {
+                let at = counter.position_from(id);
+                (counter.run_at(at, 1).first == id).then_some(at)
+            }
+        }
+    }
+
+    /// Returns the ID of a position, or a number above [`LAST_ID`] from [`end`](Numbering::end) on.
+    #[inline]
+    pub fn id_at(&self, position: Position) -> u64 {
+        self.run_at(position, 1).first
+    }
+
+    /// Returns the size and weight of each random field.
+    pub fn random_parts(&self) -> &[(u64, u64)] {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.random_parts(),
+            Numbering::Ticket(_) => &[],
+        }
+    }
+
+    /// Returns true if replies must list single IDs.
+    pub fn needs_list(&self) -> bool {
+        match self {
+            Numbering::Snowflake(numbering) => numbering.needs_list(),
+            Numbering::Ticket(counter) => counter.increment > u64::from(u32::MAX),
+        }
+    }
+
+    /// Returns the lowest ID that may be handed out from `position` on. All IDs of positions below it are lower, whatever
+    /// their random fields. At the end it is the number after the last ID.
+    pub fn id_bound(&self, position: Position) -> u64 {
+        match self {
+            _ if position < self.end() => self.run_at(position, 1).first,
+            Numbering::Snowflake(numbering) => numbering.layout().last_id() + 1,
+            Numbering::Ticket(_) => LAST_ID + 1,
+        }
+    }
+
+    /// Returns the first position whose ID is at least `bound`; the end if there is none.
+    pub fn position_from(&self, bound: u64) -> Position {
+        let numbering = match self {
+            Numbering::Ticket(counter) => return counter.position_from(bound),
+            Numbering::Snowflake(numbering) => numbering,
+        };
+        // IDs strictly increase with positions.
+        let (mut low, mut high) = (0, numbering.end().0);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if numbering.id_at(Position(middle)) < bound {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Position(low)
+    }
+
+    /// Returns the numbers of its worker IDs in its ID space. A ticket counter is number 0 of its own.
+    pub fn numbers_in_space(&self) -> Vec<u64> {
+        self.snowflake().map_or_else(|| vec![0], |(layout, workers)| layout.numbers_in_space(workers))
+    }
+
+    /// Returns true if both are of one ID space: IDs of the one continue those of the other.
+    pub fn is_of_space(&self, other: &Numbering) -> bool {
+        match (self, other) {
+            (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
+                one.layout().space() == other.layout().space()
+            }
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name == other.name,
+            (Numbering::Snowflake(_), Numbering::Ticket(_))
+            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+        }
+    }
+
+    /// Returns true if the two can hand out the same ID. Layouts whose epochs are years apart count as different. A counter
+    /// never shares IDs with a layout: who counts rows in one table does not number them by time.
+    pub fn shares_ids_with(&self, other: &Numbering) -> bool {
+        match (self, other) {
+            (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
+                let ids = (other.layout(), other.workers());
+                concurrent_collision((one.layout(), one.workers()), ids).is_some()
+            }
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.shares_ids_with(other),
+            (Numbering::Snowflake(_), Numbering::Ticket(_))
+            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+        }
+    }
+
+    /// Returns true if what bounds the other bounds all its IDs: the ID space is the same, and so is each worker ID's number in
+    /// it. Of a ticket counter the highest number counts, whatever increment and offset it was handed out with.
+    pub fn is_part_of(&self, other: &Numbering) -> bool {
+        match (self, other) {
+            (Numbering::Snowflake(one), Numbering::Snowflake(other)) => {
+                let numbers = other.layout().numbers_in_space(other.workers());
+                let mut own = self.numbers_in_space().into_iter();
+                // Numbering ascend with worker IDs.
+                one.layout().space() == other.layout().space()
+                    && own.all(|number| numbers.binary_search(&number).is_ok())
+            }
+            (Numbering::Ticket(one), Numbering::Ticket(other)) => one.name == other.name,
+            (Numbering::Snowflake(_), Numbering::Ticket(_))
+            | (Numbering::Ticket(_), Numbering::Snowflake(_)) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn counter(increment: u64, offset: u64) -> Numbering {
+        Numbering::Ticket(TicketCounter::new("orders", increment, offset).unwrap())
+    }
+
+    #[test]
+    fn a_pair_gives_odd_and_even_numbers() {
+        let first_ids = |numbering: &Numbering| [0, 1, 2].map(|at| numbering.id_at(Position(at)));
+        assert_eq!(first_ids(&counter(2, 1)), [1, 3, 5]);
+        assert_eq!(first_ids(&counter(2, 2)), [2, 4, 6]);
+        assert_eq!(counter(2, 2).run_at(Position(4), 1_000), Run { first: 10, count: 1_000, stride: 2 });
+    }
+
+    #[test]
+    fn numbers_end_at_the_last_id_and_never_wrap() {
+        for (increment, offset, last) in [
+            (1, 1, LAST_ID),
+            (2, 1, LAST_ID),
+            (2, 2, LAST_ID - 1),
+            (LAST_ID, 5, 5),
+            (LAST_ID, LAST_ID, LAST_ID),
+        ] {
+            let numbering = counter(increment, offset);
+            let end = numbering.end();
+            assert_eq!(numbering.id_at(Position(end.0 - 1)), last, "{increment}, {offset}");
+            assert_eq!(numbering.run_at(Position(end.0 - 1), 7).count, 1);
+            assert!(numbering.id_at(end) > LAST_ID);
+            assert_eq!(numbering.id_bound(end), 1 << 63);
+            assert_eq!(numbering.position_from(u64::MAX), end);
+        }
+    }
+
+    #[test]
+    fn what_makes_no_counter_says_what_is_allowed() {
+        let refused =
+            |increment, offset| TicketCounter::new("orders", increment, offset).unwrap_err().to_string();
+        assert_eq!(refused(0, 1), format!("found increment 0, allowed: from 1 to {LAST_ID}"));
+        assert_eq!(refused(2, 3), "found 3, allowed: from 1 to the increment, 2");
+        assert_eq!(refused(2, 0), "found 0, allowed: from 1 to the increment, 2");
+        assert!(TicketCounter::new("orders", LAST_ID + 1, 1).is_err());
+    }
+
+    #[test]
+    fn counters_of_two_names_are_independent() {
+        let [orders, users] = ["orders", "users"].map(|name| TicketCounter::new(name, 1, 1).unwrap());
+        assert!(orders.shares_ids_with(&orders) && !orders.shares_ids_with(&users));
+        let text = "ticket orders, increment 1, offset 1";
+        assert_eq!((orders.to_string().as_str(), text.parse()), (text, Ok(orders)));
+    }
+
+    proptest! {
+        #[test]
+        fn positions_and_ids_of_a_counter_are_inverse(increment in 1_u64..1_000, offset in 1_u64..1_000, id in 0_u64..=LAST_ID) {
+            let numbering = counter(increment, (offset - 1) % increment + 1);
+            let position = numbering.position_from(id);
+            let first = numbering.id_bound(position);
+            prop_assert!(first >= id && first - id < increment.max(offset) || position == numbering.end());
+            prop_assert_eq!(numbering.position_from(first), position);
+            prop_assert_eq!(numbering.position_of(id).is_some(), first == id);
+            if position.0 > 0 {
+                prop_assert!(numbering.id_at(Position(position.0 - 1)) < id);
+            }
+        }
+
+        #[test]
+        fn two_counters_share_numbers_unless_increment_and_offset_keep_them_apart(
+            one in (1_u64..12, 1_u64..12), other in (1_u64..12, 1_u64..12),
+        ) {
+            let counter = |(increment, offset): (u64, u64)| {
+                TicketCounter::new("orders", increment, (offset - 1) % increment + 1).unwrap()
+            };
+            let (one, other) = (counter(one), counter(other));
+            let has = |counter: &TicketCounter, id: u64| {
+                id >= counter.offset && (id - counter.offset).is_multiple_of(counter.increment)
+            };
+            let meets = (1..300).any(|id| has(&one, id) && has(&other, id));
+            prop_assert_eq!(one.shares_ids_with(&other), meets);
+        }
+    }
+}
