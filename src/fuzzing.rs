@@ -11,7 +11,7 @@ use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, Worke
 
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
-pub use crate::front::fuzzing::request_frames;
+pub use crate::front::fuzzing::{request_frames, resp_requests};
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
@@ -23,6 +23,7 @@ pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
     ("id_frames", id_frames),
     ("request_frames", request_frames),
+    ("resp_requests", resp_requests),
     ("shards", shards),
     ("state_file", state_file),
     ("state_import", state_import),

@@ -46,7 +46,7 @@
 //! 3. `shard/lane.rs` takes the IDs from the current run, from the ring, or by a claim on the cursor in `source/mod.rs`.
 //! 4. `front/native.rs` encodes them, and `server/shard_thread/connection/write.rs` writes once for all requests of the turn.
 //!
-//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/connection/wait.rs`.
+//! A request that wants more IDs than the clock allows yet waits in `server/shard_thread/draw.rs`.
 //! `server/shard_thread/ticker.rs` ends the wait.
 //!
 //! # Where to look

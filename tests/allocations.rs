@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use snowbank::access::Session;
+use snowbank::access::{self, Session};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
-use snowbank::front::{Facts, FrameIds, Front, Native, Step};
+use snowbank::config::{Settings, SourceSettings};
+use snowbank::front::{Conditions, Facts, FrameIds, Front, Native, Step};
 use snowbank::numbering::Numbering;
 use snowbank::shard::{Lane, Order, Ring, Shard};
 use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
@@ -26,8 +27,10 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    while let Step::Ids { consumed, ask } =
-        scratch.front.step(&input[at..], facts, &mut scratch.session, false, &mut scratch.output)
+    let session = &mut scratch.session;
+    let mut conditions = Conditions { facts, session, draining: false, wall: now.wall };
+    while let Step::Ids { consumed, ask, form } =
+        scratch.front.step(&input[at..], &mut conditions, &mut scratch.output)
     {
         at += consumed;
         scratch.runs.clear();
@@ -37,11 +40,12 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
         let numbering = source.numbering();
         let frame_ids = FrameIds {
             runs: &scratch.runs,
+            of_reply: Some(ask.count),
             more: false,
             random: numbering.random_parts(),
             needs_list: numbering.needs_list(),
         };
-        scratch.front.encode_ids(&mut scratch.output, ask.form, &frame_ids, rng);
+        scratch.front.encode_ids(&mut scratch.output, form, &frame_ids, rng);
     }
     assert_eq!(at, input.len(), "every request is answered");
     shard.top_up();
@@ -70,9 +74,10 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let rings = [Ring::default()].into_iter().collect();
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
-    let facts = Facts { info_json: Vec::new(), max_count: 1_000_000, sources: 1, access: Default::default() };
+    let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
+    let facts = Facts::new(&settings, Vec::new(), access::Rules::default());
     let session = Session::new((&facts.access, 0), None, None, NOW.boot);
-    let mut scratch = Scratch { front: Native, session, runs: Vec::new(), output: Vec::new() };
+    let mut scratch = Scratch { front: Native::new(&facts), session, runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));

@@ -98,11 +98,13 @@ impl Pace {
         }
     }
 
-    /// Gives back the last `unused` of the IDs that were reserved, as far as their time has not passed.
-    pub(crate) fn give_back(&self, reserved: &Reserved, unused: u64, now: BootMicros) {
-        let from = (reserved.end - unused.min(reserved.count)).max(self.line(now));
-        let unused = reserved.end.saturating_sub(from);
-        let lower = |cursor: u64| Some(cursor.saturating_sub(unused));
+    /// Gives back all but the first `drawn` of the IDs that are reserved, as far as their time has not passed.
+    pub(crate) fn give_back(&self, reserved: &mut Reserved, drawn: u64, now: BootMicros) {
+        let unused = reserved.count.saturating_sub(drawn);
+        let from = (reserved.end - unused).max(self.line(now));
+        let unused_yet = reserved.end.saturating_sub(from);
+        (reserved.count, reserved.end) = (reserved.count - unused, reserved.end - unused);
+        let lower = |cursor: u64| Some(cursor.saturating_sub(unused_yet));
         let _ = self.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
     }
 
@@ -211,11 +213,11 @@ mod tests {
             for Try { after_us, wait_us, count, partial, is_dropped } in tries {
                 now = BootMicros(now.0 + after_us);
                 let due = BootMicros(now.0 + wait_us);
-                if let Ok(reserved) = pace.reserve(now, due, count, partial) {
+                if let Ok(mut reserved) = pace.reserve(now, due, count, partial) {
                     prop_assert!((now.0..=due.0).contains(&reserved.at.0));
                     prop_assert!((1..=count).contains(&reserved.count) && (partial || reserved.count == count));
                     if is_dropped {
-                        pace.give_back(&reserved, reserved.count, now);
+                        pace.give_back(&mut reserved, 0, now);
                     } else {
                         drawn.push((reserved.at.0, reserved.count));
                     }

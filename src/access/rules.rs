@@ -17,6 +17,7 @@ pub struct Identity {
     pub name: String,
     /// A bit for each source that it may draw from, by index.
     sources: u64,
+    has_all_sources: bool,
     /// The rate of all its connections. `None`: no rate is set.
     pub(super) pace: Option<Arc<Pace>>,
     pub(crate) usage: Arc<Usage>,
@@ -40,15 +41,21 @@ impl Identity {
             _ => 1 << index,
         };
         let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
+        let has_all_sources = settings.sources.is_none();
         let old_pace = before.and_then(|before| before.pace.clone());
         let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second, now));
         let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
-        Identity { name: settings.name.clone(), sources, pace, usage, info_json }
+        Identity { name: settings.name.clone(), sources, has_all_sources, pace, usage, info_json }
     }
 
     /// Returns the IDs per second that it may draw. `None`: no rate is set.
     pub fn per_second(&self) -> Option<u32> {
         self.pace.as_ref().map(|pace| pace.per_second())
+    }
+
+    /// Returns whether it may draw from every source at any rate.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.pace.is_none() && self.has_all_sources
     }
 
     /// Returns whether it may draw from the source of this index.

@@ -60,39 +60,53 @@ pub struct Session {
     /// True until [`newcomer`](Self::newcomer) has returned the identity that it was the first to have.
     is_newcomer: bool,
     has_two_identities: bool,
-    /// The source of a request that was denied and not counted yet.
-    denied: Option<usize>,
+    is_unlimited: bool,
 }
 
-/// The limit that a request met.
+/// The rate that a request met, in IDs per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit<'s> {
-    /// The rate of this identity.
-    Identity(&'s str, u32),
-    /// The rate of the client's address.
+pub enum Limit {
+    /// That of the client's identity.
+    Identity(u32),
+    /// That of the client's address.
     Address(u32),
 }
 
-/// IDs that a request may draw, as far as rates go.
-#[derive(Clone, Debug, Default)]
+/// IDs that a request may draw once it is their time, as far as rates go.
+#[derive(Clone, Debug)]
 pub struct Permit {
-    /// The number of them, and the time from which it may draw them. `None`: no rate is set.
-    pub reserved: Option<(u64, BootMicros)>,
-    of_identity: Option<(Arc<Pace>, Reserved)>,
-    of_address: Option<(Arc<Pace>, Reserved)>,
+    /// The number of IDs.
+    pub count: u64,
+    /// The time from which it may draw them, and the rate that delays it until then.
+    pub at: BootMicros,
+    /// The rate that delays it most.
+    pub limit: Option<Limit>,
+    reserved: [Option<(Arc<Pace>, Reserved)>; 2],
 }
 
 impl Permit {
-    /// Lowers the number of IDs and delays them, as one of the rates asks.
-    fn note(&mut self, reserved: Reserved) {
-        let before = self.reserved.map_or(reserved.at, |(_, at)| at);
-        self.reserved = Some((reserved.count, reserved.at.max(before)));
+    /// Reserves the IDs at one more rate, by `due`. There may be fewer of them then, and later.
+    fn add(
+        &mut self,
+        pace: &Arc<Pace>,
+        limit: Limit,
+        (now, due): (BootMicros, BootMicros),
+        partial: bool,
+    ) -> Result<(), (TooFast, Limit)> {
+        let reserved = pace.reserve(now, due, self.count, partial).map_err(|too_fast| (too_fast, limit))?;
+        self.count = reserved.count;
+        if reserved.at > self.at {
+            (self.at, self.limit) = (reserved.at, Some(limit));
+        }
+        let place = usize::from(self.reserved[0].is_some());
+        self.reserved[place] = Some((Arc::clone(pace), reserved));
+        Ok(())
     }
 
     /// Gives back all but the first `drawn` of the IDs.
-    pub fn settle(&self, drawn: u64, now: BootMicros) {
-        for (pace, reserved) in self.of_identity.iter().chain(&self.of_address) {
-            pace.give_back(reserved, reserved.count.saturating_sub(drawn), now);
+    pub fn settle(&mut self, drawn: u64, now: BootMicros) {
+        for (pace, reserved) in self.reserved.iter_mut().flatten() {
+            pace.give_back(reserved, drawn, now);
         }
     }
 }
@@ -120,7 +134,7 @@ impl Session {
             pace_of_address: None,
             is_newcomer: false,
             has_two_identities: false,
-            denied: None,
+            is_unlimited: true,
         };
         // With a token to come it is nobody yet, unless its certificate names it.
         let anonymous = rules.anonymous().filter(|_| session.is_authorized);
@@ -138,6 +152,7 @@ impl Session {
             self.is_newcomer = identity.usage.connected.fetch_add(1, Ordering::Relaxed) == 0;
         }
         let old = std::mem::replace(&mut self.identity, identity.cloned());
+        self.note_limits();
         if let Some(old) = old.filter(|_| !stays) {
             old.usage.connections.fetch_sub(1, Ordering::Relaxed);
         }
@@ -146,6 +161,7 @@ impl Session {
     fn set_pace_of_address(&mut self, rules: &Rules, now: BootMicros) {
         let seat = self.seat.as_ref().zip(rules.rate_per_address);
         self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, now));
+        self.note_limits();
     }
 
     /// Returns its identity once, if it is the first connection since the start that has it.
@@ -159,11 +175,10 @@ impl Session {
         self.seat.as_ref()
     }
 
-    /// Returns whether no rate limits it.
+    /// Returns whether it may draw from every source at any rate, so that nothing else needs a look.
     #[inline]
-    pub fn has_no_rate(&self) -> bool {
-        self.pace_of_address.is_none()
-            && self.identity.as_ref().is_none_or(|identity| identity.pace.is_none())
+    pub fn is_unlimited(&self) -> bool {
+        self.is_unlimited
     }
 
     /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rates of its identity and of
@@ -177,30 +192,26 @@ impl Session {
         due: BootMicros,
         count: u64,
         partial: bool,
-    ) -> Result<Permit, (TooFast, Limit<'_>)> {
-        let mut permit = Permit::default();
-        let mut allowed = count;
-        if let Some((pace, name)) =
-            self.identity.as_ref().and_then(|one| Some((one.pace.as_ref()?, &one.name)))
-        {
-            let reserved = pace.reserve(now, due, count, partial);
-            let reserved = reserved.map_err(|fast| (fast, Limit::Identity(name, pace.per_second())))?;
-            allowed = reserved.count;
-            permit.note(reserved);
-            permit.of_identity = Some((Arc::clone(pace), reserved));
-        }
-        let Some(pace) = &self.pace_of_address else { return Ok(permit) };
-        match pace.reserve(now, due, allowed, partial) {
-            Ok(reserved) => {
-                permit.note(reserved);
-                permit.of_address = Some((Arc::clone(pace), reserved));
-                Ok(permit)
-            }
-            Err(fast) => {
+    ) -> Result<Permit, (TooFast, Limit)> {
+        let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
+        let of_identity = self.identity.as_ref().and_then(|identity| identity.pace.as_ref());
+        let paces = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
+        let of_address = self.pace_of_address.as_ref().map(|pace| (pace, Limit::Address(pace.per_second())));
+        for (pace, limit) in paces.into_iter().chain(of_address) {
+            if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
                 permit.settle(0, now);
-                Err((fast, Limit::Address(pace.per_second())))
+                return Err(refused);
             }
         }
+        // The first rate may have allowed more than the second.
+        permit.settle(permit.count, now);
+        Ok(permit)
+    }
+
+    /// Notes what [`is_unlimited`](Self::is_unlimited) returns.
+    fn note_limits(&mut self) {
+        let of_identity = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
+        self.is_unlimited = of_identity && self.pace_of_address.is_none();
     }
 
     /// Returns whether it may ask for IDs.
@@ -221,16 +232,9 @@ impl Session {
         self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
     }
 
-    /// Counts a request to a source that it may not draw from. Returns the identity's name.
-    #[cold]
-    pub fn deny(&mut self, source: usize) -> &str {
-        self.denied = Some(source);
+    /// Returns the name of its identity.
+    pub fn name(&self) -> &str {
         self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
-    }
-
-    /// Returns the source of the last denied request once.
-    pub fn denied(&mut self) -> Option<usize> {
-        self.denied.take()
     }
 
     /// Takes a token that the client shows. A daemon that requires none keeps it for the reload that does.
@@ -253,6 +257,15 @@ impl Session {
         self.token = Some(Box::new(hash));
         self.is_authorized = true;
         Ok(())
+    }
+
+    /// Forgets the token that the client has shown.
+    pub fn forget_token(&mut self, rules: &Rules) {
+        self.token = None;
+        self.is_authorized = rules.tokens.is_none();
+        if !self.has_named_certificate {
+            self.become_identity(rules.anonymous().filter(|_| self.is_authorized));
+        }
     }
 
     /// Returns why the last token was refused, for the log.

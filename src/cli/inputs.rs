@@ -103,7 +103,7 @@ pub(super) fn allow_open_files(settings: &mut Settings) -> Option<String> {
     let worker_ids: usize = settings.sources.iter().map(|source| source.worker_ids.set.len()).sum();
     let own = FILES_OF_ITS_OWN
         + FILES_PER_SHARD * settings.shards.get()
-        + settings.listen.len()
+        + settings.client_addresses().count()
         + worker_ids
         + files_of_admin(settings);
     let fit = usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(own).max(1);

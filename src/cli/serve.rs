@@ -13,8 +13,8 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{InheritedAddresses, Overrides, Settings, StatePlace};
-use crate::server::{self, Inherited, Note, Protocol, RunError, Server, StartError, State};
+use crate::config::{Overrides, Protocol, Settings, StatePlace};
+use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
 use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
 
@@ -117,15 +117,11 @@ fn serve(
 
 /// Returns everything that configures the daemon, at the start and at each reload.
 fn inputs(arguments: &Arguments, inherited: Option<&Inherited>) -> Inputs {
-    let addresses = |inherited: &Inherited| InheritedAddresses {
-        native: inherited.addresses(Protocol::Native),
-        admin: inherited.addresses(Protocol::Admin),
-    };
     Inputs {
         config: arguments.config.clone(),
         overrides: (*arguments.overrides).clone(),
         cores: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
-        inherited: inherited.map(addresses).unwrap_or_default(),
+        inherited: inherited.map(Inherited::addresses).unwrap_or_default(),
     }
 }
 
@@ -150,7 +146,10 @@ async fn reload_at_hangups(mut hangups: Signal, reloads: &Requests) {
 
 /// A line for each listener.
 fn where_it_listens(server: &Server) -> Vec<String> {
-    let clients = server.addresses().map(|address| format!("listening on {address}"));
+    let clients = server.addresses().map(|(protocol, address)| match protocol {
+        Protocol::Native => format!("listening on {address}"),
+        door => format!("{} on {address}", door.name()),
+    });
     clients.chain(server.admin_addresses().map(|address| format!("admin on {address}"))).collect()
 }
 

@@ -4,6 +4,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::doors::RespSettings;
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::identities::IdentitySettings;
@@ -32,6 +33,7 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         ClockSettings::ROWS,
         AuthSettings::ROWS,
         TlsSettings::ROWS,
+        RespSettings::ROWS,
         AdminSettings::ROWS,
         LogSettings::ROWS,
     ];
@@ -110,6 +112,8 @@ settings! {
         auth: AuthSettings,
         /// The section `[tls]`.
         tls: TlsSettings,
+        /// The section `[resp]`.
+        resp: RespSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
         /// The section `[log]`.

@@ -18,6 +18,7 @@ mod setting;
 
 mod daemon;
 mod diff;
+mod doors;
 mod fields;
 mod file_ref;
 mod findings;
@@ -46,6 +47,7 @@ use std::path::{Path, PathBuf};
 
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
+pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};

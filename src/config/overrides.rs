@@ -34,7 +34,7 @@ pub struct Override {
 pub struct Overrides(pub Vec<Override>);
 
 /// The settings that have an option: key, option, name of its value, help.
-const OPTIONS: [(&str, &str, &str, &str); 10] = [
+const OPTIONS: [(&str, &str, &str, &str); 11] = [
     (
         "listen",
         "listen",
@@ -65,6 +65,12 @@ const OPTIONS: [(&str, &str, &str, &str); 10] = [
         "Keep the locks of worker IDs here, shared by all daemons of the machine",
     ),
     (
+        "resp.listen",
+        "resp",
+        "ADDR",
+        "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
+    ),
+    (
         "admin.listen",
         "admin",
         "ADDR",
@@ -92,7 +98,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    ["listen", "admin.listen"].contains(&key)
+    key.rsplit('.').next() == Some("listen")
 }
 
 /// Returns the help of an option with its default and its variable.

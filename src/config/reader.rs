@@ -93,7 +93,11 @@ impl Reader {
                     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
                 let shown = if is_bare { name.to_owned() } else { format!("{:?}", excerpt(name)) };
                 let origin = input.origin(&key.span());
-                self.findings.mistake(origin, format!("{prefix}{shown}"), explain_unknown(name, here));
+                self.findings.mistake(
+                    origin,
+                    format!("{prefix}{shown}"),
+                    explain_unknown(name, value.get_ref(), here),
+                );
             }
         }
     }
@@ -179,6 +183,11 @@ impl Reader {
     /// daemon starts in.
     fn anchor_paths(&mut self, directory: &Path) {
         let anchor = |path: &mut PathBuf| *path = directory.join(&*path);
+        let anchor_socket = |address: &mut Address| {
+            if let Address::Unix(path) = address {
+                anchor(path);
+            }
+        };
         let settings = &mut self.settings;
         if let StateDirChoice::At(path) = &mut settings.state_dir {
             anchor(path);
@@ -190,23 +199,28 @@ impl Reader {
             }
         }
         anchor(&mut settings.lock_dir);
-        for address in settings.listen.iter_mut().chain(&mut settings.admin.listen) {
-            if let Address::Unix(path) = address {
-                anchor(path);
-            }
-        }
+        let of_clients = settings.listeners_mut().map(|(_, addresses)| addresses).into_iter().flatten();
+        of_clients.for_each(&anchor_socket);
+        settings.admin.listen.iter_mut().for_each(anchor_socket);
     }
 }
 
-/// Explains a key that is not known in these sections: where it belongs, or which one was probably meant.
-fn explain_unknown(name: &str, here: &[Section]) -> String {
-    if let Some(row) = rows_of_file().find(|row| row.key == name) {
-        return format!("not known here; it belongs {}", row.section.place());
+/// Explains a key that is not known in these sections: where it belongs, or which one was probably meant. A list of tables
+/// is no setting, whatever it is called.
+fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String {
+    let is_section =
+        value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
+    let places: Vec<String> =
+        rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
+    if !places.is_empty() {
+        return format!("not known here; it belongs {}", places.join(" or "));
     }
     let is_here = |row: &&Row| here.contains(&row.section);
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
     let sections = sections.chain(["sources", "identities"].map(|list| (list, format!("[[{list}]]"))));
-    let elsewhere = rows_of_file().map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
+    let elsewhere = rows_of_file()
+        .filter(|row| !is_section || row.key != name)
+        .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
     let known_here = rows_of_file().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
     let sections_here = sections.filter(|_| here.contains(&Section::Top));
     match nearest(name, elsewhere.chain(known_here).chain(sections_here)) {

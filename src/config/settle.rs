@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 
 use super::Settings;
 use super::daemon::{TlsSettings, rows};
+use super::doors::{Door, Purpose};
 use super::fields::WorkerIds;
 use super::findings::Findings;
 use super::identities;
@@ -22,10 +23,10 @@ use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent
 pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Result<Settings, Mistakes> {
     let Reader { mut settings, mut findings } = reader;
     settings.shards = settings.shards.or_cores(cores);
-    check_sockets(&settings.listen, "listen", &mut findings);
-    check_sockets(&settings.admin.listen, "admin.listen", &mut findings);
+    check_sockets(&settings, &mut findings);
     check_tls(&settings, &mut findings);
-    check_admin(&settings, &mut findings);
+    check_distinct(&settings, &mut findings);
+    check_doors(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
     identities::check(
         &settings.identities,
@@ -36,20 +37,30 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     let mut sound = Vec::new();
     for (index, source) in settings.sources.iter_mut().enumerate() {
         if settle_source(index, source, now, &mut findings) {
-            sound.push((index, &*source));
+            sound.push(index);
         }
     }
+    let sound: Vec<_> = sound.into_iter().map(|index| (index, &settings.sources[index])).collect();
     check_overlaps(&sound, &mut findings);
-    if let Some(text) = exposure(&settings.listen, sound.into_iter()) {
-        findings.mistake_of("listen", text);
+    for (protocol, addresses) in settings.listeners() {
+        if let Some(text) = exposure(addresses, sound.iter().copied()) {
+            findings.mistake_of(protocol.listen_key(), text);
+        }
     }
     settings.origins = findings.origins;
     Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
 
+/// Returns every address that the daemon listens on, with the key of its setting.
+fn all_addresses(settings: &Settings) -> impl Iterator<Item = (&'static str, &Address)> {
+    let of_clients = settings.listeners().map(|(protocol, addresses)| (protocol.listen_key(), addresses));
+    let all = of_clients.into_iter().chain([("admin.listen", &settings.admin.listen[..])]);
+    all.flat_map(|(key, addresses)| addresses.iter().map(move |address| (key, address)))
+}
+
 /// A relative path in a file grows by the file's directory, which its parser did not know.
-fn check_sockets(listen: &[Address], key: &str, findings: &mut Findings) {
-    for address in listen {
+fn check_sockets(settings: &Settings, findings: &mut Findings) {
+    for (key, address) in all_addresses(settings) {
         if let Address::Unix(path) = address
             && path.as_os_str().len() > UNIX_PATH_BYTES_MAX
         {
@@ -78,28 +89,57 @@ fn check_tls(settings: &Settings, findings: &mut Findings) {
             String::from("tls.certificate is missing; name the file of this key's certificate"),
         ),
         (None, None) => {
-            let listeners = [("listen", &settings.listen), ("admin.listen", &settings.admin.listen)];
-            let tls = listeners.into_iter().find_map(|(setting, addresses)| {
-                Some((setting, addresses.iter().find(|address| address.is_tls())?))
-            });
-            if let Some((setting, address)) = tls {
+            let mut tls = all_addresses(settings).filter(|(_, address)| address.is_tls()).peekable();
+            if tls.peek().is_none() && client_ca.is_some() {
+                findings.mistake_of("tls.client_ca", String::from("only TLS listeners ask for client certificates; name tls.certificate and tls.key too"));
+            }
+            for (setting, address) in tls {
                 let text = format!(
                     "{address} has no certificate to show; name one and its key in [tls] (certificate, key), or leave out tls:"
                 );
                 findings.mistake_of(setting, text);
-            } else if client_ca.is_some() {
-                findings.mistake_of("tls.client_ca", String::from("only TLS listeners ask for client certificates; name tls.certificate and tls.key too"));
             }
         }
         (Some(_), Some(_)) => {}
     }
 }
 
-fn check_admin(settings: &Settings, findings: &mut Findings) {
-    let is_taken = |address: &&Address| settings.listen.contains(address) && !address.has_any_port();
-    if let Some(address) = settings.admin.listen.iter().find(is_taken) {
-        let text = format!("found {address}, where clients connect already, allowed: an address of its own");
-        findings.mistake_of("admin.listen", text);
+/// No two listeners have one address. Each port 0 becomes a port of its own.
+fn check_distinct(settings: &Settings, findings: &mut Findings) {
+    let all: Vec<(&str, &Address)> =
+        all_addresses(settings).filter(|(_, address)| !address.has_any_port()).collect();
+    for (index, (key, address)) in all.iter().enumerate() {
+        let earlier =
+            all[..index].iter().find(|(earlier, other)| is_same_place(other, address) && earlier != key);
+        if let Some((earlier, _)) = earlier {
+            let text = format!("found {address}, an address of {earlier}, allowed: one of its own");
+            findings.mistake_of(key, text);
+        }
+    }
+}
+
+/// Returns true if no two sockets can have these addresses.
+fn is_same_place(left: &Address, right: &Address) -> bool {
+    use Address::{Tcp, Tls, Unix};
+    match (left, right) {
+        (Unix(left), Unix(right)) => left == right,
+        (
+            Tcp { host, port } | Tls { host, port },
+            Tcp { host: other, port: at } | Tls { host: other, port: at },
+        ) => host == other && port == at,
+        _ => false,
+    }
+}
+
+/// The sources that doors name exist.
+fn check_doors(settings: &Settings, findings: &mut Findings) {
+    let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
+    for Door { protocol, source, any_key } in settings.doors() {
+        for (key, wanted) in [("source", source), ("any_key", any_key)] {
+            let Some(wanted) = wanted.filter(|wanted| !names.contains(wanted)) else { continue };
+            let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
+            findings.mistake_of(&format!("{}.{key}", protocol.name()), text);
+        }
     }
 }
 
@@ -290,14 +330,8 @@ fn exposure<'s>(
     ))
 }
 
-/// The addresses of sockets that a service manager has opened, by protocol.
-#[derive(Clone, Debug, Default)]
-pub struct InheritedAddresses {
-    /// For clients.
-    pub native: Vec<Address>,
-    /// For the operator.
-    pub admin: Vec<Address>,
-}
+/// The addresses of sockets that a service manager has opened, each with its use.
+pub type InheritedAddresses = Vec<(Purpose, Address)>;
 
 impl Settings {
     /// Makes the daemon listen on sockets that it inherits in place of its own, for each protocol that has some.
@@ -305,13 +339,21 @@ impl Settings {
     /// # Errors
     /// Other machines can reach these addresses, and a source has worker 0 by default; in one line.
     pub fn listen_at(&mut self, inherited: &InheritedAddresses) -> Result<(), String> {
-        let replace = |configured: &mut Vec<Address>, inherited: &Vec<Address>| {
-            if !inherited.is_empty() {
-                configured.clone_from(inherited);
+        let replace = |purpose: Purpose, configured: &mut Vec<Address>| {
+            let of_it = inherited.iter().filter(|(of, _)| *of == purpose);
+            let addresses: Vec<Address> = of_it.map(|(_, address)| address.clone()).collect();
+            if !addresses.is_empty() {
+                *configured = addresses;
             }
         };
-        replace(&mut self.listen, &inherited.native);
-        replace(&mut self.admin.listen, &inherited.admin);
-        exposure(&self.listen, self.sources.iter().enumerate()).map_or(Ok(()), Err)
+        for (protocol, configured) in self.listeners_mut() {
+            replace(Purpose::Clients(protocol), configured);
+        }
+        replace(Purpose::Admin, &mut self.admin.listen);
+        let mut exposed = self
+            .listeners()
+            .into_iter()
+            .filter_map(|(_, addresses)| exposure(addresses, self.sources.iter().enumerate()));
+        exposed.next().map_or(Ok(()), Err)
     }
 }

@@ -38,6 +38,10 @@ impl Settings {
             };
             lines.push(format!("TLS with the certificate {certificate}; {clients}"));
         }
+        for (protocol, addresses) in self.listeners().into_iter().skip(1).filter(|(_, at)| !at.is_empty()) {
+            let addresses: Vec<_> = addresses.iter().map(Address::to_string).collect();
+            lines.push(format!("{} on {}", protocol.name(), addresses.join(", ")));
+        }
         if !self.admin.listen.is_empty() {
             let admin: Vec<_> = self.admin.listen.iter().map(Address::to_string).collect();
             lines.push(format!("admin on {}", admin.join(", ")));
@@ -77,7 +81,7 @@ impl Settings {
         let lets_anybody_in =
             |address: &&Address| !address.is_local() && (!address.is_tls() || self.tls.client_ca.is_none());
         if self.auth.token_file.is_none()
-            && let Some(address) = self.listen.iter().find(lets_anybody_in)
+            && let Some(address) = self.client_addresses().find(lets_anybody_in)
         {
             warnings.push(format!(
                 "{address} can be reached from other machines and asks for no token (auth.token_file): everyone \
@@ -85,7 +89,8 @@ impl Settings {
             ));
         }
         if self.auth.token_file.is_some()
-            && let Some(address) = self.listen.iter().find(|address| !address.is_local() && !address.is_tls())
+            && let Some(address) =
+                self.client_addresses().find(|address| !address.is_local() && !address.is_tls())
         {
             warnings.push(format!(
                 "tokens cross the network to {address} as they are: everyone who sees the traffic has them; tls:{address} \
@@ -93,7 +98,7 @@ impl Settings {
             ));
         }
         if self.tls.certificate.is_some()
-            && !self.listen.iter().chain(&self.admin.listen).any(Address::is_tls)
+            && !self.client_addresses().chain(&self.admin.listen).any(Address::is_tls)
         {
             warnings.push(String::from(
                 "a TLS certificate is set, and no listener has tls: in front of its address: nothing is encrypted",

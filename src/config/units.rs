@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
+use super::doors::Replies;
 use super::fields::{FileMode, Shards, WorkerIds};
 use super::file_ref::FileRef;
 use super::log::{LogFormat, LogLevel};
@@ -76,6 +77,7 @@ written! {
     Option<Vec<String>>: |names| names.as_ref().map_or_else(|| quoted("all"), |names| list(names));
     Option<u32>: |count| count.map_or_else(|| quoted("off"), |count| count.to_string());
     Vec<CertificateName>: |names| list(names);
+    Option<String>: |text| quoted(text.as_deref().unwrap_or_default());
     PathBuf: |path| quoted(path.display());
     Option<FileRef>: |file| file.as_ref().map_or_else(|| quoted(""), quoted);
     StateDirChoice: |choice| quoted(choice);
@@ -88,6 +90,7 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
+    Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());
 }

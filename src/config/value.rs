@@ -189,6 +189,11 @@ impl<'v> Value<'v> {
         self.addresses_by(str::parse)
     }
 
+    /// Reads [`addresses`](Self::addresses); an empty text is none.
+    pub(super) fn door_addresses(self) -> Reading<Vec<Address>> {
+        if self.is_word("") { Ok(Vec::new()).into() } else { self.addresses() }
+    }
+
     fn addresses_by(self, parse: fn(&str) -> Result<Address, AddressError>) -> Reading<Vec<Address>> {
         let items = match self.0.get_ref() {
             DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
@@ -307,6 +312,11 @@ impl<'v> Value<'v> {
             DeValue::String(text) => Some(text.to_string()),
             _ => self.integer().map(|integer| integer.to_string()),
         }
+    }
+
+    /// Reads the name of one of the sources; an empty text is none.
+    pub(super) fn source(self) -> Result<Option<String>, Refusal> {
+        if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
     /// Reads the name of a source or an identity.

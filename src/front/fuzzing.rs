@@ -1,86 +1,117 @@
-//! Fuzzing of a front-end: any bytes, in any pieces, from a client.
+//! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
-use super::{Ask, Facts, Front, Native, Refused, Step};
+use super::{Ask, Conditions, Facts, Front, Native, Refused, Resp, Step, in_words};
 use crate::access::{Rules, Session};
 use crate::clock::BootMicros;
-use crate::config::Tokens;
+use crate::config::{Replies, Settings, SourceSettings, Tokens};
 use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
+use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::reply::{self, Reply};
 use snowbank_client::protocol::{MAX_REQUEST_SIZE, Parsed, Request, request};
 
 const TOKENS: &[u8] = b"t\ntoken";
 const MAX_COUNT: u32 = 1_000;
 
+/// Returns the facts of a daemon with the sources `orders` and `batches`.
+fn facts(asks_token: bool) -> Facts {
+    let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
+    let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
+    settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
+    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
+    Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None, None))
+}
+
+/// Checks the answer to the first message of some bytes. Returns true if that message brought a token.
+type Check<F> = fn(&[u8], &[u8], &Step<<F as Front>::Form>, &Conditions<'_>) -> bool;
+
 /// Runs the server's side of a stream: two choices (tokens and draining; the size of pieces), then the stream itself.
 ///
-/// Any cut of the stream gives the same requests and replies. Each message gets its whole reply under its tag. No request
-/// asks for IDs without the token, while draining, or out of bounds. Each parsed request encodes to the same bytes.
-pub fn request_frames(data: &[u8]) {
+/// Any cut of the stream gives the same requests and replies. No request asks for IDs before a token, while draining, or out
+/// of bounds. `make` starts a connection, and `check` receives each message with its answer.
+fn any_pieces<F: Front>(
+    data: &[u8],
+    facts: fn(bool) -> Facts,
+    make: fn(&Facts) -> F,
+    check: Check<F>,
+) -> Vec<u8> {
     let mut choices = Choices::new(data);
-    let (asks_token, draining) = match choices.byte() % 4 {
-        0 => (false, false),
-        1 => (true, false),
-        2 => (false, true),
-        _ => (true, true),
-    };
+    let kind = choices.byte();
+    let (asks_token, draining) = (kind & 1 == 1, kind & 2 == 2);
     let piece_size = usize::from(choices.byte()) + 1;
-    let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
-    let access = Rules::new([], tokens, None, None);
-    let facts = Facts { info_json: b"{}".to_vec(), max_count: MAX_COUNT, sources: 2, access };
+    let facts = facts(asks_token);
     let stream = choices.rest();
-    let whole = serve([stream], &facts, draining);
-    let in_pieces = serve(stream.chunks(piece_size), &facts, draining);
+    let whole = serve(&mut make(&facts), [stream], (&facts, draining), check);
+    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), (&facts, draining), check);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
+    whole.1
 }
 
 /// Returns the requests for IDs in a stream, and all bytes of the replies.
-fn serve<'a>(
+fn serve<'a, F: Front>(
+    front: &mut F,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-    facts: &Facts,
-    draining: bool,
+    (facts, draining): (&Facts, bool),
+    check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let mut front = Native;
     let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
-    let mut authorized = facts.access.tokens.is_none();
+    let wall = UnixMicros(1_000_000);
+    let conditions = &mut Conditions { facts, session: &mut session, draining, wall };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
+    let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
         loop {
             let (bytes, answered) = (&unread[at..], out.len());
-            authorized |= brings_token(bytes, facts);
-            let demand: u64 = (0..facts.sources).map(|source| front.demand(bytes, source, facts)).sum();
-            let step = front.step(bytes, facts, &mut session, draining, &mut out);
-            match &step {
+            let had_kept = front.has_kept_requests();
+            let step = front.step(bytes, conditions, &mut out);
+            if let Step::Ids { ask, form, .. } = &step {
+                assert!(has_token && !conditions.draining && ask.source < facts.sources.len());
+                assert!((1..=MAX_COUNT.into()).contains(&ask.count));
+                let reason = Refusal::Exhausted(None).into();
+                let refused = Refused { reason, identity: "anonymous", source: "default", longer_wait: None };
+                let words = in_words(refused);
+                front.refuse(&mut out, *form, &words);
+                asks.push(*ask);
+            }
+            has_token |= check(bytes, &out[answered..], &step, conditions);
+            assert!(!conditions.session.is_authorized() || has_token);
+            match step {
                 Step::Incomplete => {
-                    assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
-                    assert_eq!(out.len(), answered);
+                    assert!(bytes.len() < super::MESSAGE_BYTES_MAX && out.len() == answered);
                     break;
                 }
-                Step::Ids { ask, .. } => {
-                    assert!(authorized && !draining && ask.source < facts.sources);
-                    assert!((1..=MAX_COUNT.into()).contains(&ask.count) && demand >= ask.count);
-                    let refusal = Refusal::Exhausted(None);
-                    front.refuse(
-                        &mut out,
-                        ask.form,
-                        Refused { refusal, source: "default", longer_wait: None },
-                    );
-                    asks.push(*ask);
+                Step::Close { .. } => return (asks, out),
+                Step::Answered { consumed, .. } | Step::Ids { consumed, .. } => {
+                    assert!(consumed <= bytes.len() && (consumed > 0) != had_kept);
+                    at += consumed;
                 }
-                Step::Answered { .. } | Step::Close { .. } => {}
             }
-            check_reply(&out[answered..], bytes);
-            let (Step::Answered { consumed, .. } | Step::Ids { consumed, .. }) = step else {
-                return (asks, out);
-            };
-            assert!((8..=bytes.len()).contains(&consumed));
-            at += consumed;
         }
         unread.drain(..at);
     }
     (asks, out)
+}
+
+/// Snowbank's own protocol: each message gets its whole reply under its tag. Nothing but a PING is answered before the
+/// token. Each parsed request encodes to the same bytes.
+pub fn request_frames(data: &[u8]) {
+    any_pieces::<Native>(data, facts, Native::new, |bytes, answer, step, conditions| {
+        match step {
+            Step::Incomplete => {
+                assert!(bytes.len() < MAX_REQUEST_SIZE, "an unfinished request stays below its limit");
+                return false;
+            }
+            Step::Ids { ask, .. } => {
+                let demand = Native::new(conditions.facts).demand(bytes, ask.source, conditions.facts);
+                assert!(demand >= ask.count);
+            }
+            Step::Answered { .. } | Step::Close { .. } => {}
+        }
+        check_reply(answer, bytes);
+        brings_token(bytes, conditions.facts)
+    });
 }
 
 /// Returns whether the first message is an AUTH with one of the daemon's tokens. Checks that it encodes to the same bytes.
@@ -116,4 +147,56 @@ fn check_reply(answer: &[u8], message: &[u8]) {
         let message = std::str::from_utf8(error.message).expect("UTF-8");
         assert!(!message.contains(char::is_control), "{message:?}");
     }
+}
+
+/// Redis' protocol: all bytes of the replies together are whole replies, and no line of them has a control character.
+pub fn resp_requests(data: &[u8]) {
+    let keyed = |asks_token| {
+        let mut facts = facts(asks_token);
+        facts.replies = Replies::String;
+        facts
+    };
+    let replies = any_pieces::<Resp>(
+        data,
+        keyed,
+        |facts| Resp::numbered(facts, 7),
+        |bytes, answer, step, _| {
+            assert!(
+                matches!(step, Step::Incomplete | Step::Answered { .. }) || !answer.is_empty(),
+                "{step:?}"
+            );
+            let is_accepted = matches!(step, Step::Answered { error: None, .. });
+            is_accepted
+                && bytes.to_ascii_lowercase().windows(4).any(|word| word == b"auth")
+                && bytes.contains(&b't')
+        },
+    );
+    let mut rest = &replies[..];
+    while !rest.is_empty() {
+        rest = behind_value(rest);
+    }
+}
+
+/// Returns the bytes behind the first RESP value.
+fn behind_value(bytes: &[u8]) -> &[u8] {
+    let end = bytes.windows(2).position(|two| two == b"\r\n").expect("a line end");
+    let (line, mut rest) = (std::str::from_utf8(&bytes[1..end]).expect("UTF-8"), &bytes[end + 2..]);
+    assert!(!line.contains(char::is_control), "{line:?}");
+    let number = || line.parse::<i64>().expect("a number");
+    match bytes[0] {
+        b'+' | b'-' => {}
+        b'_' => assert!(line.is_empty()),
+        b':' => _ = number(),
+        b'$' | b'=' if number() >= 0 => {
+            let (_, behind) = rest.split_at(number() as usize);
+            rest = behind.strip_prefix(b"\r\n").expect("a line end");
+        }
+        b'$' => assert_eq!(number(), -1),
+        kind @ (b'*' | b'%') => {
+            let items = number() * if kind == b'%' { 2 } else { 1 };
+            (0..items).for_each(|_| rest = behind_value(rest));
+        }
+        other => panic!("{other:?} begins no value: {bytes:?}"),
+    }
+    rest
 }

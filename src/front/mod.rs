@@ -2,33 +2,36 @@
 //!
 //! A front-end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
 //! the received bytes, takes the IDs that the request asks for, and lets the front-end encode them.
+//!
+//! - `native`: Snowbank's own protocol. `resp`: Redis' protocol.
+//! - `facts`: the facts about the daemon that front-ends use.
+//! - `words`: the reasons of refusals, in the same words for every protocol.
+//! - `stranger`: names for clients that speak another protocol.
 
+mod facts;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod native;
+mod resp;
 mod stranger;
+mod words;
 
-pub use native::Native;
+pub use facts::Facts;
+pub use native::{Form, Native};
+pub use resp::Resp;
+pub use words::{Reason, Refused, Words, in_words};
 
+use std::fmt::Debug;
 use std::time::Duration;
 
-use crate::access::{Denial, Rules, Session};
-use crate::source::wait_queue::Refusal;
-use snowbank_client::layout::Run;
+use crate::access::Session;
+use crate::config::Protocol;
+use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::ErrorCode;
 
-/// The facts about the daemon that front-ends send to clients and check requests against.
-#[derive(Debug)]
-pub struct Facts {
-    /// The JSON of an INFO reply.
-    pub info_json: Vec<u8>,
-    /// The most IDs per request.
-    pub max_count: u32,
-    /// The number of sources.
-    pub sources: usize,
-    /// Decides who a client is.
-    pub access: Rules,
-}
+/// The bytes that one message may have, and so the most that a connection keeps of a message that has arrived in part. Clients
+/// decide how many they send. A front-end may allow less.
+pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// A request for IDs, whatever its protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,22 +44,32 @@ pub struct Ask {
     pub wait: Option<Duration>,
     /// Accepts fewer IDs at the end of the wait, at least one.
     pub partial: bool,
-    /// The form of the reply. Only the front-end reads it.
-    pub form: Form,
 }
 
-/// The details of a request that the front-end needs to encode its reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Form {
-    /// The client's tag.
-    pub tag: u16,
-    /// The reply lists every ID instead of runs.
-    pub explicit: bool,
+impl Ask {
+    /// Returns the number of IDs in its reply, which has these runs.
+    #[inline]
+    pub fn count_in(&self, runs: &[Run]) -> u64 {
+        if self.partial { runs.iter().map(|run| u64::from(run.count)).sum() } else { self.count }
+    }
+}
+
+/// The conditions under which a message is answered.
+#[derive(Debug)]
+pub struct Conditions<'f> {
+    /// The facts about the daemon.
+    pub facts: &'f Facts,
+    /// Who the client is. A token that it shows goes here, and no request draws IDs before that is authorized.
+    pub session: &'f mut Session,
+    /// The daemon stops, and the message arrived after that was noticed.
+    pub draining: bool,
+    /// The wall clock's reading of this turn.
+    pub wall: UnixMicros,
 }
 
 /// The result of parsing the first message in a buffer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum Step<F> {
     /// The message is not complete yet.
     Incomplete,
     /// The message needed no IDs, and its reply is encoded.
@@ -68,10 +81,12 @@ pub enum Step {
     },
     /// The message asks for IDs.
     Ids {
-        /// The size of the message in bytes.
+        /// The size of the message in bytes; 0 for a request that was kept from an earlier message.
         consumed: usize,
         /// The request.
         ask: Ask,
+        /// The form of the reply.
+        form: F,
     },
     /// The last reply is encoded. The connection must be closed after it is sent.
     Close {
@@ -82,47 +97,58 @@ pub enum Step {
 
 /// One protocol on one connection.
 pub trait Front {
-    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A token goes to the session, and
-    /// only a session that is authorized asks for IDs, of sources that it may draw from.
-    fn step(
-        &mut self,
-        bytes: &[u8],
-        facts: &Facts,
-        session: &mut Session,
-        draining: bool,
-        out: &mut Vec<u8>,
-    ) -> Step;
+    /// The protocol.
+    const PROTOCOL: Protocol;
 
-    /// Encodes the last message of a connection that has lost its authorization.
-    fn revoke(&self, out: &mut Vec<u8>, denial: Denial);
+    /// The details of a request that the front-end needs to encode its reply.
+    type Form: Copy + Debug;
+
+    /// Starts a new connection.
+    fn new(facts: &Facts) -> Self;
+
+    /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A message without an end in
+    /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
+
+    /// Returns true while requests of an earlier message are unanswered. [`step`](Front::step) takes the next of them.
+    fn has_kept_requests(&self) -> bool {
+        false
+    }
 
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
-    fn rejection(&self, _bytes: &[u8], _session: &Session) -> Option<&'static str> {
-        None
-    }
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String>;
 
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
 
     /// Returns the most that one frame of a reply holds.
-    fn frame_limit(&self, form: Form, needs_list: bool) -> FrameLimit;
+    fn frame_limit(&self, form: Self::Form, needs_list: bool) -> FrameLimit;
 
     /// Encodes one frame of IDs, which are within [`frame_limit`](Front::frame_limit).
-    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng);
+    fn encode_ids(
+        &mut self,
+        out: &mut Vec<u8>,
+        form: Self::Form,
+        ids: &FrameIds<'_>,
+        rng: &mut fastrand::Rng,
+    );
 
-    /// Encodes a refusal. Returns the error code for the metrics.
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refused: Refused<'_>) -> ErrorCode;
+    /// Encodes the reason why the connection is closed, after its last reply.
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
+
+    /// Encodes a refusal.
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
 }
 
-/// A refusal, and what its words need.
-#[derive(Clone, Copy, Debug)]
-pub struct Refused<'a> {
-    /// The refusal.
-    pub refusal: Refusal,
-    /// The source's name.
-    pub source: &'a str,
-    /// The longest wait that the daemon allows, if the request's was shorter.
-    pub longer_wait: Option<Duration>,
+/// Returns the bytes that refuse a connection of this protocol, because all that the daemon or their address may have are
+/// open. The reason is in the protocols that have room for one.
+pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    match protocol {
+        Protocol::Native => native::refuse_connection(&mut out, message),
+        Protocol::Resp => resp::refuse_connection(&mut out),
+    }
+    out
 }
 
 /// The most that one frame holds.
@@ -152,6 +178,8 @@ pub struct FrameIds<'a> {
     pub random: &'a [(u64, u64)],
     /// True if runs on the wire cannot express these IDs.
     pub needs_list: bool,
+    /// The number of IDs of the whole reply in its first frame; `None` in later frames.
+    pub of_reply: Option<u64>,
     /// True if another frame of the reply follows.
     pub more: bool,
 }

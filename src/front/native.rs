@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Refused, Step, stranger};
-use crate::access::{Denial, Session};
-use crate::source::wait_queue::Refusal;
+use super::words::{STOPPING, Words};
+use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
+use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 
@@ -13,31 +14,30 @@ use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
 /// that the estimate costs less than the claim it saves.
 const LOOK_AHEAD_REQUESTS: usize = 64;
 
+/// The details of a request that its reply needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The client's tag.
+    pub tag: u16,
+    /// The reply lists every ID instead of runs.
+    pub explicit: bool,
+}
+
 /// The native protocol on one connection.
 #[derive(Debug)]
 pub struct Native;
 
-/// What the answer to a request depends on, besides the request.
-#[derive(Debug)]
-struct Context<'c> {
-    facts: &'c Facts,
-    session: &'c mut Session,
-    draining: bool,
-}
-
-impl Context<'_> {
+impl Conditions<'_> {
     /// Returns whether a NEXT is valid and can be passed to its source.
     #[inline]
-    fn is_served(&self, next: &Next) -> bool {
-        let source = usize::from(next.source);
+    fn allow(&self, next: &Next) -> bool {
         self.session.is_authorized()
             && !self.draining
             && (1..=self.facts.max_count).contains(&next.count)
-            && source < self.facts.sources
-            && self.session.may_draw(source)
+            && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but a NEXT that [`is_served`](Self::is_served). Returns the error code, if the
+    /// Answers requests that need no IDs: all but a NEXT that [allowed](Self::allow). Returns the error code, if the
     /// answer is an error.
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
@@ -60,8 +60,8 @@ impl Context<'_> {
         None
     }
 
-    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. A
-    /// token that is allowed is taken.
+    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. The
+    /// session takes a token that is allowed.
     fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
         let facts = self.facts;
         match request {
@@ -79,14 +79,8 @@ impl Context<'_> {
                 let (found, most) = (next.count, facts.max_count);
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
             }
-            Request::Next(next) if usize::from(next.source) < facts.sources => {
-                let name = self.session.deny(next.source.into());
-                let message =
-                    format!("{name:?} may not draw from source {}; INFO lists what it may", next.source);
-                Some((ErrorCode::UnknownSource, message.into()))
-            }
             Request::Next(next) => {
-                let (found, last) = (next.source, facts.sources - 1);
+                let (found, last) = (next.source, facts.sources.len() - 1);
                 let message = format!("found source {found}, this daemon has 0 to {last}; INFO lists them");
                 Some((ErrorCode::UnknownSource, message.into()))
             }
@@ -94,24 +88,30 @@ impl Context<'_> {
     }
 }
 
-/// The answer to a request for IDs while the daemon stops.
-const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
+/// Encodes the refusal of a connection, for this reason.
+pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
+    reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
+}
 
 impl Front for Native {
+    const PROTOCOL: Protocol = Protocol::Native;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Native
+    }
+
     #[inline]
-    fn step(
-        &mut self,
-        bytes: &[u8],
-        facts: &Facts,
-        session: &mut Session,
-        draining: bool,
-        out: &mut Vec<u8>,
-    ) -> Step {
-        let mut context = Context { facts, session, draining };
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = stranger::answer(bytes, length);
+                let message = if stranger::is_known(bytes) {
+                    stranger::describe(bytes, Protocol::Native)
+                } else {
+                    format!("found frame length {length}, allowed 4 to 1024; the stream is lost")
+                };
                 reply::encode_error(out, 0, ErrorCode::Malformed, None, &message);
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
@@ -119,16 +119,17 @@ impl Front for Native {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
                 Step::Answered { consumed, error: Some(fault.code()) }
             }
-            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if context.is_served(&next) => {
+            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if conditions.allow(&next) => {
                 let form = Form { tag, explicit: next.explicit };
                 let (source, count) = (next.source.into(), next.count.into());
                 Step::Ids {
                     consumed,
-                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial, form },
+                    ask: Ask { source, count, wait: next.wait.limit(), partial: next.partial },
+                    form,
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
-                match context.answer(request, tag, out) {
+                match conditions.answer(request, tag, out) {
                     error @ Some(code) if code.closes() => Step::Close { error },
                     error => Step::Answered { consumed, error },
                 }
@@ -136,18 +137,16 @@ impl Front for Native {
         }
     }
 
-    fn revoke(&self, out: &mut Vec<u8>, denial: Denial) {
-        reply::encode_error(out, 0, ErrorCode::Unauthorized, None, &denial.to_string());
-    }
-
-    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<&'static str> {
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
         match request::parse(bytes) {
-            Parsed::BadLength(_) => Some(stranger::describe(bytes)),
-            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(session.rejection()),
+            Parsed::BadLength(_) => Some(stranger::describe(bytes, Protocol::Native)),
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(session.rejection().to_owned()),
             Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. }
                 if !session.is_authorized() =>
             {
-                Some("no token, and auth.token_file asks for one; give the client one of its lines")
+                Some(String::from(
+                    "no token, and auth.token_file asks for one; give the client one of its lines",
+                ))
             }
             _ => None,
         }
@@ -180,7 +179,7 @@ impl Front for Native {
     }
 
     #[inline]
-    fn encode_ids(&self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         let encoded = if form.explicit || ids.needs_list {
             reply::encode_list_frame(out, form.tag, ids.ids(rng), ids.more)
         } else {
@@ -189,66 +188,11 @@ impl Front for Native {
         debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
     }
 
-    fn refuse(&self, out: &mut Vec<u8>, form: Form, refused: Refused<'_>) -> ErrorCode {
-        let (code, retry_after, message) = in_words(refused);
-        reply::encode_error(out, form.tag, code, retry_after, &message);
-        code
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        reply::encode_error(out, 0, words.code, words.retry_after, &words.message);
     }
-}
 
-/// Returns the error code, the time to retry after and the message of a refusal.
-fn in_words(refused: Refused<'_>) -> (ErrorCode, Option<Duration>, String) {
-    let Refused { refusal, source, longer_wait } = refused;
-    let wait_longer =
-        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
-    match refusal {
-        Refusal::Exhausted(Some(retry_after)) => (
-            ErrorCode::Exhausted,
-            Some(retry_after),
-            format!(
-                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
-            ),
-        ),
-        Refusal::Exhausted(None) => (
-            ErrorCode::Exhausted,
-            None,
-            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
-        ),
-        Refusal::ClockBehind(retry_after) => (
-            ErrorCode::ClockBehind,
-            Some(retry_after),
-            format!(
-                "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
-                 the source a worker ID that was never used"
-            ),
-        ),
-        Refusal::YetToBegin(retry_after) => (
-            ErrorCode::ClockBehind,
-            Some(retry_after),
-            format!(
-                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
-                 keep a state (state_dir)"
-            ),
-        ),
-        Refusal::NoCeiling => (
-            ErrorCode::NoCeiling,
-            Some(Duration::from_secs(1)),
-            format!(
-                "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
-            ),
-        ),
-        Refusal::Lost => (
-            ErrorCode::NoCeiling,
-            None,
-            format!(
-                "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
-            ),
-        ),
-        Refusal::Ended => (
-            ErrorCode::NoCeiling,
-            None,
-            format!("the layout of source {source} has come to the end of its life; change it"),
-        ),
-        Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
+        reply::encode_error(out, form.tag, words.code, words.retry_after, &words.message);
     }
 }

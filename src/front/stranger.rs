@@ -1,42 +1,78 @@
-//! Names for clients that speak another protocol.
+//! Names for clients that speak another protocol than the listener.
 
-use std::borrow::Cow;
+use crate::config::Protocol;
 
-/// The answer to a TLS client on a plain listener, and its log line.
-const TLS: &str = "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon \
-                   a listener with it";
-
-const HTTP: &str = "an HTTP client on a listener of Snowbank's own protocol; give it the address of the admin \
-                    listener, or of the server that it looks for";
-
-const REDIS: &str = "a Redis client on a listener of Snowbank's own protocol; give it the address of the Redis server \
-                     that it looks for";
-
-const PROXY: &str = "a PROXY protocol header, which Snowbank does not read; let the load balancer send none";
-
-const OTHER: &str = "bytes that are no request of Snowbank's protocol; give the client the address of the server that \
-                     it looks for";
+/// A protocol that a client's first bytes show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stranger {
+    Tls,
+    Http,
+    Redis,
+    Memcached,
+    Native,
+    Proxy,
+    Other,
+}
 
 /// The first bytes of HTTP requests.
 const METHODS: [&[u8; 4]; 9] =
     [b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI "];
 
-/// Returns the log line about a client whose bytes cannot be a request.
-pub(super) fn describe(bytes: &[u8]) -> &'static str {
+fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
     match bytes {
         // A handshake record of any version.
-        [0x16, 0x03, 0x00..=0x04, ..] => TLS,
-        [b'P', b'R', b'O', b'X', b'Y', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => PROXY,
-        [b'*', b'0'..=b'9', ..] => REDIS,
-        _ if METHODS.iter().any(|method| bytes.starts_with(*method)) => HTTP,
-        _ => OTHER,
+        [0x16, 0x03, 0x00..=0x04, ..] => Stranger::Tls,
+        [b'P', b'R', b'O', b'X', b'Y', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Stranger::Proxy,
+        [b'*', b'0'..=b'9', ..] => Stranger::Redis,
+        _ if METHODS.iter().any(|method| bytes.starts_with(*method)) => Stranger::Http,
+        [b'g', b'e', b't', b' ' | b's', ..] | [0x80, ..] => Stranger::Memcached,
+        // A frame's length, of which three bytes are 0 or, for the longest requests, two.
+        [_, 0..=4, 0, 0, ..] if listener != Protocol::Native => Stranger::Native,
+        _ => Stranger::Other,
     }
 }
 
-/// Returns the answer to a client whose bytes cannot be a request: `length` is no length of one.
-pub(super) fn answer(bytes: &[u8], length: u32) -> Cow<'static, str> {
-    match describe(bytes) {
-        OTHER => format!("found frame length {length}, allowed 4 to 1024; the stream is lost").into(),
-        name => name.into(),
-    }
+/// Returns true if the protocol of these bytes, which are no request, is known.
+pub(super) fn is_known(bytes: &[u8]) -> bool {
+    stranger_of(bytes, Protocol::Native) != Stranger::Other
+}
+
+/// Describes a client whose bytes are no request of the listener's protocol: for its answer, and for the log.
+pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
+    let stranger = stranger_of(bytes, listener);
+    let client = match stranger {
+        Stranger::Tls => {
+            return String::from(
+                "a TLS client on a listener without TLS; give the client the address without tls:, or the daemon a listener \
+                 with it",
+            );
+        }
+        Stranger::Proxy => {
+            return String::from(
+                "a PROXY protocol header, which Snowbank does not read; let the load balancer send none",
+            );
+        }
+        Stranger::Http => "an HTTP client",
+        Stranger::Redis => "a Redis client",
+        Stranger::Memcached => "a memcached client",
+        Stranger::Native => "a client of Snowbank's own protocol",
+        Stranger::Other if listener == Protocol::Native => {
+            return String::from(
+                "bytes that are no request of Snowbank's protocol; give the client the address of the server that it looks \
+                 for",
+            );
+        }
+        Stranger::Other => "bytes that are no request",
+    };
+    let place = match listener {
+        Protocol::Native => "a listener of Snowbank's own protocol",
+        Protocol::Resp => "a listener for clients of Redis",
+    };
+    let right = match stranger {
+        Stranger::Http => "the address of the admin listener, or of the server that it looks for",
+        Stranger::Redis => "an address of [resp], or of the Redis server that it looks for",
+        Stranger::Native => "an address of the setting listen",
+        _ => "the address of the server that it looks for",
+    };
+    format!("{client} on {place}; give it {right}")
 }

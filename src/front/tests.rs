@@ -8,7 +8,7 @@ fn random_fields_never_carry_into_the_sequence() {
     let numbering = Numbering::new(layout, WorkerSet::single(81)).expect("worker 81 exists");
     let runs = [numbering.run_at(Position(4_710), 10)];
     let random = numbering.random_parts();
-    let frame_ids = FrameIds { runs: &runs, random, needs_list: true, more: false };
+    let frame_ids = FrameIds { runs: &runs, random, needs_list: true, of_reply: None, more: false };
     let mut rng = fastrand::Rng::with_seed(1);
     for _ in 0..2_000 {
         for (id, bare) in frame_ids.ids(&mut rng).zip(runs[0].ids()) {

@@ -33,7 +33,7 @@ pub use self::health::handle::{Health, StopTimes};
 pub use self::lifecycle::reload::{ReloadError, Reloaded, Reloader};
 pub use self::lifecycle::start::Server;
 pub use self::net::admin_accept::ADMIN_CONNECTIONS_MAX;
-pub use self::net::inherited::{Inherited, Protocol};
+pub use self::net::inherited::Inherited;
 pub use self::restored::is_kernel_log_standard_input;
 pub use self::shared::note::Note;
 pub use self::shared::start_error::{RunError, StartError};

@@ -27,7 +27,7 @@ pub(crate) enum Address {
 
 impl Address {
     fn of_line(line: &str) -> Address {
-        let text = line.strip_prefix("listening on ").or_else(|| line.strip_prefix("admin on "));
+        let text = line.split_once(" on ").map(|(_, text)| text);
         let text = text.unwrap_or_else(|| panic!("not a listening line: {line:?}"));
         if let Some(path) = text.strip_prefix("unix:") {
             return Address::Unix(path.into());
@@ -120,6 +120,12 @@ impl Setup {
         let path = self.path("snowbank.toml");
         std::fs::write(&path, toml).expect("the configuration is written");
         self.option("--config", path)
+    }
+
+    /// A listener for clients of Redis on a free loopback port, whose address is the second one.
+    pub(crate) fn resp(self) -> Setup {
+        let listeners = self.listeners + 1;
+        self.option("--resp", "127.0.0.1:0").listeners(listeners)
     }
 
     /// An admin listener on a free loopback port, whose address is the last one then. Without a delay at the stop.

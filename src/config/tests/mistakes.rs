@@ -40,7 +40,7 @@ fn a_mistake_says_what_was_found_and_what_is_allowed() {
         ),
         (
             "[admin]\nlisten = 7660",
-            "2: admin.listen: found 127.0.0.1:7660, where clients connect already, allowed: an address of its own",
+            "2: admin.listen: found 127.0.0.1:7660, an address of listen, allowed: one of its own",
         ),
         (
             "unix_mode = 660",

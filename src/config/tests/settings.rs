@@ -53,6 +53,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         auth: AuthSettings { token_file: None },
         tls: TlsSettings::default(),
         unix_mode: FileMode(0o660),
+        resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
         admin: AdminSettings { listen: Vec::new() },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         identities: Vec::new(),
@@ -159,6 +160,10 @@ fn every_setting_reaches_its_field() {
         tls.certificate = "tls/daemon.crt"
         tls.key = "credential:daemon.key"
         tls.client_ca = "/run/clients.crt"
+        resp.listen = ["127.0.0.1:6379", "unix:resp.sock"]
+        resp.source = "default"
+        resp.any_key = "default"
+        resp.replies = "string"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
@@ -202,6 +207,12 @@ fn every_setting_reaches_its_field() {
             client_ca: Some(path("/run/clients.crt")),
         },
         unix_mode: FileMode(0o600),
+        resp: RespSettings {
+            listen: ["127.0.0.1:6379", "unix:/etc/resp.sock"].map(|text| text.parse().unwrap()).into(),
+            source: Some("default".into()),
+            any_key: Some("default".into()),
+            replies: Replies::String,
+        },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
         },

@@ -10,7 +10,7 @@ use crossbeam::utils::CachePadded;
 
 use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
-use crate::config::SOURCES_MAX;
+use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
@@ -44,11 +44,22 @@ pub(crate) struct SourceCounters {
     pub(crate) waits: Counter,
 }
 
+/// The counters of one shard for one protocol.
+#[derive(Debug, Default)]
+pub(crate) struct ProtocolCounters {
+    /// Requests that were answered, with IDs, an error or anything else.
+    pub(crate) requests: Counter,
+    /// Those that were answered with an error.
+    pub(crate) errors: Counter,
+}
+
 /// The counters of one shard.
 #[derive(Debug)]
 pub(crate) struct ShardCounters {
     /// One entry for each source that a daemon can have, by index.
     pub(crate) sources: [SourceCounters; SOURCES_MAX],
+    /// One entry for each protocol.
+    pub(crate) protocols: [ProtocolCounters; PROTOCOLS],
     pub(crate) errors: Errors,
     /// PING, INFO and AUTH, answered without an error.
     pub(crate) other_requests: Counter,
@@ -61,12 +72,28 @@ impl ShardCounters {
     fn new() -> Self {
         ShardCounters {
             sources: std::array::from_fn(|_| SourceCounters::default()),
+            protocols: Default::default(),
             errors: Errors::default(),
             other_requests: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             latency: LatencyCounters::default(),
         }
+    }
+}
+
+impl ShardCounters {
+    /// Counts an answer of this protocol that is an error.
+    pub(crate) fn note_error(&self, protocol: Protocol, code: ErrorCode) {
+        self.errors.add(code);
+        self.protocols[protocol as usize].errors.add(1);
+    }
+
+    /// Counts a request for IDs of this protocol, which was read at `read_at` and is answered now.
+    pub(crate) fn note_served(&self, protocol: Protocol, read_at: BootMicros) {
+        let took = clock::os::boot().since(read_at);
+        self.latency.record(clock::micros(took).unsigned_abs(), 1);
+        self.protocols[protocol as usize].requests.add(1);
     }
 }
 
@@ -138,11 +165,12 @@ impl Timing {
 
     /// Ends a turn that began with a reading at `began` and whose replies are on their way.
     #[inline]
-    pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, began: BootMicros) {
+    pub(crate) fn end_turn(&mut self, counters: &LatencyCounters, requests: &Counter, began: BootMicros) {
         let served = std::mem::take(&mut self.served);
         if served == 0 {
             return;
         }
+        requests.add(served);
         if self.untimed_turns == 0 || self.is_idle(began) {
             self.time(began, clock::os::boot());
         } else {
@@ -155,11 +183,13 @@ impl Timing {
     pub(crate) fn end_late_turn(
         &mut self,
         counters: &LatencyCounters,
+        requests: &Counter,
         read_at: BootMicros,
         began: BootMicros,
     ) {
         let served = std::mem::take(&mut self.served);
         if served > 0 {
+            requests.add(served);
             counters.record(clock::micros(began.since(read_at)).unsigned_abs(), served);
         }
     }
@@ -194,6 +224,8 @@ pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
+    /// The number of open connections of each protocol.
+    pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
@@ -210,6 +242,7 @@ impl Metrics {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
+            open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
@@ -270,7 +303,7 @@ mod tests {
             for _ in 0..3 {
                 timing.note_served();
             }
-            timing.end_turn(&counters, BootMicros(turn));
+            timing.end_turn(&counters, &Counter::default(), BootMicros(turn));
             timed += i32::from(timing.timed_at != last);
             last = timing.timed_at;
         }
@@ -285,7 +318,7 @@ mod tests {
         for turn in 1..100 {
             let began = BootMicros(turn * (IDLE_US + 1));
             timing.note_served();
-            timing.end_turn(&counters, began);
+            timing.end_turn(&counters, &Counter::default(), began);
             assert_eq!(timing.timed_at, began);
         }
     }
@@ -293,8 +326,8 @@ mod tests {
     #[test]
     fn a_turn_without_a_request_is_not_timed() {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
-        timing.end_turn(&counters, BootMicros(1));
-        timing.end_late_turn(&counters, BootMicros(1), BootMicros(2));
+        timing.end_turn(&counters, &Counter::default(), BootMicros(1));
+        timing.end_late_turn(&counters, &Counter::default(), BootMicros(1), BootMicros(2));
         assert_eq!(latency_of(&counters).counts.iter().sum::<u64>(), 0);
     }
 
@@ -303,7 +336,7 @@ mod tests {
         let (mut timing, counters) = (Timing::new(), LatencyCounters::default());
         timing.note_served();
         timing.note_served();
-        timing.end_late_turn(&counters, BootMicros(1_000), BootMicros(4_000));
+        timing.end_late_turn(&counters, &Counter::default(), BootMicros(1_000), BootMicros(4_000));
         let latency = latency_of(&counters);
         assert_eq!(latency.sum_us, 6_000);
         assert_eq!(latency.counts[bucket_of(3_000)], 2);

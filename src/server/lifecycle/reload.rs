@@ -143,8 +143,7 @@ impl Reloader {
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
         let live_config = |version, info_json| {
-            let max_count = settings.limits.max_count.get();
-            let facts = Facts { info_json, max_count, sources: supplies.len(), access: access.clone() };
+            let facts = Facts::new(&settings, info_json, access.clone());
             let text = settings.to_text();
             LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone(), text }
         };

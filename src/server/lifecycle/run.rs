@@ -11,8 +11,9 @@ use tokio::task::JoinSet;
 use super::start::Server;
 use super::threads::{KeeperThread, ShardThreads, make_runtime};
 use crate::admin::{Beats, Site};
+use crate::config::Protocol;
 use crate::server::health::handle::Health;
-use crate::server::net::accept::{self, Inbox, Registered};
+use crate::server::net::accept::{self, Door, Inbox, Registered};
 use crate::server::net::admin_accept;
 use crate::server::net::listen::Listener;
 use crate::server::restored;
@@ -42,10 +43,12 @@ impl Server {
         let runtime = make_runtime()?;
         let registered = {
             let _reactor = runtime.enter();
-            let registered = register(listeners).and_then(|listeners| Ok([listeners, register(admin)?]));
+            let (protocols, listeners): (Vec<Protocol>, _) = listeners.into_iter().unzip();
+            let registered = register(listeners)
+                .and_then(|listeners| Ok((protocols.into_iter().zip(listeners).collect(), register(admin)?)));
             registered.map_err(|error| StartError::ResourceShort(error.to_string()))
         };
-        let ([listeners, admin], ceilings) = ceilings.or_trim(registered)?;
+        let ((listeners, admin), ceilings) = ceilings.or_trim(registered)?;
         let keeper = KeeperThread::spawn(ceilings, &common, join_requests)
             .map_err(|error| StartError::no_thread(&error))?;
         restored::watch(kernel_log, Arc::clone(&common));
@@ -101,14 +104,14 @@ fn serve_admin(listeners: Vec<Registered>, common: &Arc<Common>) -> JoinSet<()> 
 /// answered.
 async fn accept_until(
     stop: impl Future<Output = ()>,
-    listeners: Vec<Registered>,
+    listeners: Vec<(Protocol, Registered)>,
     inboxes: Arc<[Inbox]>,
     common: &Arc<Common>,
 ) -> Instant {
     let (stop_acceptors, stopped) = watch::channel(false);
-    let accept = |listener| {
-        let tls = tls_of(&listener, common);
-        accept::accept(listener, tls, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
+    let accept = |(protocol, listener)| {
+        let door = Door { protocol, tls: tls_of(&listener, common) };
+        accept::accept(listener, door, Arc::clone(&inboxes), Arc::clone(common), stopped.clone())
     };
     let mut acceptors: JoinSet<()> = listeners.into_iter().map(accept).collect();
     stop.await;

@@ -13,14 +13,14 @@ use super::worker_ids::{lock, number};
 use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Wall};
-use crate::config::{Address, Secrets, Settings};
+use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::front::Facts;
 use crate::numbering::Numbering;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
 use crate::server::health::metrics::Metrics;
-use crate::server::net::inherited::{Inherited, Protocol};
+use crate::server::net::inherited::Inherited;
 use crate::server::net::listen::{self, Listener};
 use crate::server::restored::KernelLog;
 use crate::server::shared::common::Common;
@@ -32,7 +32,7 @@ use crate::tls;
 
 /// A daemon that listens. Dropped without [`run`](Server::run), it ends without having served.
 pub struct Server {
-    pub(super) listeners: Vec<Listener>,
+    pub(super) listeners: Vec<(Protocol, Listener)>,
     pub(super) admin: Vec<Listener>,
     pub(super) common: Arc<Common>,
     pub(super) shards: Vec<(Shard, Runtime)>,
@@ -76,8 +76,7 @@ impl Server {
             .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened));
         let (Opened { info_json, shards, listeners, admin }, ceilings) = ceilings.or_trim(opened)?;
 
-        let facts =
-            Facts { info_json, max_count: settings.limits.max_count.get(), sources: supplies.len(), access };
+        let facts = Facts::new(settings, info_json, access);
         let (limits, text) = (settings.limits.clone(), settings.to_text());
         let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
@@ -101,9 +100,9 @@ impl Server {
         self.admin.iter().map(|listener| &listener.address)
     }
 
-    /// Returns the client listeners' addresses, with the ports that the system chose.
-    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.listeners.iter().map(|listener| &listener.address)
+    /// Returns the client listeners' protocols and addresses, with the ports that the system chose.
+    pub fn addresses(&self) -> impl Iterator<Item = (Protocol, &Address)> {
+        self.listeners.iter().map(|(protocol, listener)| (*protocol, &listener.address))
     }
 
     /// Returns a handle that reads the daemon's status and heartbeat while it runs.
@@ -123,7 +122,7 @@ fn number_and_lock(settings: &Settings) -> Result<(Vec<Numbering>, Vec<WorkerLoc
 struct Opened {
     info_json: Vec<u8>,
     shards: Vec<(Shard, Runtime)>,
-    listeners: Vec<Listener>,
+    listeners: Vec<(Protocol, Listener)>,
     admin: Vec<Listener>,
 }
 
@@ -145,15 +144,20 @@ impl Opened {
         let shards = (0..settings.shards.get()).map(make_shard).collect::<Result<_, StartError>>()?;
         // Inherited sockets take the place of the listeners of their protocol.
         let mut open =
-            |protocol, addresses| listen_at(inherited.listeners(protocol), addresses, settings.unix_mode.0);
-        let listeners = open(Protocol::Native, &settings.listen)?;
-        let admin = open(Protocol::Admin, &settings.admin.listen)?;
+            |purpose, addresses| listen_at(inherited.listeners(purpose), addresses, settings.unix_mode.0);
+        let mut listeners = Vec::new();
+        for (protocol, addresses) in settings.listeners() {
+            let opened = open(Purpose::Clients(protocol), addresses)?;
+            listeners.extend(opened.into_iter().map(|listener| (protocol, listener)));
+        }
+        let admin = open(Purpose::Admin, &settings.admin.listen)?;
         Ok(Opened { info_json, shards, listeners, admin })
     }
 
     /// Checks that there is a certificate for the listeners that speak TLS, wherever they come from.
     fn check_certificate(&self, tls: Option<&tls::Acceptor>) -> Result<(), StartError> {
-        let mut listeners = self.listeners.iter().chain(&self.admin);
+        let of_clients = self.listeners.iter().map(|(_, listener)| listener);
+        let mut listeners = of_clients.chain(&self.admin);
         match listeners.find(|listener| listener.address.is_tls()) {
             Some(Listener { address, .. }) if tls.is_none() => Err(StartError::WrongSetting(format!(
                 "{address} has no certificate to show; name one and its key in [tls] (certificate, key)"

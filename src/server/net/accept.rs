@@ -14,12 +14,12 @@ use tokio::time::Instant;
 use super::listen::{Listener, SocketFile};
 use crate::access::{Full, Seat};
 use crate::clock;
-use crate::config::Address;
-use crate::server::health::metrics::AcceptorCounters;
+use crate::config::{Address, Protocol};
+use crate::front;
+use crate::server::health::metrics::Metrics;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
-use snowbank_client::protocol::{ErrorCode, reply};
 
 /// The capacity of a shard's inbox. The acceptor waits while the inbox is full, and the kernel's backlog takes the rest.
 pub(crate) const INBOX_SOCKETS: usize = 256;
@@ -36,24 +36,36 @@ pub(crate) struct Inbox {
     pub(crate) connections: Arc<AtomicUsize>,
 }
 
+/// The way in which the connections of a listener are served.
+#[derive(Clone, Debug)]
+pub(crate) struct Door {
+    pub(crate) protocol: Protocol,
+    /// The certificate to shake hands with; `None` without TLS.
+    pub(crate) tls: Option<tls::Acceptor>,
+}
+
 /// An accepted connection on its way to a shard.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
-    /// The certificate to shake hands with; `None` without TLS.
-    pub(crate) tls: Option<tls::Acceptor>,
+    pub(crate) door: Door,
     pub(crate) open: OpenConnection,
 }
 
-/// A connection in its shard's count of open ones. Leaves the count when dropped.
+/// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when dropped.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
-    count: Arc<AtomicUsize>,
+    counts: [Arc<AtomicUsize>; 2],
     /// Its place at its address. `None` of a Unix socket, and once its session has it.
     seat: Option<Seat>,
 }
 
 impl OpenConnection {
+    fn enter(counts: [&Arc<AtomicUsize>; 2], seat: Option<Seat>) -> Self {
+        counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
+        OpenConnection { counts: counts.map(Arc::clone), seat }
+    }
+
     /// Returns its place at its address, for its session.
     pub(crate) fn take_seat(&mut self) -> Option<Seat> {
         self.seat.take()
@@ -62,7 +74,7 @@ impl OpenConnection {
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.counts.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
@@ -142,13 +154,13 @@ fn is_of_the_peer(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Accepts on one listener until `stop` turns true. With `tls`, connections must speak TLS.
+/// Accepts on one listener until `stop` turns true.
 ///
 /// When it returns, all accepted connections have been handed to a shard. Later ones are refused, unless another process
 /// also holds the listener: then they wait in it.
 pub(crate) async fn accept(
     mut listener: Registered,
-    tls: Option<tls::Acceptor>,
+    door: Door,
     inboxes: Arc<[Inbox]>,
     common: Arc<Common>,
     mut stop: watch::Receiver<bool>,
@@ -158,7 +170,7 @@ pub(crate) async fn accept(
         let (socket, peer) = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
-            socket = listener.accept() => socket,
+            accepted = listener.accept() => accepted,
         };
         let (max_connections, most_of_address) = {
             let limits = &common.live_config.borrow().limits;
@@ -168,11 +180,11 @@ pub(crate) async fn accept(
         let seat = match entered.transpose() {
             Ok(seat) => seat,
             Err(full) => {
-                turn_address_away(&socket, tls.is_some(), &full, most_of_address);
+                turn_address_away(&socket, &door, &full, most_of_address);
                 continue;
             }
         };
-        if !admit((socket, seat), tls.as_ref(), &inboxes, &common.metrics.acceptors, max_connections).await
+        if !admit((socket, seat), &door, &inboxes, &common.metrics, max_connections).await
             && let Some(count) = turned_away.count(Instant::now())
         {
             tracing::warn!(
@@ -186,34 +198,34 @@ pub(crate) async fn accept(
 /// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
 async fn admit(
     (socket, seat): (Socket, Option<Seat>),
-    tls: Option<&tls::Acceptor>,
+    door: &Door,
     inboxes: &[Inbox],
-    counters: &AcceptorCounters,
+    metrics: &Metrics,
     max_connections: usize,
 ) -> bool {
     let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
     if open >= max_connections {
-        counters.refused.add(1);
+        metrics.acceptors.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if tls.is_none() {
+        if door.tls.is_none() {
             let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &all);
+            turn_away(&socket, &front::too_busy(door.protocol, &all));
         }
         return false;
     }
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return true;
     };
-    counters.accepted.add(1);
-    inbox.connections.fetch_add(1, Ordering::Relaxed);
-    let open = OpenConnection { count: Arc::clone(&inbox.connections), seat };
+    metrics.acceptors.accepted.add(1);
+    let open =
+        OpenConnection::enter([&inbox.connections, &metrics.open_by_protocol[door.protocol as usize]], seat);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, tls: tls.cloned(), open }).await;
+    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), open }).await;
     true
 }
 
 /// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.
-fn turn_address_away(socket: &Socket, has_tls: bool, Full(address): &Full, most: Option<u32>) {
+fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: Option<u32>) {
     let most = most.unwrap_or_default();
     if let Some(count) = address.refused.note(clock::os::boot()) {
         tracing::warn!(
@@ -221,17 +233,16 @@ fn turn_address_away(socket: &Socket, has_tls: bool, Full(address): &Full, most:
             "connections were turned away: their address has all that connections_per_address allows"
         );
     }
-    if !has_tls {
-        turn_away(socket, &format!("your address has all its {most} connections; close one, or share them"));
+    if door.tls.is_none() {
+        let all = format!("your address has all its {most} connections; close one, or share them");
+        turn_away(socket, &front::too_busy(door.protocol, &all));
     }
 }
 
-/// Sends `too_busy` and closes the connection.
-fn turn_away(socket: &Socket, message: &str) {
-    let mut out = Vec::new();
-    reply::encode_error(&mut out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
+/// Sends a refusal and closes the connection.
+fn turn_away(socket: &Socket, refusal: &[u8]) {
     // A fresh socket's buffer has room for one reply. If the peer is gone already, nobody reads it.
-    let _ = socket.send(&out);
+    let _ = socket.send(refusal);
     let _ = socket.shutdown(std::net::Shutdown::Write);
     // Bytes that the client has already sent must be read, because closing with unread bytes resets the connection.
     let mut unread = [std::mem::MaybeUninit::uninit(); 4_096];

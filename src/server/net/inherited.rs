@@ -11,7 +11,7 @@ use listenfd::ListenFd;
 use socket2::Socket;
 
 use super::listen::Listener;
-use crate::config::Address;
+use crate::config::{Address, InheritedAddresses, Purpose};
 use crate::server::shared::start_error::StartError;
 
 /// The most sockets that are taken. A larger number is an error in the environment.
@@ -22,30 +22,10 @@ const FIRST_DESCRIPTOR: usize = 3;
 /// The suffix of a protocol's name for sockets that speak TLS.
 const OVER_TLS: &str = "-tls";
 
-/// The protocol of a listener.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Snowbank's own.
-    Native,
-    /// HTTP, for the operator.
-    Admin,
-}
-
-impl Protocol {
-    /// The protocols by the name of their sockets. Sockets with any other name speak the first one, because systemd's
-    /// default is the name of the socket's unit.
-    const ALL: [(&'static str, Protocol); 2] = [("native", Protocol::Native), ("admin", Protocol::Admin)];
-
-    fn of(name: &str) -> Protocol {
-        let known = Self::ALL.iter().find(|(known, _)| *known == name);
-        known.unwrap_or(&Self::ALL[0]).1
-    }
-}
-
 /// The listeners that the service manager opened.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    sockets: Vec<(Protocol, Listener)>,
+    sockets: Vec<(Purpose, Listener)>,
 }
 
 impl Inherited {
@@ -72,22 +52,21 @@ impl Inherited {
                     "cannot serve on the inherited descriptor {descriptor}{named}: {reason}; check the socket's unit"
                 ))
             })?;
-            Ok((Protocol::of(protocol), listener))
+            Ok((Purpose::of_socket(protocol), listener))
         };
         let names = names.split(':').chain(std::iter::repeat(""));
         let sockets = (0..count).zip(names).map(take).collect::<Result<_, StartError>>()?;
         Ok(Inherited { sockets })
     }
 
-    /// Returns the addresses of the sockets of a protocol.
-    pub fn addresses(&self, protocol: Protocol) -> Vec<Address> {
-        let of_it = self.sockets.iter().filter(|(of, _)| *of == protocol);
-        of_it.map(|(_, listener)| listener.address.clone()).collect()
+    /// Returns the addresses of the sockets, each with its use.
+    pub fn addresses(&self) -> InheritedAddresses {
+        self.sockets.iter().map(|(purpose, listener)| (*purpose, listener.address.clone())).collect()
     }
 
-    /// Removes and returns the sockets of a protocol.
-    pub(crate) fn listeners(&mut self, protocol: Protocol) -> Vec<Listener> {
-        self.sockets.extract_if(.., |(of, _)| *of == protocol).map(|(_, listener)| listener).collect()
+    /// Removes and returns the sockets of this use.
+    pub(crate) fn listeners(&mut self, purpose: Purpose) -> Vec<Listener> {
+        self.sockets.extract_if(.., |(of, _)| *of == purpose).map(|(_, listener)| listener).collect()
     }
 }
 
@@ -155,6 +134,7 @@ fn address_of(socket: &Socket) -> Option<Address> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Protocol;
 
     #[test]
     fn sockets_are_those_of_this_process_alone() {
@@ -171,8 +151,9 @@ mod tests {
     #[test]
     fn a_name_that_is_no_protocol_s_is_native() {
         for name in ["native", "", "unknown", "snowbank.socket"] {
-            assert_eq!(Protocol::of(name), Protocol::Native);
+            assert_eq!(Purpose::of_socket(name), Purpose::Clients(Protocol::Native));
         }
-        assert_eq!(Protocol::of("admin"), Protocol::Admin);
+        assert_eq!(Purpose::of_socket("admin"), Purpose::Admin);
+        assert_eq!(Purpose::of_socket("resp"), Purpose::Clients(Protocol::Resp));
     }
 }

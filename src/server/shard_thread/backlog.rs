@@ -1,6 +1,6 @@
 //! The rest of a reply that is longer than a frame, encoded a frame at a time as the client takes it.
 
-use crate::front::{Ask, FrameLimit};
+use crate::front::FrameLimit;
 use crate::numbering::Numbering;
 use crate::source::Span;
 use snowbank_client::layout::{Position, Run, append_run};
@@ -8,15 +8,19 @@ use snowbank_client::layout::{Position, Run, append_run};
 /// IDs claimed for a reply and not yet encoded. They are kept as spans of positions, because a million IDs of scattered worker
 /// IDs are a million runs and mostly one span.
 #[derive(Debug)]
-pub(super) struct Backlog {
-    pub(super) ask: Ask,
+pub(super) struct Backlog<F> {
+    /// The index of the source.
+    pub(super) source: usize,
+    pub(super) form: F,
+    /// The number of all IDs, until the first frame has it.
+    of_reply: Option<u64>,
     /// The rest of the IDs, in order. The first span is cut as it is encoded.
     spans: std::collections::VecDeque<Span>,
 }
 
-impl Backlog {
+impl<F> Backlog<F> {
     /// Makes a backlog of all IDs of `runs`, which belong to this numbering.
-    pub(super) fn new(ask: Ask, numbering: &Numbering, runs: &[Run]) -> Self {
+    pub(super) fn new(source: usize, form: F, numbering: &Numbering, runs: &[Run]) -> Self {
         let mut spans: Vec<Span> = Vec::new();
         for run in runs {
             let mut left = *run;
@@ -36,7 +40,13 @@ impl Backlog {
                 }
             }
         }
-        Backlog { ask, spans: spans.into() }
+        let of_reply = Some(spans.iter().map(|span| span.count).sum());
+        Backlog { source, form, of_reply, spans: spans.into() }
+    }
+
+    /// Returns the number of all IDs before the first frame, `None` later.
+    pub(super) fn of_reply(&mut self) -> Option<u64> {
+        self.of_reply.take()
     }
 
     /// Moves the next frame's IDs to `runs`. Returns true if more are left.
@@ -70,7 +80,6 @@ impl Backlog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::Form;
     use snowbank_client::layout::{Layout, WorkerSet};
 
     #[test]
@@ -92,10 +101,8 @@ mod tests {
             }
         }
         let expected: Vec<u64> = runs.iter().flat_map(Run::ids).collect();
-        let form = Form { tag: 0, explicit: false };
-        let ask = Ask { source: 0, count: 1_077, wait: None, partial: false, form };
         for limit in [FrameLimit { runs: 10, ids: u64::MAX }, FrameLimit { runs: usize::MAX, ids: 100 }] {
-            let mut backlog = Backlog::new(ask, &numbering, &runs);
+            let mut backlog = Backlog::new(0, (), &numbering, &runs);
             let (mut frame, mut found, mut frames) = (Vec::new(), Vec::new(), 0);
             loop {
                 let more = backlog.next_frame(&numbering, limit, &mut frame);
@@ -120,9 +127,8 @@ mod tests {
         let mut runs = vec![numbering.run_at(Position(2), 2)];
         append_run(&mut runs, numbering.run_at(Position(5), 1));
         assert_eq!(runs, [Run { first: 50, count: 3, stride: 50 }]);
-        let form = Form { tag: 0, explicit: true };
-        let ask = Ask { source: 0, count: 3, wait: None, partial: false, form };
-        let mut backlog = Backlog::new(ask, &numbering, &runs);
+        let mut backlog = Backlog::new(0, (), &numbering, &runs);
+        assert_eq!((backlog.of_reply(), backlog.of_reply()), (Some(3), None));
         let mut frame = Vec::new();
         assert!(!backlog.next_frame(&numbering, FrameLimit { runs: 10, ids: 100 }, &mut frame));
         assert_eq!(frame.iter().flat_map(Run::ids).collect::<Vec<_>>(), [50, 100, 150]);

@@ -1,7 +1,9 @@
 //! Any IDs on their way to a client: cut into frames, encoded, and put together again.
 
 use super::backlog::Backlog;
-use crate::front::{Ask, Form, FrameIds, FrameLimit, Front, Native};
+use crate::access::Rules;
+use crate::config::{Settings, SourceSettings};
+use crate::front::{Ask, Facts, Form, FrameIds, FrameLimit, Front, Native};
 use crate::fuzzing::{Choices, numbering};
 use crate::numbering::Numbering;
 use crate::source::Span;
@@ -24,11 +26,11 @@ pub fn id_frames(data: &[u8]) {
     if count == 0 {
         return;
     }
-    let ask = Ask { source: 0, count, wait: None, partial: false, form };
-    let out = encode(&numbering, ask, &runs, cut);
+    let ask = Ask { source: 0, count, wait: None, partial: false };
+    let out = encode(&numbering, form, &runs, cut);
 
     let positions = spans.iter().flat_map(|span| (span.from.0..span.end().0).map(Position));
-    for (id, position) in received(&out, ask).into_iter().zip(positions) {
+    for (id, position) in received(&out, (ask, form)).into_iter().zip(positions) {
         assert_eq!(numbering.position_of(id), Some(position));
         if numbering.random_parts().is_empty() {
             assert_eq!(id, numbering.id_at(position));
@@ -72,23 +74,27 @@ fn runs_of(numbering: &Numbering, spans: &[Span]) -> Vec<Run> {
 }
 
 /// All frames of the reply; with `cut`, smaller ones than the connection would make.
-fn encode(numbering: &Numbering, ask: Ask, runs: &[Run], cut: u8) -> Vec<u8> {
-    let (front, mut rng) = (Native, fastrand::Rng::with_seed(cut.into()));
+fn encode(numbering: &Numbering, form: Form, runs: &[Run], cut: u8) -> Vec<u8> {
+    let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
+    let facts = Facts::new(&settings, Vec::new(), Rules::default());
+    let (mut front, mut rng) = (Native::new(&facts), fastrand::Rng::with_seed(cut.into()));
     let needs_list = numbering.needs_list();
-    let full = front.frame_limit(ask.form, needs_list);
+    let full = front.frame_limit(form, needs_list);
     let limit = match (cut, full.runs) {
         (0, _) => full,
         (_, usize::MAX) => FrameLimit { ids: cut.into(), ..full },
         (_, _) => FrameLimit { runs: cut.into(), ..full },
     };
     let (mut out, mut frame) = (Vec::new(), Vec::new());
-    let mut backlog = Backlog::new(ask, numbering, runs);
+    let mut backlog = Backlog::new(0, form, numbering, runs);
     loop {
+        let of_reply = backlog.of_reply();
         let more = backlog.next_frame(numbering, limit, &mut frame);
         assert!(limit.fits(&frame) && !frame.is_empty());
-        let frame_ids = FrameIds { runs: &frame, random: numbering.random_parts(), needs_list, more };
+        let frame_ids =
+            FrameIds { runs: &frame, random: numbering.random_parts(), needs_list, of_reply, more };
         let begun = out.len();
-        front.encode_ids(&mut out, ask.form, &frame_ids, &mut rng);
+        front.encode_ids(&mut out, form, &frame_ids, &mut rng);
         assert!(out.len() - begun <= MAX_REPLY_SIZE);
         if !more {
             return out;
@@ -97,16 +103,15 @@ fn encode(numbering: &Numbering, ask: Ask, runs: &[Run], cut: u8) -> Vec<u8> {
 }
 
 /// The IDs that the client takes from these frames.
-fn received(mut frames: &[u8], ask: Ask) -> Vec<u64> {
+fn received(mut frames: &[u8], (ask, form): (Ask, Form)) -> Vec<u64> {
     let count = u32::try_from(ask.count).expect("a few spans");
-    let asked =
-        Next { count, source: 0, wait: Wait::DEFAULT, explicit: ask.form.explicit, partial: ask.partial };
+    let asked = Next { count, source: 0, wait: Wait::DEFAULT, explicit: form.explicit, partial: ask.partial };
     let mut collector = IdCollector::new(asked);
     loop {
         let Parsed::Frame { content: Ok(frame), tag, consumed } = reply::parse(frames) else {
             panic!("{frames:?} is no reply frame");
         };
-        assert_eq!(tag, ask.form.tag);
+        assert_eq!(tag, form.tag);
         frames = &frames[consumed..];
         if collector.add(&frame).expect("as was asked") == Progress::Done {
             break;

@@ -9,29 +9,44 @@ use tokio::net::TcpStream;
 use super::connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
-use crate::front::Native;
-use crate::server::net::accept::Admitted;
+use crate::config::Protocol;
+use crate::front::{Front, Native, Resp};
+use crate::server::net::accept::{Admitted, Door, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::socket_stream::SocketStream;
 use crate::tls::Acceptor;
 
 /// Spawns the task that serves a connection.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
-    let Admitted { socket, tls, open } = admitted;
+    let Admitted { socket, door, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Nobody can be notified then.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
+    match door.protocol {
+        Protocol::Native => open_bytes::<Native>(thread, stream, door, open),
+        Protocol::Resp => open_bytes::<Resp>(thread, stream, door, open),
+    }
+}
+
+/// Spawns the task that serves a connection of a protocol that is a [`Front`].
+fn open_bytes<F: Front + 'static>(
+    thread: &Rc<ThreadState>,
+    stream: SocketStream,
+    door: Door,
+    open: OpenConnection,
+) {
+    let front = F::new(&thread.live_config.borrow().facts);
     let mut member = Member::new(Rc::clone(thread));
-    match (stream, tls) {
+    match (stream, door.tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
             // Boxed, so that the handshake's memory is freed before the connection is served.
             if let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor)).await {
-                connection::serve(stream, Native, member, open).await;
+                connection::serve(stream, front, member, open).await;
             }
         }),
         (stream, _) => tokio::task::spawn_local(async move {
-            connection::serve(stream, Native, member, open).await;
+            connection::serve(stream, front, member, open).await;
         }),
     };
 }

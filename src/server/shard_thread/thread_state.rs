@@ -32,6 +32,8 @@ pub(crate) struct ThreadState {
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
+    /// Notified when a stop refuses the requests that still wait for their client's rate.
+    pub(super) waits_end: Notify,
 }
 
 impl ThreadState {
@@ -49,6 +51,7 @@ impl ThreadState {
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
+            waits_end: Notify::new(),
         }
     }
 

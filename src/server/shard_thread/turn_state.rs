@@ -6,6 +6,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::wakers::Wakers;
+use crate::front::MESSAGE_BYTES_MAX;
 use crate::server::health::metrics::Timing;
 use crate::shard::Shard;
 use crate::source::wait_queue::{Finished, WaitId};
@@ -15,7 +16,7 @@ use snowbank_client::layout::Run;
 pub(super) const READ_BYTES_MAX: usize = 8 * 1024;
 
 /// The size of the input buffer: what a turn reads, and before it the half request of an earlier read.
-pub(super) const INPUT_SIZE: usize = 2 * READ_BYTES_MAX;
+pub(super) const INPUT_SIZE: usize = MESSAGE_BYTES_MAX + READ_BYTES_MAX;
 
 /// The capacity that the buffer of runs keeps after a reply needed more. It is enough for any reply of one frame.
 const RUNS_CAPACITY: usize = 4_096;

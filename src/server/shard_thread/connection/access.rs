@@ -1,11 +1,11 @@
-//! The session of a connection: follows reloads, and logs who came and who was denied.
+//! The session of a connection: follows reloads, and logs who came.
 
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::TurnState;
 use super::{Connection, Turn};
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
-use crate::front::Front;
+use crate::front::{Front, Words};
 use crate::server::net::accept::OpenConnection;
 use crate::server::net::rejections;
 use crate::server::net::socket_stream::SocketStream;
@@ -28,12 +28,13 @@ impl<F: Front> Connection<F> {
         live_config: &LiveConfig,
         state: &mut TurnState,
         now: BootMicros,
-    ) -> Option<Turn> {
+    ) -> Option<Turn<F>> {
         let rules = (&live_config.facts.access, live_config.version);
         let denial = self.session.renew(rules, self.stream.shown(), now).err()?;
         rejections::log(self.stream.peer(), &format!("after a reload: {denial}"));
-        self.front.revoke(&mut state.output, denial);
-        thread.counters.errors.add(ErrorCode::Unauthorized);
+        let words = Words { code: ErrorCode::Unauthorized, retry_after: None, message: denial.to_string() };
+        self.front.farewell(&mut state.output, &words);
+        thread.counters.note_error(F::PROTOCOL, words.code);
         Some(Turn::Close)
     }
 
@@ -45,24 +46,6 @@ impl<F: Front> Connection<F> {
                 identity = identity.name,
                 peer,
                 "an identity has connected, for the first time since the start"
-            );
-        }
-    }
-
-    /// Logs an identity that was not seen before, and a source that was denied.
-    #[cold]
-    pub(super) fn log_access(&mut self, live_config: &LiveConfig) {
-        self.log_newcomer();
-        let Some(source) = self.session.denied() else { return };
-        let Some(identity) = self.session.identity() else { return };
-        if let Some(count) = identity.usage.denied.note(clock::os::boot()) {
-            let (source, peer) = (live_config.source(source).name(), self.stream.peer());
-            tracing::warn!(
-                identity = identity.name,
-                source,
-                peer,
-                count,
-                "an identity asked for IDs of a source that it may not draw from; see its sources in [[identities]]"
             );
         }
     }

@@ -8,13 +8,11 @@
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
 //! - `access`: the session of a connection: who its client is.
-//! - `take`: takes the requests of a turn and encodes their replies.
-//! - `wait`: a request that has to wait for its IDs.
+//! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
 mod access;
 mod take;
-mod wait;
 mod write;
 
 use std::future::poll_fn;
@@ -26,8 +24,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use self::wait::Waiting;
 use super::backlog::Backlog;
+use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::{READ_BYTES_MAX, TurnState};
@@ -72,7 +70,7 @@ pub(super) async fn serve<F: Front>(
     drop(open);
 }
 
-struct Connection<F> {
+struct Connection<F: Front> {
     stream: SocketStream,
     front: F,
     member: Member,
@@ -84,7 +82,7 @@ struct Connection<F> {
     /// When `unread` was read; its first byte, if it is half a request. Waits and `stall_timeout` count from there.
     read_at: BootMicros,
     /// The rest of a reply longer than a frame. Boxed, because hardly any connection ever has one.
-    backlog: Option<Box<Backlog>>,
+    backlog: Option<Box<Backlog<F::Form>>>,
     /// Requests in a row, up to the last, that were answered with an error.
     errors_in_row: u16,
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
@@ -93,13 +91,15 @@ struct Connection<F> {
 }
 
 /// The outcome of a turn.
-enum Turn {
+enum Turn<F: Front> {
     /// All requests that were read are answered. More may have arrived.
     Done,
     /// There is more to do as soon as the replies so far are written.
     Again,
     /// A request waits for IDs.
-    Waits(Box<Waiting>),
+    Waits(Box<Waiting>, F::Form),
+    /// A request waits for its client's rate.
+    Paced(Box<Paced>, F::Form),
     /// The last reply is encoded.
     Close,
     /// The peer has sent its last byte.
@@ -123,9 +123,15 @@ impl<F: Front> Connection<F> {
                     read = false;
                     poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
                 }
-                Turn::Waits(waiting) => {
-                    Box::pin(self.wait(waiting)).await?;
-                    read = self.unread.is_empty() && self.backlog.is_none() && self.unwritten.is_empty();
+                Turn::Waits(waiting, form) => {
+                    Box::pin(self.wait(waiting, form)).await?;
+                    read = !self.has_rest();
+                }
+                Turn::Paced(paced, form) => {
+                    if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
+                        Box::pin(self.wait(waiting, form)).await?;
+                    }
+                    read = !self.has_rest();
                 }
                 Turn::Close => {
                     let Connection { stream, member, .. } = self;
@@ -137,8 +143,14 @@ impl<F: Front> Connection<F> {
         }
     }
 
+    /// Returns whether there is more to do after a wait, before anything is read.
+    fn has_rest(&self) -> bool {
+        let has_requests = !self.unread.is_empty() || self.front.has_kept_requests();
+        has_requests || self.backlog.is_some() || !self.unwritten.is_empty()
+    }
+
     /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.
-    async fn next_turn(&mut self) -> io::Result<Turn> {
+    async fn next_turn(&mut self) -> io::Result<Turn<F>> {
         let (version, deadline) = self.deadline();
         let Some(deadline) = deadline else {
             return poll_fn(|cx| self.poll_turn(cx, version)).await;
@@ -154,7 +166,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes a turn once the turnstile lets it pass. Ends the connection if no bytes have arrived by then.
-    async fn last_turn(&mut self, version: u64) -> io::Result<Turn> {
+    async fn last_turn(&mut self, version: u64) -> io::Result<Turn<F>> {
         poll_fn(|cx| match self.poll_turn(cx, version) {
             Poll::Pending if !self.place.is_queued() => Poll::Ready(Ok(Turn::End)),
             polled => polled,
@@ -177,7 +189,7 @@ impl<F: Front> Connection<F> {
 
     /// Reads, and takes a turn with the bytes. If none have arrived and the configuration is no longer of `version`, the
     /// turn is done at once, so that the next one has the new deadline.
-    fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<Turn>> {
+    fn poll_turn(&mut self, cx: &mut Context<'_>, version: u64) -> Poll<io::Result<Turn<F>>> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         state.wakers.remember(self.member.slot(), cx.waker());
@@ -199,14 +211,14 @@ impl<F: Front> Connection<F> {
 
     fn poll_turn_with(
         &mut self,
-        thread: &ThreadState,
+        thread: &Rc<ThreadState>,
         live_config: &LiveConfig,
         state: &mut TurnState,
         input: &mut [u8],
         cx: &mut Context<'_>,
-    ) -> Poll<io::Result<Turn>> {
+    ) -> Poll<io::Result<Turn<F>>> {
         if !self.session.is_of(live_config.version)
-            && let Some(last) = self.renew(thread, live_config, state, clock::os::boot())
+            && let Some(last) = self.renew(thread, live_config, state, thread.now().boot)
         {
             return Poll::Ready(self.end_turn(thread, state, last, Some(cx)));
         }
@@ -219,14 +231,15 @@ impl<F: Front> Connection<F> {
         let now = thread.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
-        let turn = self.take(thread, live_config, state, &input[..end]);
+        let turn = self.take(thread, live_config, state, (&input[..end], now.wall));
         self.is_busy = end - kept >= BUSY_BYTES;
         if kept > 0 && self.unread.len() == end {
             // Still the half request of before. A half request behind whole ones has begun with this read.
             self.read_at = half_began;
         }
         let ended = self.end_turn(thread, state, turn, Some(cx));
-        state.timing.end_turn(&thread.counters.latency, now.boot);
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        state.timing.end_turn(&thread.counters.latency, requests, now.boot);
         Poll::Ready(ended)
     }
 
@@ -256,7 +269,7 @@ impl<F: Front> Connection<F> {
     }
 
     /// Takes a turn with bytes that were read before.
-    fn turn_of_unread(&mut self) -> Turn {
+    fn turn_of_unread(&mut self) -> Turn<F> {
         let thread = Rc::clone(&self.member.thread);
         let state = &mut *thread.turn.borrow_mut();
         let unread = std::mem::take(&mut self.unread);
@@ -265,8 +278,9 @@ impl<F: Front> Connection<F> {
         let live_config = &thread.live_config.borrow();
         let is_outdated = !self.session.is_of(live_config.version);
         let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
-        let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, &unread));
-        state.timing.end_late_turn(&thread.counters.latency, self.read_at, now.boot);
+        let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, (&unread, now.wall)));
+        let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
+        state.timing.end_late_turn(&thread.counters.latency, requests, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {
             // The rest is half a request. Its time to arrive starts now, because nothing more was read until here.
             self.read_at = now.boot;

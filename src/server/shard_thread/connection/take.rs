@@ -1,14 +1,18 @@
 //! Takes the requests of a turn and encodes their replies.
 
+use std::io;
+use std::rc::Rc;
+
 use super::super::backlog::Backlog;
+use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
-use super::wait::{Waiting, wait_of};
 use super::{Connection, Turn};
-use crate::front::{Ask, FrameIds, Front, Refused, Step};
+use crate::config::Protocol;
+use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
-use crate::source::wait_queue::Refusal;
+use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
 /// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
@@ -20,14 +24,14 @@ const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
 const ERRORS_IN_ROW_MAX: u16 = 1_000;
 
 impl<F: Front> Connection<F> {
-    /// Takes all requests in `bytes`, and keeps the rest of the bytes.
+    /// Takes all requests in `bytes`, in a turn that began at this instant of the wall clock, and keeps the rest of the bytes.
     pub(super) fn take(
         &mut self,
-        thread: &ThreadState,
+        thread: &Rc<ThreadState>,
         live_config: &LiveConfig,
         state: &mut TurnState,
-        bytes: &[u8],
-    ) -> Turn {
+        (bytes, wall): (&[u8], UnixMicros),
+    ) -> Turn<F> {
         let mut at = 0;
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
@@ -38,35 +42,32 @@ impl<F: Front> Connection<F> {
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
             let draining = thread.draining.get() && !self.member.is_undrained();
-            match self.front.step(
-                &bytes[at..],
-                &live_config.facts,
-                &mut self.session,
-                draining,
-                &mut state.output,
-            ) {
+            let session = &mut self.session;
+            let mut conditions = Conditions { facts: &live_config.facts, session, draining, wall };
+            match self.front.step(&bytes[at..], &mut conditions, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
-                    note_answer(thread, error);
-                    self.log_access(live_config);
+                    note_answer(thread, F::PROTOCOL, error);
+                    self.log_newcomer();
                     if self.has_only_errors(error) {
                         at = bytes.len();
                         break Turn::Close;
                     }
                 }
-                Step::Ids { consumed, ask } => {
+                Step::Ids { consumed, ask, form } => {
                     at += consumed;
                     self.errors_in_row = 0;
-                    if let Some(waiting) = self.serve_ids(thread, live_config, state, ask, &bytes[at..]) {
-                        break Turn::Waits(waiting);
+                    let later = &bytes[at..];
+                    if let Some(waits) = self.serve_ids(thread, live_config, state, (&ask, form), later) {
+                        break waits;
                     }
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
                     self.log_rejection(&bytes[at..]);
                     at = bytes.len();
-                    note_answer(thread, error);
+                    note_answer(thread, F::PROTOCOL, error);
                     break Turn::Close;
                 }
             }
@@ -90,7 +91,7 @@ impl<F: Front> Connection<F> {
     #[cold]
     fn log_rejection(&self, bytes: &[u8]) {
         if let Some(reason) = self.front.rejection(bytes, &self.session) {
-            rejections::log(self.stream.peer(), reason);
+            rejections::log(self.stream.peer(), &reason);
         }
     }
 
@@ -104,70 +105,110 @@ impl<F: Front> Connection<F> {
     #[inline]
     fn serve_ids(
         &mut self,
-        thread: &ThreadState,
+        thread: &Rc<ThreadState>,
         live_config: &LiveConfig,
         state: &mut TurnState,
-        ask: Ask,
+        (ask, form): (&Ask, F::Form),
         later: &[u8],
-    ) -> Option<Box<Waiting>> {
-        state.runs.clear();
-        let (lane, rng) = state.shard.lane(ask.source);
+    ) -> Option<Turn<F>> {
         let ahead = || self.front.demand(later, ask.source, &live_config.facts);
-        match lane.take(ask.count, ahead, rng, &mut state.runs) {
-            Ok(()) => {
-                self.encode_ids(thread, live_config, state, ask);
-                None
-            }
-            Err(missing) => self.enqueue(thread, live_config, state, ask, missing),
+        let taken = draw::take(thread, live_config, state, (&self.session, ask, self.read_at), ahead);
+        self.end_draw(live_config, state, (ask, form), taken)
+    }
+
+    /// Encodes the IDs of a request or its refusal, or returns the turn in which it waits.
+    #[inline]
+    fn end_draw(
+        &mut self,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (ask, form): (&Ask, F::Form),
+        drawn: Result<(), NotYet>,
+    ) -> Option<Turn<F>> {
+        match drawn {
+            Ok(()) => self.encode_ids(live_config, state, ask, form),
+            Err(NotYet::Refused(reason)) => self.refuse(live_config, state, (ask, form), reason),
+            Err(NotYet::Waits(waiting)) => return Some(Turn::Waits(waiting, form)),
+            Err(NotYet::Paced(paced)) => return Some(Turn::Paced(paced, form)),
         }
+        None
     }
 
     /// Encodes the IDs in `state.runs`. If they need more than one frame, they become the backlog.
     #[inline]
-    pub(super) fn encode_ids(
-        &mut self,
-        thread: &ThreadState,
-        live_config: &LiveConfig,
-        state: &mut TurnState,
-        ask: Ask,
-    ) {
-        let counters = &thread.counters.sources[ask.source];
-        counters.requests.add(1);
-        let some_of_it = || state.runs.iter().map(|run| u64::from(run.count)).sum();
-        let count = if ask.partial { some_of_it() } else { ask.count };
-        counters.ids.add(count);
-        if let Some(identity) = self.session.identity() {
-            identity.usage.note_ids(thread.index, ask.source, count);
-        }
+    fn encode_ids(&mut self, live_config: &LiveConfig, state: &mut TurnState, ask: &Ask, form: F::Form) {
         let numbering = live_config.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        if self.front.frame_limit(ask.form, needs_list).fits(&state.runs) {
-            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, more: false };
-            self.front.encode_ids(&mut state.output, ask.form, &frame_ids, &mut state.rng);
+        if self.front.frame_limit(form, needs_list).fits(&state.runs) {
+            let of_reply = Some(ask.count_in(&state.runs));
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more: false };
+            self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
         } else {
-            self.backlog = Some(Box::new(Backlog::new(ask, numbering, &state.runs)));
+            self.backlog = Some(Box::new(Backlog::new(ask.source, form, numbering, &state.runs)));
             state.shrink();
         }
     }
 
     /// Encodes a refusal of the source.
-    pub(super) fn refuse(
-        &self,
-        thread: &ThreadState,
+    #[cold]
+    fn refuse(
+        &mut self,
         live_config: &LiveConfig,
         state: &mut TurnState,
-        ask: Ask,
-        refusal: Refusal,
+        (ask, form): (&Ask, F::Form),
+        reason: Reason,
     ) {
-        let (source, limits) = (live_config.source(ask.source), &live_config.limits);
-        let longer_wait = Some(limits.max_wait).filter(|most| wait_of(&ask, limits, source) < *most);
-        let refused = Refused { refusal, source: source.name(), longer_wait };
-        let code = self.front.refuse(&mut state.output, ask.form, refused);
-        let counters = &thread.counters.sources[ask.source];
-        counters.requests.add(1);
-        counters.refused.add(1);
-        counters.exhausted.add(u64::from(code == ErrorCode::Exhausted));
-        thread.counters.errors.add(code);
+        let request = (&self.session, ask);
+        let words = draw::refuse(&self.member.thread, live_config, request, F::PROTOCOL, reason);
+        self.front.refuse(&mut state.output, form, &words);
+    }
+
+    /// Waits until a request's wait is over, and encodes its reply.
+    ///
+    /// # Errors
+    /// If the connection is reset meanwhile. The request has left the wait queue then.
+    pub(super) async fn wait(&mut self, mut waiting: Box<Waiting>, form: F::Form) -> io::Result<()> {
+        let finished = tokio::select! {
+            biased;
+            finished = waiting.finished() => finished,
+            reset = self.stream.reset() => return Err(reset),
+        };
+        let thread = Rc::clone(&self.member.thread);
+        let live_config = &thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
+        let ended = waiting.end(state, &self.session, &finished).map_err(NotYet::Refused);
+        self.end_draw(live_config, state, (&waiting.ask, form), ended);
+        thread.counters.note_served(F::PROTOCOL, self.read_at);
+        self.unwritten.append(&mut state.output);
+        Ok(())
+    }
+
+    /// Waits until the client's rate allows a request, and encodes its reply. Returns the request if it has to wait for its
+    /// source as well.
+    ///
+    /// # Errors
+    /// If the connection is reset meanwhile. The request's IDs are given back then.
+    pub(super) async fn pace(
+        &mut self,
+        paced: Box<Paced>,
+        form: F::Form,
+    ) -> io::Result<Option<Box<Waiting>>> {
+        let thread = Rc::clone(&self.member.thread);
+        tokio::select! {
+            biased;
+            () = paced.over(&thread) => {}
+            reset = self.stream.reset() => return Err(reset),
+        }
+        let live_config = &thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
+        let ask = paced.ask;
+        let taken = paced.take(&thread, live_config, state, &self.session);
+        if let Some(Turn::Waits(waiting, _)) = self.end_draw(live_config, state, (&ask, form), taken) {
+            return Ok(Some(waiting));
+        }
+        thread.counters.note_served(F::PROTOCOL, self.read_at);
+        self.unwritten.append(&mut state.output);
+        Ok(None)
     }
 
     /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is left.
@@ -175,13 +216,14 @@ impl<F: Front> Connection<F> {
         let Some(mut backlog) = self.backlog.take() else {
             return true;
         };
-        let form = backlog.ask.form;
-        let numbering = live_config.source(backlog.ask.source).numbering();
+        let form = backlog.form;
+        let numbering = live_config.source(backlog.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
         let limit = self.front.frame_limit(form, needs_list);
         while !self.is_queue_full(&state.output) {
+            let of_reply = backlog.of_reply();
             let more = backlog.next_frame(numbering, limit, &mut state.runs);
-            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, more };
+            let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more };
             self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
             if !more {
                 return true;
@@ -194,9 +236,10 @@ impl<F: Front> Connection<F> {
 
 /// Counts an answer that needed no IDs.
 #[cold]
-fn note_answer(thread: &ThreadState, error: Option<ErrorCode>) {
+fn note_answer(thread: &ThreadState, protocol: Protocol, error: Option<ErrorCode>) {
+    thread.counters.protocols[protocol as usize].requests.add(1);
     match error {
-        Some(code) => thread.counters.errors.add(code),
+        Some(code) => thread.counters.note_error(protocol, code),
         None => thread.counters.other_requests.add(1),
     }
 }

@@ -19,9 +19,9 @@ impl<F: Front> Connection<F> {
         &mut self,
         thread: &ThreadState,
         state: &mut TurnState,
-        turn: Turn,
+        turn: Turn<F>,
         cx: Option<&mut Context<'_>>,
-    ) -> io::Result<Turn> {
+    ) -> io::Result<Turn<F>> {
         let written = match cx {
             Some(cx) if !state.output.is_empty() => {
                 match Pin::new(&mut self.stream).poll_write(cx, &state.output) {

@@ -1,0 +1,58 @@
+//! The facts about the daemon that front-ends use.
+
+use crate::access::Rules;
+use crate::config::{Door, PROTOCOLS, Protocol, Replies, Settings};
+
+/// The facts about the daemon that front-ends send to clients and check requests against. A reload replaces them.
+#[derive(Debug)]
+pub struct Facts {
+    /// The JSON of an INFO reply.
+    pub info_json: Vec<u8>,
+    /// The most IDs per request.
+    pub max_count: u32,
+    /// The names of the sources, by their index.
+    pub sources: Vec<String>,
+    /// Decides who a client is.
+    pub access: Rules,
+    /// The form of INCR's reply.
+    pub replies: Replies,
+    /// The sources that each protocol's clients draw from if they name none, or another.
+    doors: [DoorFacts; PROTOCOLS],
+}
+
+/// The sources of one protocol.
+#[derive(Clone, Copy, Debug, Default)]
+struct DoorFacts {
+    /// The source of a request that names none.
+    source: usize,
+    /// The source of a request that names an unknown one.
+    any_key: Option<usize>,
+}
+
+impl Facts {
+    /// Returns the facts of a daemon with these settings.
+    pub fn new(settings: &Settings, info_json: Vec<u8>, access: Rules) -> Self {
+        let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
+        let index_of = |name: &str| sources.iter().position(|source| source == name);
+        let mut doors = [DoorFacts::default(); PROTOCOLS];
+        for Door { protocol, source, any_key } in settings.doors() {
+            doors[protocol as usize] = DoorFacts {
+                source: source.and_then(index_of).unwrap_or_default(),
+                any_key: any_key.and_then(index_of),
+            };
+        }
+        let (max_count, replies) = (settings.limits.max_count.get(), settings.resp.replies);
+        Facts { info_json, max_count, sources, access, replies, doors }
+    }
+
+    /// Returns the source of a request that names none.
+    pub fn default_source(&self, protocol: Protocol) -> usize {
+        self.doors[protocol as usize].source
+    }
+
+    /// Returns the source of this name; if there is none, the source of any other key.
+    pub fn source_of_key(&self, protocol: Protocol, key: &[u8]) -> Option<usize> {
+        let named = self.sources.iter().position(|name| name.as_bytes() == key);
+        named.or(self.doors[protocol as usize].any_key)
+    }
+}

@@ -1,0 +1,405 @@
+//! The commands: their names and arities, and the answers of those that need no IDs.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::draw::shown;
+use super::encode::{self, Version};
+use super::parse::{self, Arguments};
+use super::{Reply, Resp, draw};
+use crate::access::Session;
+use crate::config::Protocol;
+use crate::front::{Conditions, stranger};
+use snowbank_client::protocol::ErrorCode;
+
+/// The version of Redis whose answers these are. Clients read it to know which commands they may send.
+const REDIS_VERSION: &str = "7.0.0";
+
+/// The longest name of a command, and of a subcommand.
+const NAME_BYTES_MAX: usize = 20;
+
+/// The commands: name, the fewest and the most arguments without the name.
+const COMMANDS: [(&str, usize, usize); 18] = [
+    ("incr", 1, 1),
+    ("incrby", 2, 2),
+    ("snowbank.next", 0, 5),
+    ("multi", 0, 0),
+    ("exec", 0, 0),
+    ("discard", 0, 0),
+    ("hello", 0, usize::MAX),
+    ("auth", 1, 2),
+    ("client", 1, usize::MAX),
+    ("select", 1, 1),
+    ("info", 0, usize::MAX),
+    ("command", 0, usize::MAX),
+    ("config", 1, usize::MAX),
+    ("ping", 0, 1),
+    ("echo", 1, 1),
+    ("time", 0, 0),
+    ("reset", 0, 0),
+    ("quit", 0, usize::MAX),
+];
+
+/// The text of Redis for a client that has not sent a token.
+const NOAUTH: &str = "NOAUTH Authentication required.";
+const HELLO_NOAUTH: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time";
+const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+
+/// The number of the next connection that asks for its own.
+static NEXT_CLIENT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// A name in lower case.
+struct Name([u8; NAME_BYTES_MAX], usize);
+
+impl Name {
+    /// Returns an empty name for one that is too long to be known.
+    fn of(text: &[u8]) -> Name {
+        let mut name = Name([0; NAME_BYTES_MAX], 0);
+        if let Some(place) = name.0.get_mut(..text.len()) {
+            place.copy_from_slice(text);
+            place.make_ascii_lowercase();
+            name.1 = text.len();
+        }
+        name
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+/// Returns the command of this name.
+fn command_of(name: &Name) -> Option<&'static (&'static str, usize, usize)> {
+    COMMANDS.iter().find(|(known, ..)| known.as_bytes() == name.get())
+}
+
+/// Returns true for commands that a transaction does not queue.
+pub(super) fn is_answered_at_once(arguments: &Arguments<'_>) -> bool {
+    let at_once = ["multi", "exec", "discard", "reset", "quit"];
+    let name = arguments.get().first().copied().unwrap_or_default();
+    at_once.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+/// Refuses a request that cannot be queued in a transaction. Returns the code of the error.
+pub(super) fn refuse_to_queue(
+    arguments: &Arguments<'_>,
+    authorized: bool,
+    out: &mut Vec<u8>,
+) -> Option<ErrorCode> {
+    let name = Name::of(arguments.get().first().copied().unwrap_or_default());
+    let (code, text) = match refusal(&name, arguments) {
+        Some(refused) => refused,
+        None if !authorized => (ErrorCode::Unauthorized, String::from(NOAUTH)),
+        None if matches!(name.get(), b"hello" | b"auth") => {
+            let text = "ERR Command not allowed inside a transaction";
+            (ErrorCode::Malformed, String::from(text))
+        }
+        None => return None,
+    };
+    encode::error(out, &text);
+    Some(code)
+}
+
+/// Returns the error for a command that is unknown, or has too few or too many arguments.
+fn refusal(name: &Name, arguments: &Arguments<'_>) -> Option<(ErrorCode, String)> {
+    let Some(&(name, fewest, most)) = command_of(name) else {
+        return Some((ErrorCode::Unsupported, unknown(arguments)));
+    };
+    let operands = arguments.count() - 1;
+    (!(fewest..=most).contains(&operands))
+        .then(|| (ErrorCode::Malformed, format!("ERR wrong number of arguments for '{name}' command")))
+}
+
+/// Returns Redis' error for an unknown command.
+fn unknown(arguments: &Arguments<'_>) -> String {
+    let (name, operands) =
+        arguments.get().split_first().map_or((&b""[..], &[][..]), |(name, rest)| (*name, rest));
+    let operands: String = operands.iter().map(|operand| format!("'{}' ", shown(operand))).collect();
+    format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name))
+}
+
+/// Returns the reason for the log if a request that closed the connection is a rejection.
+pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8], session: &Session) -> Option<String> {
+    let name = Name::of(arguments.first()?);
+    match name.get() {
+        b"quit" => None,
+        b"auth" | b"hello" => Some(session.rejection().to_owned()),
+        _ if stranger::is_known(bytes) => Some(stranger::describe(bytes, Protocol::Resp)),
+        _ => None,
+    }
+}
+
+impl Resp {
+    /// Answers any request.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn answer_any(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        let [name, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
+        let name = Name::of(name);
+        if let Some((code, text)) = refusal(&name, arguments) {
+            encode::error(out, &text);
+            return Reply::Encoded(Some(code));
+        }
+        match name.get() {
+            b"hello" => return self.hello(operands, conditions, out),
+            b"auth" => return auth(operands, conditions, out),
+            b"quit" => {
+                encode::simple(out, "OK");
+                return Reply::Last(None);
+            }
+            b"reset" => {
+                *self = Resp { id: self.id, ..<Resp as crate::front::Front>::new(conditions.facts) };
+                conditions.session.forget_token(&conditions.facts.access);
+                encode::simple(out, "RESET");
+                return Reply::Encoded(None);
+            }
+            _ if !conditions.session.is_authorized() => {
+                encode::error(out, NOAUTH);
+                return Reply::Encoded(Some(ErrorCode::Unauthorized));
+            }
+            b"incr" | b"incrby" | b"snowbank.next" if conditions.draining => {
+                return draw::refuse_stopping(out);
+            }
+            name @ (b"incr" | b"incrby" | b"snowbank.next") => {
+                return draw::answer(name, operands, conditions.facts, out);
+            }
+            _ => {}
+        }
+        Reply::Encoded(self.answer_about_connection(name.get(), operands, conditions, out))
+    }
+
+    /// Answers requests that concern the connection or the server. Returns the code of an error.
+    fn answer_about_connection(
+        &mut self,
+        name: &[u8],
+        operands: &[&[u8]],
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<ErrorCode> {
+        match name {
+            b"multi" => return self.multi(out),
+            b"exec" => return self.exec(out),
+            b"discard" => return self.discard(out),
+            b"client" => return self.client(operands, out),
+            b"command" => return self.command(operands, out),
+            b"config" => return self.config(operands, out),
+            b"select" => match parse::number(operands[0]) {
+                Some(0) => encode::simple(out, "OK"),
+                Some(_) => return refuse(out, "ERR DB index is out of range"),
+                None => return refuse(out, NO_INTEGER),
+            },
+            b"ping" if operands.is_empty() => encode::simple(out, "PONG"),
+            b"ping" | b"echo" => encode::bulk(out, operands[0]),
+            b"time" => {
+                let micros = conditions.wall.0.max(0).unsigned_abs();
+                encode::array(out, 2);
+                encode::bulk_id(out, micros / 1_000_000);
+                encode::bulk_id(out, micros % 1_000_000);
+            }
+            // The last of the table: INFO.
+            _ => encode::verbatim(out, self.version, &info()),
+        }
+        None
+    }
+
+    /// HELLO [version [AUTH user token] [SETNAME name]].
+    fn hello(&mut self, operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+        let (mut version, mut rest) = (self.version, operands);
+        if let [wanted, options @ ..] = operands {
+            version = match parse::number(wanted) {
+                Some(2) => Version::Two,
+                Some(3) => Version::Three,
+                Some(_) => return Reply::Encoded(refuse(out, "NOPROTO unsupported protocol version")),
+                None => {
+                    return Reply::Encoded(refuse(
+                        out,
+                        "ERR Protocol version is not an integer or out of range",
+                    ));
+                }
+            };
+            rest = options;
+        }
+        let (mut name, mut shown_token) = (None, None);
+        while let [option, options @ ..] = rest {
+            rest = match options {
+                [_user, token, options @ ..] if option.eq_ignore_ascii_case(b"auth") => {
+                    shown_token = Some(*token);
+                    options
+                }
+                [wanted, options @ ..] if option.eq_ignore_ascii_case(b"setname") => {
+                    name = Some(*wanted);
+                    options
+                }
+                _ => {
+                    let text = format!("ERR Syntax error in HELLO option '{}'", shown(option));
+                    return Reply::Encoded(refuse(out, &text));
+                }
+            };
+        }
+        if shown_token.is_none() && !conditions.session.is_authorized() {
+            encode::error(out, HELLO_NOAUTH);
+            return Reply::Encoded(Some(ErrorCode::Unauthorized));
+        }
+        if let Some(name) = name
+            && let Some(error) = self.set_name(name, out)
+        {
+            return Reply::Encoded(Some(error));
+        }
+        let access = &conditions.facts.access;
+        if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
+            return refuse_token(out);
+        }
+        self.version = version;
+        self.greet(out);
+        Reply::Encoded(None)
+    }
+
+    /// Encodes the reply to HELLO.
+    fn greet(&mut self, out: &mut Vec<u8>) {
+        encode::map(out, self.version, 7);
+        let texts = [("server", "redis"), ("version", REDIS_VERSION)];
+        for (key, value) in texts {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"proto");
+        encode::integer(out, self.version as u64);
+        encode::bulk(out, b"id");
+        encode::integer(out, self.client_id());
+        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        encode::bulk(out, b"modules");
+        encode::array(out, 0);
+    }
+
+    /// CLIENT SETINFO, SETNAME, GETNAME and ID.
+    fn client(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let name = Name::of(operands[0]);
+        match (name.get(), &operands[1..]) {
+            (b"id", []) => encode::integer(out, self.client_id()),
+            (b"getname", []) => match &self.name {
+                Some(name) => encode::bulk(out, name),
+                None => encode::null(out, self.version),
+            },
+            (b"setname", [name]) => {
+                if let Some(error) = self.set_name(name, out) {
+                    return Some(error);
+                }
+                encode::simple(out, "OK");
+            }
+            (b"setinfo", [_, _]) => encode::simple(out, "OK"),
+            (b"id" | b"getname" | b"setname" | b"setinfo", _) => {
+                let name = String::from_utf8_lossy(name.get()).into_owned();
+                return refuse(out, &format!("ERR wrong number of arguments for 'client|{name}' command"));
+            }
+            _ => return refuse_subcommand(out, "CLIENT", operands[0]),
+        }
+        None
+    }
+
+    /// Gives the connection a name. Returns the code of an error.
+    fn set_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if name.len() > NAME_OF_CLIENT_BYTES_MAX || !name.iter().all(u8::is_ascii_graphic) {
+            let text = "ERR Client names cannot contain spaces, newlines or special characters.";
+            return refuse(out, text);
+        }
+        self.name = (!name.is_empty()).then(|| name.into());
+        None
+    }
+
+    fn client_id(&mut self) -> u64 {
+        *self.id.get_or_insert_with(|| NEXT_CLIENT_ID.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// COMMAND, COMMAND COUNT and COMMAND DOCS, which are none.
+    fn command(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let Some(subcommand) = operands.first() else {
+            encode::array(out, COMMANDS.len() as u64);
+            COMMANDS.iter().for_each(|command| describe_command(out, command));
+            return None;
+        };
+        match Name::of(subcommand).get() {
+            b"count" => encode::integer(out, COMMANDS.len() as u64),
+            b"docs" => encode::map(out, self.version, 0),
+            _ => return refuse_subcommand(out, "COMMAND", subcommand),
+        }
+        None
+    }
+
+    /// CONFIG GET of the settings that redis-benchmark prints. There are no others.
+    fn config(&mut self, operands: &[&[u8]], out: &mut Vec<u8>) -> Option<ErrorCode> {
+        let [get, names @ ..] = operands else { return None };
+        if !get.eq_ignore_ascii_case(b"get") || names.is_empty() {
+            return refuse_subcommand(out, "CONFIG", get);
+        }
+        let known = [("save", ""), ("appendonly", "no")];
+        let is_asked =
+            |(key, _): &(&str, &str)| names.iter().any(|name| name.eq_ignore_ascii_case(key.as_bytes()));
+        let found: Vec<_> = known.into_iter().filter(is_asked).collect();
+        encode::map(out, self.version, found.len() as u64);
+        for (key, value) in found {
+            encode::bulk(out, key.as_bytes());
+            encode::bulk(out, value.as_bytes());
+        }
+        None
+    }
+}
+
+/// The longest name of a connection. Clients send their program's name.
+const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
+
+/// AUTH [user] token. The user's name is not read, because the token tells the identity.
+fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+    let token = operands.last().copied().unwrap_or_default();
+    if conditions.session.show_token(token, &conditions.facts.access).is_err() {
+        return refuse_token(out);
+    }
+    encode::simple(out, "OK");
+    Reply::Encoded(None)
+}
+
+fn refuse_token(out: &mut Vec<u8>) -> Reply {
+    encode::error(out, WRONGPASS);
+    Reply::Last(Some(ErrorCode::Unauthorized))
+}
+
+fn refuse(out: &mut Vec<u8>, text: &str) -> Option<ErrorCode> {
+    encode::error(out, text);
+    Some(ErrorCode::Malformed)
+}
+
+fn refuse_subcommand(out: &mut Vec<u8>, command: &str, found: &[u8]) -> Option<ErrorCode> {
+    encode::error(out, &format!("ERR unknown subcommand '{}'. Try {command} HELP.", shown(found)));
+    Some(ErrorCode::Unsupported)
+}
+
+/// Encodes an entry of COMMAND: name, arity, flags, and which arguments are keys.
+fn describe_command(out: &mut Vec<u8>, &(name, fewest, most): &(&str, usize, usize)) {
+    encode::array(out, 6);
+    encode::bulk(out, name.as_bytes());
+    let arity = fewest as i64 + 1;
+    encode::signed(out, if most == fewest { arity } else { -arity });
+    encode::array(out, 1);
+    encode::simple(out, "fast");
+    let keys = i64::from(matches!(name, "incr" | "incrby"));
+    for _ in 0..3 {
+        encode::signed(out, keys);
+    }
+}
+
+/// Returns the text of INFO. ioredis waits until `loading` is 0.
+fn info() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nsnowbank_version:{version}\r\nredis_mode:standalone\r\n\r\n\
+         # Persistence\r\nloading:0\r\n\r\n# Replication\r\nrole:master\r\n"
+    )
+}

@@ -1,0 +1,98 @@
+//! The encoder of replies, in both versions of the protocol.
+
+/// The version of the protocol that a connection speaks. A client chooses it by HELLO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    Two = 2,
+    Three = 3,
+}
+
+pub(super) fn simple(out: &mut Vec<u8>, text: &str) {
+    line(out, b'+', text.as_bytes());
+}
+
+/// Encodes an error. Control characters become blanks, because an error is one line.
+pub(super) fn error(out: &mut Vec<u8>, text: &str) {
+    out.push(b'-');
+    out.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
+    let mut digits = [0; DIGITS_MAX];
+    line(out, b':', decimal(number, &mut digits));
+}
+
+pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
+    header(out, b'$', text.len() as u64);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Encodes an ID as a bulk string.
+pub(super) fn bulk_id(out: &mut Vec<u8>, id: u64) {
+    let mut digits = [0; DIGITS_MAX];
+    bulk(out, decimal(id, &mut digits));
+}
+
+pub(super) fn array(out: &mut Vec<u8>, items: u64) {
+    header(out, b'*', items);
+}
+
+/// Encodes the header of a map. Version 2 has none, so its keys and values are an array.
+pub(super) fn map(out: &mut Vec<u8>, version: Version, pairs: u64) {
+    match version {
+        Version::Two => header(out, b'*', 2 * pairs),
+        Version::Three => header(out, b'%', pairs),
+    }
+}
+
+/// Encodes a text for people.
+pub(super) fn verbatim(out: &mut Vec<u8>, version: Version, text: &str) {
+    if version == Version::Two {
+        return bulk(out, text.as_bytes());
+    }
+    header(out, b'=', "txt:".len() as u64 + text.len() as u64);
+    out.extend_from_slice(b"txt:");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Encodes an integer that may be negative.
+pub(super) fn signed(out: &mut Vec<u8>, number: i64) {
+    line(out, b':', number.to_string().as_bytes());
+}
+
+pub(super) fn null(out: &mut Vec<u8>, version: Version) {
+    out.extend_from_slice(match version {
+        Version::Two => b"$-1\r\n",
+        Version::Three => b"_\r\n",
+    });
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, number: u64) {
+    let mut digits = [0; DIGITS_MAX];
+    line(out, kind, decimal(number, &mut digits));
+}
+
+fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
+    out.push(kind);
+    out.extend_from_slice(text);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The digits of the largest u64.
+const DIGITS_MAX: usize = 20;
+
+/// Returns a number in decimal digits. The standard library's formatting takes four times as long.
+fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut at = DIGITS_MAX;
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}

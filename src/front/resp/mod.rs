@@ -1,0 +1,214 @@
+//! Redis' protocol, versions 2 and 3, as a front-end: `INCR orders` draws an ID from the source `orders`.
+//!
+//! - `parse`: requests. `encode`: replies.
+//! - `commands`: the commands that need no IDs. `draw`: those that draw IDs.
+//! - `transaction`: the requests between MULTI and EXEC.
+
+mod commands;
+mod draw;
+mod encode;
+mod parse;
+mod transaction;
+
+use self::encode::Version;
+use self::parse::{Arguments, Fault, Parsed};
+use self::transaction::{Executing, Transaction};
+use super::words::Words;
+use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
+use crate::config::{Protocol, Replies};
+use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
+
+/// The most bytes of one ID in a list: 19 digits, their length and two line ends.
+const ID_BYTES_MAX: usize = 26;
+
+/// The IDs of one frame of a list. A frame with its header is no longer than one of Snowbank's own protocol, by which the
+/// queue of a slow reader is bounded.
+const IDS_PER_FRAME: u64 = ((MAX_REPLY_SIZE - ID_BYTES_MAX) / ID_BYTES_MAX) as u64;
+
+/// The number of pipelined requests that an estimate of their demand compares. See the native protocol's.
+const LOOK_AHEAD_REQUESTS: usize = 64;
+
+/// The form of IDs in a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The last ID, of INCR and INCRBY.
+    Last(Replies),
+    /// An array of them all.
+    List,
+}
+
+/// The protocol on one connection.
+#[derive(Debug)]
+pub struct Resp {
+    version: Version,
+    /// The size of the last request. Pipelined requests are mostly alike.
+    last_size: u32,
+    /// The connection's number, once the client has asked for it.
+    id: Option<u64>,
+    /// The name that the client gave to the connection.
+    name: Option<Box<[u8]>>,
+    /// The requests since MULTI.
+    transaction: Option<Box<Transaction>>,
+    /// The requests of an EXEC that are not answered yet.
+    executing: Option<Box<Executing>>,
+}
+
+/// The outcome of one request.
+enum Reply {
+    /// The reply is encoded. The error code, if it is an error.
+    Encoded(Option<ErrorCode>),
+    /// The request draws IDs.
+    Draw(Ask, Form),
+    /// The last reply is encoded.
+    Last(Option<ErrorCode>),
+}
+
+impl Resp {
+    /// Starts a new connection with this number.
+    #[cfg(any(test, fuzzing))]
+    pub(super) fn numbered(facts: &Facts, id: u64) -> Self {
+        Resp { id: Some(id), ..Resp::new(facts) }
+    }
+}
+
+impl Front for Resp {
+    const PROTOCOL: Protocol = Protocol::Resp;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Resp { version: Version::Two, last_size: 0, id: None, name: None, transaction: None, executing: None }
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if self.executing.is_some() {
+            return self.execute(conditions, out);
+        }
+        match parse::parse(bytes) {
+            Parsed::Incomplete => Step::Incomplete,
+            Parsed::Bad(fault) => {
+                encode::error(out, &describe(fault, bytes));
+                Step::Close { error: Some(ErrorCode::Malformed) }
+            }
+            Parsed::Request { arguments, consumed } => {
+                self.last_size = consumed as u32;
+                let reply = match self.transaction {
+                    None => self.answer(&arguments, conditions, out),
+                    Some(_) => self.queue(&arguments, &bytes[..consumed], conditions, out),
+                };
+                step_of(reply, consumed)
+            }
+        }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        self.executing.is_some()
+    }
+
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
+        match parse::parse(bytes) {
+            Parsed::Bad(fault) => Some(describe(fault, bytes)),
+            Parsed::Request { arguments, .. } => commands::rejection(arguments.get(), bytes, session),
+            Parsed::Incomplete => None,
+        }
+    }
+
+    fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
+        let size = self.last_size as usize;
+        let mut messages = bytes.chunks_exact(size.max(1)).take(LOOK_AHEAD_REQUESTS);
+        let Some(first) = messages.next().filter(|_| size > 0) else { return 0 };
+        1 + messages.take_while(|message| *message == first).count() as u64
+    }
+
+    #[inline]
+    fn frame_limit(&self, form: Form, _needs_list: bool) -> FrameLimit {
+        let ids = if form == Form::List { IDS_PER_FRAME } else { u64::MAX };
+        FrameLimit { runs: usize::MAX, ids }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        match form {
+            Form::Last(replies) => {
+                let Some(id) = ids.ids(rng).last() else { return };
+                match replies {
+                    Replies::Integer => encode::integer(out, id),
+                    Replies::String => encode::bulk_id(out, id),
+                }
+            }
+            Form::List => {
+                if let Some(count) = ids.of_reply {
+                    encode::array(out, count);
+                }
+                ids.ids(rng).for_each(|id| encode::bulk_id(out, id));
+            }
+        }
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        draw::refuse(out, words);
+    }
+
+    fn refuse(&mut self, out: &mut Vec<u8>, _form: Form, words: &Words) {
+        draw::refuse(out, words);
+    }
+}
+
+/// Returns the step of a reply to a request of this size.
+#[inline]
+fn step_of(reply: Reply, consumed: usize) -> Step<Form> {
+    match reply {
+        Reply::Draw(ask, form) => Step::Ids { consumed, ask, form },
+        Reply::Encoded(error) => Step::Answered { consumed, error },
+        Reply::Last(error) => Step::Close { error },
+    }
+}
+
+/// Encodes the refusal of a connection, because the daemon has all that it allows.
+pub(super) fn refuse_connection(out: &mut Vec<u8>) {
+    encode::error(out, "ERR max number of clients reached");
+}
+
+/// Returns the error for bytes that are no request: the client's protocol if it is another, else Redis' own words.
+fn describe(fault: Fault, bytes: &[u8]) -> String {
+    let reason = match fault {
+        Fault::NoText => return format!("ERR {}", stranger::describe(bytes, Protocol::Resp)),
+        Fault::ArgumentCount => "invalid multibulk length",
+        Fault::ArgumentSize => "invalid bulk length",
+        Fault::NoBulkString(found) => {
+            let found = char::from(found).escape_default();
+            return format!("ERR Protocol error: expected '$', got '{found}'");
+        }
+        Fault::NoLineEnd => "expected a line end after the bulk string",
+        Fault::Quotes => "unbalanced quotes in request",
+        Fault::TooLong => "too big request",
+    };
+    format!("ERR Protocol error: {reason}")
+}
+
+impl Resp {
+    /// Answers a request, which is in no transaction.
+    #[inline]
+    fn answer(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
+        match arguments.get() {
+            [name, key]
+                if conditions.session.is_authorized()
+                    && name.eq_ignore_ascii_case(b"incr")
+                    && !conditions.draining =>
+            {
+                match conditions.facts.source_of_key(Protocol::Resp, key) {
+                    Some(source) => draw::one(source, conditions.facts),
+                    None => draw::refuse_key(out, key, conditions.facts),
+                }
+            }
+            _ => self.answer_any(arguments, conditions, out),
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The reasons of refusals, in the same words for every protocol.
+
+use std::time::Duration;
+
+use crate::access::{Limit, TooFast};
+use crate::source::wait_queue::Refusal;
+use snowbank_client::protocol::ErrorCode;
+
+/// Why a request gets no IDs.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// The source refuses it.
+    Source(Refusal),
+    /// The client's rate does not allow it.
+    TooFast(TooFast, Limit),
+    /// The client's identity may not draw from the source.
+    Denied,
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        Reason::Source(refusal)
+    }
+}
+
+/// A refusal, and what its words need.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The reason.
+    pub reason: Reason,
+    /// The name of the client's identity.
+    pub identity: &'a str,
+    /// The source's name.
+    pub source: &'a str,
+    /// The longest wait that the daemon allows, if the request's was shorter.
+    pub longer_wait: Option<Duration>,
+}
+
+/// A refusal in words.
+#[derive(Clone, Debug)]
+pub struct Words {
+    /// The code, by which programs tell refusals apart.
+    pub code: ErrorCode,
+    /// The time after which to ask again; `None`: asking again does not help.
+    pub retry_after: Option<Duration>,
+    /// The reason, for people.
+    pub message: String,
+}
+
+/// The answer to a request for IDs while the daemon stops.
+pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
+
+/// Puts a refusal into words.
+pub fn in_words(refused: Refused<'_>) -> Words {
+    let Refused { reason, identity, source, longer_wait } = refused;
+    let wait_longer =
+        longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
+    let refusal = match reason {
+        Reason::Source(refusal) => refusal,
+        Reason::TooFast(too_fast, limit) => return of_rate(too_fast, limit, identity, &wait_longer),
+        Reason::Denied => {
+            let message =
+                format!("identity {identity} may not draw from source {source}; ask for another source");
+            return Words { code: ErrorCode::UnknownSource, retry_after: None, message };
+        }
+    };
+    let (code, retry_after, message) = match refusal {
+        Refusal::Exhausted(Some(retry_after)) => (
+            ErrorCode::Exhausted,
+            Some(retry_after),
+            format!(
+                "source {source} cannot give that many within the wait; ask again later, {wait_longer}ask for fewer"
+            ),
+        ),
+        Refusal::Exhausted(None) => (
+            ErrorCode::Exhausted,
+            None,
+            format!("source {source} can never give that many within that wait; {wait_longer}ask for fewer"),
+        ),
+        Refusal::ClockBehind(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!(
+                "the wall clock is too far behind the next ID of source {source}; set the machine's clock right, or give \
+                 the source a worker ID that was never used"
+            ),
+        ),
+        Refusal::YetToBegin(retry_after) => (
+            ErrorCode::ClockBehind,
+            Some(retry_after),
+            format!(
+                "no state is kept of source {source}, so it begins with the tick after its start; ask again then, or \
+                 keep a state (state_dir)"
+            ),
+        ),
+        Refusal::NoCeiling => (
+            ErrorCode::NoCeiling,
+            Some(Duration::from_secs(1)),
+            format!(
+                "the ceiling of source {source} was not raised in time; check the daemon's storage and clock"
+            ),
+        ),
+        Refusal::Lost => (
+            ErrorCode::NoCeiling,
+            None,
+            format!(
+                "the worker ID of source {source} is lost: another process may have it; see the daemon's log"
+            ),
+        ),
+        Refusal::Ended => (
+            ErrorCode::NoCeiling,
+            None,
+            format!("the layout of source {source} has come to the end of its life; change it"),
+        ),
+        Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
+    };
+    Words { code, retry_after, message }
+}
+
+/// Puts a refusal of a rate into words.
+fn of_rate(TooFast(retry_after): TooFast, limit: Limit, identity: &str, wait_longer: &str) -> Words {
+    let rate = match limit {
+        Limit::Identity(rate) => format!("the {rate} IDs per second of identity {identity}"),
+        Limit::Address(rate) => format!("the {rate} IDs per second of your address"),
+    };
+    let message = match retry_after {
+        Some(_) => format!("{rate} are used up; ask again later, {wait_longer}ask for fewer"),
+        None => format!("{rate} never yield that many within that wait; {wait_longer}ask for fewer"),
+    };
+    Words { code: ErrorCode::Exhausted, retry_after, message }
+}
