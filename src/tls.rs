@@ -26,6 +26,10 @@ use snowbank_client::tls::provider;
 /// An accepted connection after its handshake.
 pub type ServerStream<IO> = tokio_rustls::server::TlsStream<IO>;
 
+/// The longest that a handshake may take, whatever `stall_timeout` allows. It takes three round trips, so five seconds
+/// outlast a few lost packets.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+
 /// The time before its end from which a certificate causes a warning.
 const ENDS_SOON: SignedDuration = SignedDuration::from_hours(30 * 24);
 
@@ -202,7 +206,7 @@ impl Acceptor {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Shakes hands within `stall_timeout`.
+    /// Shakes hands within `stall_timeout`, and within [`HANDSHAKE_MAX`].
     ///
     /// # Errors
     /// Returns the reason, and the stream to close, on which the alert has been sent. There is no stream if
@@ -213,10 +217,11 @@ impl Acceptor {
     {
         let ServerCertificate { config, stall_timeout, .. } = self.identity();
         let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
-        match tokio::time::timeout(stall_timeout, handshake).await {
+        let within = stall_timeout.min(HANDSHAKE_MAX);
+        match tokio::time::timeout(within, handshake).await {
             Ok(Ok(stream)) => Ok(stream),
             Ok(Err((error, stream))) => Err((HandshakeFailure::of(&error), Some(stream))),
-            Err(_) => Err((HandshakeFailure::TooSlow(stall_timeout), None)),
+            Err(_) => Err((HandshakeFailure::TooSlow(within), None)),
         }
     }
 }

@@ -1,5 +1,13 @@
 //! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
+//!
+//! [`lobby`]: those that do not authorize themselves. [`admin`]: those at the admin listener.
 
+#[path = "hostile/admin.rs"]
+mod admin;
+#[path = "hostile/lobby.rs"]
+mod lobby;
+#[path = "secure/mod.rs"]
+mod secure;
 mod support;
 
 use std::io::{Read, Write};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::process::Signal;
 use secure::{Authority, secure_wire, tls_section, write_secret};
 use support::http::{get, sample, scrape};
-use support::wire::{self, UNAUTHORIZED, UNKNOWN_SOURCE};
+use support::wire::{self, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
 use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
 
 const BILLING: &str = "billing-token-0123456789";
@@ -298,4 +298,129 @@ fn a_token_and_a_certificate_must_not_name_two_identities() {
 
 fn tokens_of_two() -> String {
     format!("billing: {BILLING}\norders: {ORDERS}\n{PLAIN}\n")
+}
+
+#[test]
+fn a_rate_holds_for_all_connections_of_an_identity_together() {
+    let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
+    let daemon = with_tokens(&identities);
+    // On both shards.
+    let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
+    for wire in &mut wires {
+        assert_eq!(wire.next(Ask::of(250).wait_ms(0)).ids().len(), 250);
+    }
+    // What a second yields is drawn, and a second has not passed unless this machine stood still: then it passes here.
+    let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[0], Ask::of(1_000).wait_ms(0))).count();
+    assert!(drawn < 100, "1,000 IDs at once again and again");
+    // Others have rates of their own.
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000).wait_ms(0)).ids().len(), 1_000);
+    assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000)).ids().len(), 100_000);
+    // Within its wait a request waits until its IDs are allowed, and its neighbours behind it.
+    let (waiting, behind) = wires.split_at_mut(1);
+    waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
+    waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
+    let (first, second) = (waiting[0].reply(), waiting[0].reply());
+    assert_eq!((first.tag(), first.ids().len()), (1, 2_000));
+    assert_eq!((second.tag(), second.ids().len()), (2, 1));
+    let refused = behind[0].call(&Ask::of(20_000).wait_ms(1_000).tag(3).bytes());
+    let message = refused.assert_error(3, EXHAUSTED);
+    assert!(
+        message.contains("the 1000 IDs per second of identity billing never yield that many"),
+        "{message}"
+    );
+    let partial = behind[0].next(Ask::of(20_000).wait_ms(1_000).flags(wire::PARTIAL));
+    assert!((1..=3_000).contains(&partial.ids().len()));
+    let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
+    assert!(slowed >= 3.0, "{slowed}");
+    let log = daemon.log();
+    assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
+    // What a client's own rate refuses is no refusal of the source.
+    assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
+}
+
+/// Returns whether a request is refused for its client's rate. The refusal says when to ask again.
+fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
+    match wire.call(&ask.tag(9).bytes()) {
+        Reply::Error { code: EXHAUSTED, retry_after_ms, .. } => {
+            assert!((1..=1_000).contains(&retry_after_ms), "{retry_after_ms}");
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn another_rate_holds_for_open_connections_from_the_reload_on() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let mut wire = shown(&daemon, BILLING);
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+    let config = |rate: &str| {
+        let identities = identity("billing", rate) + &identity("orders", "");
+        format!("auth.token_file = \"tokens\"\n{identities}{TWO_SOURCES}")
+    };
+    configure(&daemon, "snowbank.toml", &config("rate = 10"));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: \"off\" -> 10"));
+    let message = wire.call(&Ask::of(100).tag(1).bytes()).assert_error(1, EXHAUSTED);
+    assert!(message.contains("the 10 IDs per second of identity billing"), "{message}");
+    configure(&daemon, "snowbank.toml", &config(""));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: 10 -> \"off\""));
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+}
+
+#[test]
+fn a_stop_refuses_what_waits_for_a_rate() {
+    let setup = Setup::configured(&format!(
+        "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",
+        identity("anonymous", "rate = 10")
+    ));
+    let daemon = setup.start();
+    let mut wire = daemon.connect();
+    wire.send(&Ask::of(100).wait_ms(10_000).tag(4).bytes());
+    poll("the request waits", || daemon.log().contains("has used up its rate").then_some(()));
+    daemon.signal(Signal::TERM);
+    wire.reply().assert_error(4, wire::SHUTTING_DOWN);
+}
+
+#[test]
+fn an_address_has_its_connections_and_its_rate() {
+    let limits = "limits.connections_per_address = 3\nlimits.rate_per_address = 1000\n";
+    let setup = Setup::new().option("--listen", "unix:socket").in_own_directory();
+    let daemon = setup.config(&format!("{limits}{TWO_SOURCES}")).listeners(2).admin().start();
+    let mut wires: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..20 {
+        let mut refused = daemon.connect();
+        let message = refused.reply().assert_error(0, TOO_BUSY);
+        assert!(message.contains("your address has all its 3 connections"), "{message}");
+        refused.assert_closed();
+    }
+    // A Unix socket has no address.
+    let unix = support::Address::Unix(daemon.path("socket"));
+    let mut local: Vec<Wire> = (0..5).map(|_| Wire::connect(&unix)).collect();
+    for wire in &mut local {
+        assert_eq!(wire.next(Ask::of(5_000).wait_ms(0)).ids().len(), 5_000);
+    }
+    let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[1], Ask::of(1_000).wait_ms(0))).count();
+    assert!((1..100).contains(&drawn));
+    assert_eq!(wires[2].next(Ask::of(10).wait_ms(10_000)).ids().len(), 10);
+    // A place becomes free, and the rate is not new with the next connection.
+    wires.pop();
+    poll("a free place", || {
+        let mut wire = daemon.connect();
+        matches!(wire.call(&wire::ping(1, b"")), Reply::Pong(..)).then_some(())
+    });
+    let samples = scrape(&daemon);
+    assert!(sample(&samples, "snowbank_address_refused_total") >= 20.0);
+    assert!(sample(&samples, "snowbank_address_slowed_total") >= 2.0);
+    assert_eq!(sample(&samples, "snowbank_addresses"), 1.0);
+    let log = daemon.log();
+    assert_eq!(log.matches("their address has all that connections_per_address allows").count(), 1, "{log}");
+    assert_eq!(log.matches("their address has used up its rate").count(), 1, "{log}");
+    // Off again: as many as there are places, at any rate.
+    configure(&daemon, "snowbank.toml", TWO_SOURCES);
+    assert!(reload(&daemon).contains("limits.rate_per_address: 1000 -> \"off\""));
+    let mut many: Vec<Wire> = (0..8).map(|_| daemon.connect()).collect();
+    for wire in &mut many {
+        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
+    }
 }

@@ -26,6 +26,8 @@ mod daemon;
 mod disk;
 #[path = "simulation/events.rs"]
 mod events;
+#[path = "simulation/lead.rs"]
+mod lead;
 #[path = "simulation/machine.rs"]
 mod machine;
 #[path = "simulation/recovery.rs"]
@@ -55,8 +57,10 @@ fn live(seed: u64) {
     for _ in 0..STEPS {
         world.step();
     }
-    if seed.is_multiple_of(40) {
-        world.idle(Duration::from_secs(3 * 3_600));
+    match seed % 40 {
+        0 => world.idle(Duration::from_secs(3 * 3_600)),
+        1 => world.idle_over_a_forward_step(),
+        _ => {}
     }
     world.recover();
 }
@@ -125,6 +129,11 @@ fn boot_with_a_slow_clock(seed: u64) {
 #[test]
 fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
     (0..100).for_each(boot_with_a_slow_clock);
+}
+
+#[test]
+fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_nobody() {
+    (0..40).for_each(lead::step_back_far);
 }
 
 #[test]

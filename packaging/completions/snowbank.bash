@@ -49,6 +49,9 @@ _snowbank() {
             snowbank,status)
                 cmd="snowbank__subcmd__status"
                 ;;
+            snowbank,token)
+                cmd="snowbank__subcmd__token"
+                ;;
             snowbank__subcmd__help,check)
                 cmd="snowbank__subcmd__help__subcmd__check"
                 ;;
@@ -81,6 +84,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__help,status)
                 cmd="snowbank__subcmd__help__subcmd__status"
+                ;;
+            snowbank__subcmd__help,token)
+                cmd="snowbank__subcmd__help__subcmd__token"
                 ;;
             snowbank__subcmd__help__subcmd__state,export)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__export"
@@ -122,7 +128,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check ping status reload state help"
+            opts="-h -V --help --version serve next decode range layout check token ping status reload state help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -228,7 +234,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check ping status reload state help"
+            opts="serve next decode range layout check token ping status reload state help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -437,9 +443,9 @@ _snowbank() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        snowbank__subcmd__layout)
-            opts="-h --json --help"
-            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+        snowbank__subcmd__help__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -451,8 +457,30 @@ _snowbank() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        snowbank__subcmd__layout)
+            opts="-h --json --above --sql --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --above)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sql)
+                    COMPREPLY=($(compgen -W "postgres mysql sqlite" -- "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         snowbank__subcmd__next)
-            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --json --help"
+            opts="-n -h --count --address --token-file --ca --client-cert --client-key --server-name --timeout --source --format --alias-keys --set --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -503,6 +531,10 @@ _snowbank() {
                     return 0
                     ;;
                 --alias-keys)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -863,6 +895,24 @@ _snowbank() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__token)
+            opts="-h --token-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --token-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -32,6 +32,7 @@ complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "decode" -d 'Take 
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "layout" -d 'List the presets, or draw one layout'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "token" -d 'Make a token for a client, and the line of a token file for it'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
 complete -c snowbank -n "__fish_snowbank_needs_command" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
@@ -63,6 +64,7 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l timeout -d 'T
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l source -d 'The source to draw from, by name or index [default: the daemon\'s default source]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l format -d 'The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7, uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l alias-keys -d 'The file with the keys of the format alias, or credential:NAME of systemd\'s. Each line is a version and 64 hexadecimal digits; the highest version writes' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l set -d 'Choose the value of a random field, as in table=316; repeat it for others' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -l json -d 'Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep only 53 bits of a number'
 complete -c snowbank -n "__fish_snowbank_using_subcommand next" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand decode" -l from -d 'The format of the IDs: decimal, or one that `snowbank next --format` writes' -r
@@ -76,8 +78,12 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l to -d 'The l
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l layout -d 'The IDs\' layout: a preset\'s name, or a layout in text form; see `snowbank layout`' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -l json -d 'Print one JSON object instead of two lines'
 complete -c snowbank -n "__fish_snowbank_using_subcommand range" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l above -d 'Tell from which instant on the layout\'s IDs exceed this one, and, where that is not yet, with which epoch they do today' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l sql -d 'Print SQL for a database: from an ID to its time, and from a time to its first ID' -r -f -a "postgres\t'PostgreSQL 14 or later'
+mysql\t'MySQL 8 or MariaDB 10'
+sqlite\t'SQLite 3.38 or later, which has no functions of one\'s own: expressions'"
 complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -l json -d 'Print JSON: one object, or for the table an array of them'
-complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand layout" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l config -d 'FILE, as an option' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l listen -d 'Listen on HOST:PORT, tls:HOST:PORT or unix:PATH, in place of the file\'s listeners (repeatable) [default: 127.0.0.1:7660] [env: SNOWBANK_LISTEN]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l layout -d 'The layout of IDs: a preset\'s name or a text form [default: twitter] [env: SNOWBANK_LAYOUT]' -r
@@ -91,6 +97,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l admin -d 'Re
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-format -d 'The form of log messages: auto, text, journald or json; auto is the journal where standard error leads there [default: auto] [env: SNOWBANK_LOG_FORMAT]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -l log-level -d 'The least severe messages to log: error, warn, info, debug or trace [default: info] [env: SNOWBANK_LOG_LEVEL]' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand check" -s h -l help -d 'Print help'
+complete -c snowbank -n "__fish_snowbank_using_subcommand token" -l token-file -d 'Print the line of the one token in this file' -r -F
+complete -c snowbank -n "__fish_snowbank_using_subcommand token" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l address -d 'The daemon\'s address: host:port, [IPv6]:port, tls:host:port or unix:PATH' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l token-file -d 'A file with the token that the daemon asks for, or credential:NAME of systemd\'s; a newline at its end does not count' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ping" -l ca -d 'With tls: trust these CAs (PEM), not the system\'s' -r
@@ -134,17 +142,18 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'
 complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "serve" -d 'Run the daemon'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "layout" -d 'List the presets, or draw one layout'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "check" -d 'Find every mistake in a configuration file'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
-complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check ping status reload state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "serve" -d 'Run the daemon'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "next" -d 'Fetch IDs from a daemon, one decimal ID per line'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "decode" -d 'Take IDs apart into their instant and fields'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "range" -d 'Print the first and last ID of a time span, for `WHERE id BETWEEN`'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "layout" -d 'List the presets, or draw one layout'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "check" -d 'Find every mistake in a configuration file'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "token" -d 'Make a token for a client, and the line of a token file for it'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "ping" -d 'Ask a daemon whether it answers, and how fast'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "status" -d 'Show the state of a daemon: whether it serves, how fast, and what needs attention'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "reload" -d 'Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "state" -d 'Show the state that a daemon keeps over restarts, or move it to another machine'
+complete -c snowbank -n "__fish_snowbank_using_subcommand help; and not __fish_seen_subcommand_from serve next decode range layout check token ping status reload state help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "show" -d 'Show each source\'s ceiling: every ID handed out is below it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "export" -d 'Release all sources here, and write what another machine needs to go on with their worker IDs'
 complete -c snowbank -n "__fish_snowbank_using_subcommand help; and __fish_seen_subcommand_from state" -f -a "import" -d 'Take over the sources of an export; never below IDs that this machine has granted'

@@ -54,6 +54,7 @@ impl Status {
             self.check_worker_ids(),
             self.check_reload(),
             self.check_connections(),
+            self.check_authorization(),
             self.check_latency(),
             self.check_wall_clock(),
         ];
@@ -315,6 +316,16 @@ mod tests {
             status.last_minute.connections_level = Level::Fail;
             status.last_minute.connections_refused = 7;
         });
+        finds(
+            "authorization",
+            Level::Warn,
+            "11,000 connections closed in the last minute, from 3",
+            |status| {
+                status.last_minute.authorization_level = Level::Warn;
+                status.last_minute.unauthorized = 11_000;
+                status.connections.unauthorized_addresses = 3;
+            },
+        );
         finds("latency", Level::Warn, "99 % within 700 ms", |status| {
             status.last_minute.latency_level = Level::Warn;
             status.last_minute.p99_us = Some(700_000.0);

@@ -8,7 +8,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
-use super::status::{CertificateStatus, ClockState, IdentityStatus, Level, SourceStatus, Status};
+use super::status::{
+    CertificateStatus, ClockState, Connections, IdentityStatus, Level, SourceStatus, Status,
+};
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
@@ -231,9 +233,21 @@ impl Page<'_> {
         self.counter("snowbank_address_refused", help, None, connections.address_refused)?;
         let help = "Requests that waited for rate_per_address, or were refused for it";
         self.counter("snowbank_address_slowed", help, None, connections.address_slowed)?;
+        self.unauthorized(connections)?;
         let bytes = Some(&Unit::Bytes);
         self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
         self.counter("snowbank_sent", "Bytes written to clients", bytes, status.sent_bytes)
+    }
+
+    fn unauthorized(&mut self, connections: &Connections) -> fmt::Result {
+        let help = "Connections open now that owe a token or shake hands over TLS";
+        self.gauge("snowbank_connections_unauthorized", help, None, connections.unauthorized)?;
+        let help = "Connections that gave way to newcomers before they had authorized themselves";
+        self.counter("snowbank_connections_gave_way", help, None, connections.gave_way)?;
+        let help = "Connections closed because they sent no token in time";
+        self.counter("snowbank_unauthorized_timeouts", help, None, connections.unauthorized_timeouts)?;
+        let help = "Addresses of the last minute whose connections did not authorize themselves; 256 at most";
+        self.gauge("snowbank_unauthorized_addresses", help, None, connections.unauthorized_addresses)
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -24,34 +24,11 @@ use super::exposition;
 use super::process::Process;
 use super::status::{Check, Status};
 
-/// The time that a connection may stay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stay {
-    /// It may stay for its next request, because there is room for more connections.
-    Long,
-    /// Other clients may wait for its place.
-    Short,
-}
-
-impl Stay {
-    /// Returns how long a request's head may take from the end of the answer before it. This is longer than scrapers and the
-    /// page pause, so they keep their connection. If connections are scarce, it is one round trip.
-    fn head_timeout(self) -> Duration {
-        Duration::from_secs(match self {
-            Stay::Long => 75,
-            Stay::Short => 2,
-        })
-    }
-
-    /// Returns the longest life of a connection, so that a client that never reads its answer does not hold a place.
-    pub(crate) fn life(self) -> Duration {
-        Duration::from_secs(match self {
-            Stay::Long => 600,
-            Stay::Short => 5,
-        })
-    }
-}
-
+/// The time within which a request's head must arrive: from the connection's start, and from the end of the answer before
+/// it. A head takes one round trip. The page asks once a second, so it keeps its connection.
+pub(crate) const HEAD_WITHIN: Duration = Duration::from_secs(2);
+/// The longest life of a connection, so that a client that never reads its answer does not hold a place.
+const LIFE: Duration = Duration::from_secs(60);
 /// The extra time for an answer that has begun at the end of a connection's life.
 const LAST_ANSWER: Duration = Duration::from_secs(5);
 /// The time within which each thread must show progress for `/healthz`. It is far above any turn on a busy machine. The
@@ -106,24 +83,27 @@ impl Site {
         }
     }
 
-    /// Serves one connection to its end.
-    pub(crate) async fn serve<S>(self: Arc<Self>, stream: S, via: Via, stay: Stay)
+    /// Serves one connection to its end. `answers` is true while a request of it waits for its answer.
+    pub(crate) async fn serve<S>(&self, stream: S, via: Via, answers: &AtomicBool)
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let service = service_fn(async |request: Request<hyper::body::Incoming>| {
             let (method, path) = (request.method(), request.uri().path());
-            Ok::<_, Infallible>(self.answer(method, path, request.headers(), via).await)
+            answers.store(true, Ordering::Relaxed);
+            let answer = self.answer(method, path, request.headers(), via).await;
+            answers.store(false, Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(stay.head_timeout())
+            .header_read_timeout(HEAD_WITHIN)
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(TokioIo::new(stream), service);
         let mut connection = pin!(connection);
         // An error is the peer's, and needs no answer.
-        if tokio::time::timeout(stay.life(), connection.as_mut()).await.is_err() {
+        if tokio::time::timeout(LIFE, connection.as_mut()).await.is_err() {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(LAST_ANSWER, connection).await;
         }

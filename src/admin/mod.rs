@@ -25,7 +25,7 @@ mod status;
 pub(crate) use fetch::Target;
 pub(crate) use finding::seconds;
 pub(crate) use history::History;
-pub(crate) use http::{Beats, Site, Stay, Via};
+pub(crate) use http::{Beats, HEAD_WITHIN, Site, Via};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{

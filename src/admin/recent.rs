@@ -71,6 +71,7 @@ struct Sample {
     sources: Vec<SourceMinute>,
     latency: Latency,
     connections_refused: u64,
+    unauthorized: u64,
     /// The highest share of connections in use since the sample before.
     most_open: f64,
 }
@@ -83,6 +84,7 @@ pub(crate) struct Recent {
     most_open: f64,
     latency: Level,
     connections: Level,
+    authorization: Level,
     refusals: Vec<Level>,
 }
 
@@ -91,6 +93,7 @@ struct Window {
     sources: Vec<SourceMinute>,
     latency: Latency,
     connections_refused: u64,
+    unauthorized: u64,
     over_s: f64,
 }
 
@@ -110,12 +113,15 @@ impl Recent {
         let open = status.connections.open as f64 / status.connections.max.max(1) as f64;
         self.most_open = self.most_open.max(open);
         self.connections = CONNECTIONS.level(self.most_open_soon(status, &soon), self.connections);
+        let unauthorized = minute.unauthorized.min(soon.unauthorized);
+        self.authorization = if unauthorized >= COUNT_MIN { Level::Warn } else { Level::Ok };
         self.sample(status);
     }
 
     /// Fills in the figures of the last minute, and the levels of the last look.
     pub(crate) fn fill(&self, status: &mut Status) {
-        let Window { sources, latency, connections_refused, over_s } = self.window(status, MINUTE_S);
+        let Window { sources, latency, connections_refused, unauthorized, over_s } =
+            self.window(status, MINUTE_S);
         for (index, (source, minute)) in status.sources.iter_mut().zip(sources).enumerate() {
             let level = self.refusals.get(index).copied().unwrap_or_default();
             source.last_minute = SourceMinute { level, ..minute };
@@ -124,8 +130,10 @@ impl Recent {
             over_s,
             p99_us: latency.quantile_us(0.99),
             connections_refused,
+            unauthorized,
             latency_level: self.latency,
             connections_level: self.connections,
+            authorization_level: self.authorization,
         };
     }
 
@@ -158,6 +166,7 @@ impl Recent {
             sources: sources.collect(),
             latency: status.latency.since(&before.latency),
             connections_refused: status.connections.refused.saturating_sub(before.connections_refused),
+            unauthorized: status.unauthorized().saturating_sub(before.unauthorized),
             over_s: status.uptime_s - before.at_s,
         }
     }
@@ -175,6 +184,7 @@ impl Recent {
             sources: status.sources.iter().map(|source| source.counted()).collect(),
             latency: status.latency.clone(),
             connections_refused: status.connections.refused,
+            unauthorized: status.unauthorized(),
             most_open: std::mem::take(&mut self.most_open),
         });
     }

@@ -10,8 +10,9 @@ const SATURATED_SHARE: f64 = 0.75;
 const REFUSALS: &str = "refusals";
 const LATENCY: &str = "latency";
 const CONNECTIONS: &str = "connections";
+const AUTHORIZATION: &str = "authorization";
 /// The checks that never make a daemon unready.
-pub(super) const SATURATION: [&str; 3] = [REFUSALS, LATENCY, CONNECTIONS];
+pub(super) const SATURATION: [&str; 4] = [REFUSALS, LATENCY, CONNECTIONS, AUTHORIZATION];
 
 impl Status {
     /// Checks that new clients find a place.
@@ -27,6 +28,24 @@ impl Status {
             }
         };
         about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    /// Checks that connections authorize themselves.
+    pub(super) fn check_authorization(&self) -> Check {
+        let closed = Grouped(self.last_minute.unauthorized);
+        let addresses = Grouped(self.connections.unauthorized_addresses);
+        let message = match self.last_minute.authorization_level {
+            Level::Ok => format!(
+                "{} connections have yet to authorize themselves",
+                Grouped(self.connections.unauthorized)
+            ),
+            _ => format!(
+                "{closed} connections closed in the last minute, from {addresses} addresses, that did not authorize \
+                 themselves (a wrong token, none in time, an unfinished handshake): the log names the addresses; give \
+                 those clients a token, or keep them out"
+            ),
+        };
+        about_daemon(AUTHORIZATION, (self.last_minute.authorization_level, message))
     }
 
     /// Checks that requests are answered soon.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use snowbank_client::protocol::ErrorCode;
 
 use super::kind::KindStatus;
 
@@ -204,12 +205,17 @@ pub(crate) struct LastMinute {
     /// The time within which 99 % of requests were answered. `None`: there were no requests.
     pub(crate) p99_us: Option<f64>,
     pub(crate) connections_refused: u64,
+    /// Connections that were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
     pub(crate) latency_level: Level,
     pub(crate) connections_level: Level,
+    #[serde(default)]
+    pub(crate) authorization_level: Level,
 }
 
 /// The clients' connections.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Connections {
     pub(crate) open: u64,
     pub(crate) max: u64,
@@ -224,6 +230,18 @@ pub(crate) struct Connections {
     /// Requests that waited for their address's rate, or were refused for it.
     #[serde(default)]
     pub(crate) address_slowed: u64,
+    /// Those open now that owe a token or shake hands over TLS.
+    #[serde(default)]
+    pub(crate) unauthorized: u64,
+    /// Those that gave way to a newcomer before they had authorized themselves.
+    #[serde(default)]
+    pub(crate) gave_way: u64,
+    /// Those that were closed because they sent no token in time.
+    #[serde(default)]
+    pub(crate) unauthorized_timeouts: u64,
+    /// The addresses of the last minute whose connections were closed because they did not authorize themselves.
+    #[serde(default)]
+    pub(crate) unauthorized_addresses: u64,
 }
 
 /// The latency histogram of requests for IDs: from the read of their bytes until the write of their reply.
@@ -241,6 +259,14 @@ impl Status {
     /// that is then refused soon.
     pub(crate) fn slow_s(&self) -> f64 {
         self.sources.iter().map(|source| source.default_wait_s / 2.0).fold(0.0, f64::max)
+    }
+}
+
+impl Status {
+    /// Returns how many connections were closed because they did not authorize themselves.
+    pub(crate) fn unauthorized(&self) -> u64 {
+        let refused = self.errors.get(ErrorCode::Unauthorized.name()).copied().unwrap_or(0);
+        refused + self.connections.gave_way + self.connections.unauthorized_timeouts
     }
 }
 
@@ -366,10 +392,8 @@ pub(crate) mod tests {
                 open: 1,
                 max: 10,
                 accepted: 1,
-                refused: 0,
                 addresses: 1,
-                address_refused: 0,
-                address_slowed: 0,
+                ..Connections::default()
             },
             last_minute: LastMinute::default(),
             last_reload: None,

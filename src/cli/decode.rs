@@ -4,8 +4,9 @@ use std::io::Write;
 
 use serde::{Serialize, Serializer};
 
+use super::chosen::Chosen;
 use super::keys::KeyOptions;
-use super::layout::{Chosen, write_json};
+use super::layout::write_json;
 use super::{Failure, Outcome};
 use snowbank_client::format::{Context, Format};
 use snowbank_client::layout::Role;

@@ -1,13 +1,16 @@
-//! `snowbank layout`, and the code that the three commands that read layouts share.
+//! `snowbank layout`.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::{Failure, Outcome};
+use super::Outcome;
+use super::above::{self, Above};
+use super::chosen::Chosen;
+use super::sql::{self, Dialect};
 use crate::clock;
-use crate::config::{Grouped, resolve_layout};
-use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS, Preset, find_preset};
+use crate::config::Grouped;
+use snowbank_client::layout::{FieldForm, Layout, LayoutTable, Life, PRESETS};
 
 /// Options of `snowbank layout`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +21,12 @@ pub(super) struct Arguments {
     /// Print JSON: one object, or for the table an array of them
     #[arg(long)]
     json: bool,
+    /// Tell from which instant on the layout's IDs exceed this one, and, where that is not yet, with which epoch they do today
+    #[arg(long, value_name = "ID", requires = "layout", conflicts_with = "sql", allow_hyphen_values = true)]
+    above: Option<String>,
+    /// Print SQL for a database: from an ID to its time, and from a time to its first ID
+    #[arg(long, value_name = "DATABASE", requires = "layout", conflicts_with = "json")]
+    sql: Option<Dialect>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
@@ -25,15 +34,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     match &arguments.layout {
         Some(name_or_spec) => {
             let chosen = Chosen::resolve(name_or_spec)?;
-            chosen.warn_unless_alive();
-            if arguments.json {
-                write_json(&Facts::of(&chosen), &mut page)?
-            } else {
-                write_page(&chosen, &mut page)?
+            match (&arguments.above, arguments.sql) {
+                (Some(id), _) => write_above(&above::find(&chosen, id)?, arguments.json, &mut page)?,
+                (None, Some(dialect)) => page.write_all(sql::functions(&chosen, dialect).as_bytes())?,
+                (None, None) if arguments.json => write_json(&Facts::of(&chosen), &mut page)?,
+                (None, None) => write_page(&chosen, &mut page)?,
             }
+            chosen.warn_unless_alive();
         }
         None => {
-            let presets: Vec<Chosen> = PRESETS.iter().map(Chosen::preset).collect::<Result<_, _>>()?;
+            let presets: Vec<Chosen> = PRESETS.iter().map(Chosen::of_preset).collect::<Result<_, _>>()?;
             if arguments.json {
                 write_json(&presets.iter().map(Facts::of).collect::<Vec<_>>(), &mut page)?;
             } else {
@@ -44,40 +54,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     Ok(out.write_all(&page)?)
 }
 
-/// A layout as the user chose it.
-pub(super) struct Chosen {
-    preset: Option<&'static Preset>,
-    pub(super) layout: Layout,
-}
-
-impl Chosen {
-    /// Reads a preset's name or a text form; anything else is wrong use.
-    pub(super) fn resolve(name_or_spec: &str) -> Result<Self, Failure> {
-        let layout = resolve_layout(name_or_spec).map_err(Failure::usage)?;
-        Ok(Chosen { preset: find_preset(name_or_spec), layout })
-    }
-
-    fn preset(preset: &'static Preset) -> Result<Self, Failure> {
-        Ok(Chosen { preset: Some(preset), layout: preset.layout().map_err(Failure::usage)? })
-    }
-
-    /// Returns the preset's name if it was chosen by name, else the text form.
-    pub(super) fn label(&self) -> String {
-        self.preset.map_or_else(|| self.layout.to_string(), |preset| preset.name.to_owned())
-    }
-
-    /// Warns on standard error if the layout can make no IDs now, or not for long. The command goes on.
-    pub(super) fn warn_unless_alive(&self) {
-        let layout = &self.layout;
-        let trouble = match layout.life(clock::os::read().wall) {
-            Life::Running { .. } => return,
-            Life::NotBegun => format!("begins at {}, in the future", layout.rfc3339(layout.first())),
-            Life::LastYear { .. } => format!("ends at {}, within a year", layout.rfc3339(layout.end())),
-            Life::Ended { at } => format!("ended at {}; no daemon serves it", layout.rfc3339(at)),
-        };
-        // A closed standard error is no reason to fail.
-        let _ = writeln!(io::stderr(), "snowbank: warning: the life of layout {} {trouble}", self.label());
-    }
+fn write_above(above: &Above, json: bool, page: &mut impl Write) -> io::Result<()> {
+    if json { write_json(above, page) } else { above.write(page) }
 }
 
 /// Writes one line of JSON.

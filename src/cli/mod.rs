@@ -1,11 +1,14 @@
 //! The command line: the options of each command, and the exit codes.
 
+mod above;
 mod ask_reload;
 mod check;
+mod chosen;
 mod decode;
 mod inputs;
 mod keys;
 mod layout;
+mod lines;
 mod next;
 mod parent;
 mod ping;
@@ -13,6 +16,7 @@ mod range;
 mod reload;
 mod serve;
 mod service_user;
+mod sql;
 mod state;
 mod status;
 mod stop;

@@ -4,17 +4,12 @@ use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
-
-use super::keys::KeyOptions;
-use super::layout::write_json;
+use super::lines::{LineOptions, Lines};
 use super::tls::{TlsOptions, locate};
 use super::{Failure, Outcome, make_reactor};
 use crate::config::{self, FileRef};
-use snowbank_client::format::{Codec, Context, Format};
-use snowbank_client::layout::Layout;
-use snowbank_client::protocol::{ErrorCode, info};
-use snowbank_client::{Batch, Client, ClientOptions, Endpoint, Error, SourceChoice};
+use snowbank_client::protocol::ErrorCode;
+use snowbank_client::{Client, ClientOptions, Endpoint, Error, SourceChoice};
 
 /// The longest that a daemon collects IDs for a batch before it sends a part.
 const GATHERING: Duration = Duration::from_secs(1);
@@ -33,18 +28,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NAME")]
     source: Option<String>,
 
-    /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7,
-    /// uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits.
-    #[arg(long, value_name = "NAME", default_value = "decimal")]
-    format: Format,
-
     #[command(flatten)]
-    keys: KeyOptions,
-
-    /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep
-    /// only 53 bits of a number.
-    #[arg(long)]
-    json: bool,
+    lines: LineOptions,
 }
 
 /// The daemon that a command talks to, and the timeout.
@@ -145,8 +130,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     converse(async {
         let client = arguments.daemon.client()?;
         let source = arguments.source.as_deref().map_or(SourceChoice::Index(0), choose);
-        let codec = codec_of(arguments, &client, &source).await?;
-        let mut lines = Lines { format: &arguments.format, codec, json: arguments.json, out: &mut out };
+        let info = match arguments.lines.need_info() {
+            true => Some(client.info().await.map_err(explain)?),
+            false => None,
+        };
+        let mut lines = Lines::new(&arguments.lines, &source, info.as_ref(), &mut out)?;
         fetch(&client, arguments, source, &mut lines).await?;
         Ok(out.flush()?)
     })
@@ -168,7 +156,7 @@ async fn fetch(
         let batch = match call.await {
             Ok(batch) => batch,
             Err(error) if left < arguments.count => {
-                lines.out.flush()?;
+                lines.flush()?;
                 let written = arguments.count - left;
                 return Err(Failure::no(format!(
                     "after {written} of {} IDs, which are good: {error}; ask for the rest again",
@@ -181,64 +169,6 @@ async fn fetch(
         lines.write(&batch)?;
     }
     Ok(())
-}
-
-/// Makes the codec for the IDs of a source. Asks the daemon about the source only if the format needs it.
-async fn codec_of(arguments: &Arguments, client: &Client, source: &SourceChoice) -> Result<Codec, Failure> {
-    let format = &arguments.format;
-    if !format.needs_layout() && !format.needs_source() {
-        return arguments.keys.codec(format, Context::new("", None));
-    }
-    let info = client.info().await.map_err(explain)?;
-    let source = find(&info, source)?;
-    let layout = source.layout.as_deref().map(Layout::resolve).transpose().map_err(Failure::no)?;
-    arguments.keys.codec(format, Context::new(&source.name, layout.as_ref()))
-}
-
-/// Finds a source of the daemon.
-fn find<'a>(info: &'a info::Info, source: &SourceChoice) -> Result<&'a info::Source, Failure> {
-    let (found, wanted) = match source {
-        SourceChoice::Index(index) => {
-            (info.sources.iter().find(|known| known.index == *index), format!("with index {index}"))
-        }
-        SourceChoice::Name(name) => (info.source(name), format!("named {name:?}")),
-    };
-    found.ok_or_else(|| {
-        let known: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
-        Failure::no(format_args!("the daemon has no source {wanted}; it has {}", known.join(", ")))
-    })
-}
-
-/// The output: one line for each ID.
-struct Lines<'a, W> {
-    format: &'a Format,
-    codec: Codec,
-    json: bool,
-    out: &'a mut W,
-}
-
-impl<W: Write> Lines<'_, W> {
-    fn write(&mut self, batch: &Batch) -> Outcome {
-        let mut text = String::new();
-        for id in batch {
-            text.clear();
-            self.codec.write(id, &mut text).map_err(Failure::no)?;
-            match (self.json, self.format) {
-                (false, _) => writeln!(self.out, "{text}")?,
-                (true, Format::Decimal) => writeln!(self.out, "{{\"id\":\"{id}\"}}")?,
-                (true, _) => write_json(&Line { id: id.to_string(), text: &text }, self.out)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The output of `--json` for an ID with `--format`.
-#[derive(Serialize)]
-struct Line<'a> {
-    /// A string, because JavaScript's numbers end at 2^53.
-    id: String,
-    text: &'a str,
 }
 
 /// Reads a source: digits are an index, anything else is a name.

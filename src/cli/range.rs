@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 
 use serde::Serialize;
 
-use super::layout::{Chosen, write_json};
+use super::chosen::Chosen;
+use super::layout::write_json;
 use super::{Failure, Outcome};
 use snowbank_client::layout::UnixMicros;
 

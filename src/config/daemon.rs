@@ -133,6 +133,9 @@ settings! {
     pub struct Limits at (limits) {
         /// Connections open at once, 1 to 1,000,000. The daemon answers the next one with too_busy and closes it.
         ///
+        /// Where tokens are required, connections without one may hold an eighth of them, and 64 at least; so may TLS
+        /// handshakes. Beyond that, and when all are in use, the one that has been silent for longest gives way.
+        ///
         /// 10,000 idle connections fit in 10 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
 
@@ -166,8 +169,8 @@ settings! {
         /// The longest that a peer may leave something half done: a request that has begun to arrive, a TLS handshake,
         /// replies that it does not take. Then the daemon closes the connection.
         ///
-        /// A request has at most 1 KiB and a handshake three round trips. Ten seconds outlast a garbage collector's pause
-        /// and the retries of lost packets, so only a dead or hostile peer needs longer.
+        /// A request has at most 1 KiB. Ten seconds outlast a garbage collector's pause and the retries of lost packets, so
+        /// only a dead or hostile peer needs longer. A handshake has five seconds at most.
         stall_timeout: Duration = r#""10s""# in Table("limits"), Reload, |value| value.duration(MS..=HOUR);
 
         /// The longest that a connection may be silent between requests; then the daemon closes it.
@@ -210,6 +213,8 @@ settings! {
         /// stand, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # do not
         /// count. A relative path starts at this file's directory; "credential:NAME" is systemd's credential of that name
         /// (LoadCredential=). Tokens have a file of their own because more people can read command lines and configurations.
+        ///
+        /// A client has five seconds to send its token. It learns of a wrong one after a second.
         ///
         /// Empty: clients need no token. If client certificates are required too, a client needs both.
         token_file: Option<FileRef> = r#""""# in Table("auth"), Reload, |value| value.file();

@@ -152,6 +152,8 @@ impl TestName {
             format!("{sources}/{module}/mod.rs"),
             format!("{sources}/{parent}.rs"),
             format!("{sources}/{parent}/mod.rs"),
+            // A module of an integration test: `tests/hostile.rs::lobby::…`.
+            format!("{}.rs", module.replacen(".rs/", "/", 1)),
         ];
         let definition = format!("fn {function}(");
         files

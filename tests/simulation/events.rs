@@ -46,7 +46,7 @@ impl World {
             self.machine.true_us += SECOND;
             self.note_wall();
             self.advance();
-            let writes = self.keep();
+            let (writes, _) = self.keep();
             let is_quiet = self.machine.true_us > quiet_from_us && self.is_well();
             assert!(!is_quiet || writes == 0, "seed {}: written though nobody asks", self.seed);
         }
@@ -56,6 +56,32 @@ impl World {
             let reading = self.machine.read();
             let believed = daemon.wall.believe(reading).wall;
             assert_eq!(believed, reading.wall, "seed {}: a clock that has lasted is not believed", self.seed);
+            if self.is_well() {
+                let stored_us = self.storage.state.wall_minus_boot_us.expect("stored before use");
+                let forgotten_us = reading.offset_us() - stored_us;
+                assert!(forgotten_us <= SECOND, "seed {}: {forgotten_us} us believed, not stored", self.seed);
+            }
+        }
+    }
+
+    /// Nobody asks for longer than ceilings are raised. Then the clock steps forward, and that lasts. The process is killed,
+    /// and the next one believes the clock at once.
+    pub(crate) fn idle_over_a_forward_step(&mut self) {
+        self.mend_storage();
+        self.set_clock_right();
+        if self.daemon.is_none() {
+            self.put_newest_back();
+            self.start();
+        }
+        self.idle(WRITTEN_AFTER_USE + Duration::from_secs(60));
+        self.machine.wall_offset_us += 61 * SECOND + self.rng.i64(0..3_600 * SECOND);
+        self.idle(STEP_RULE.step_hold + Duration::from_secs(3));
+        self.kill();
+        self.start();
+        let reading = self.machine.read();
+        if let Some(daemon) = &self.daemon {
+            let believed = daemon.wall.believe(reading).wall;
+            assert_eq!(believed, reading.wall, "seed {}: a belief is forgotten", self.seed);
         }
     }
 
@@ -110,7 +136,7 @@ impl World {
         match self.rng.u8(..100) {
             0..60 => self.take(),
             60..72 => self.advance(),
-            72..78 => self.take_outcomes(),
+            72..78 => _ = self.take_outcomes(),
             78..88 => _ = self.keep(),
             88..92 => self.pause(),
             92..95 => self.disturb_the_clock(),

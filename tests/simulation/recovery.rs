@@ -13,9 +13,8 @@ impl World {
     /// The faults end: no thread is paused, and storage works and is done with its writes. The wall clock runs, and shows the highest time that it
     /// ever showed, or stays wrong by as much as `max_ahead` allows. IDs must flow again.
     pub(crate) fn recover(&mut self) {
-        (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
+        self.mend_storage();
         let now_us = self.machine.true_us;
-        self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
         self.set_clock_right();
         if self.daemon.is_none() {
             self.put_newest_back();
@@ -50,6 +49,13 @@ impl World {
         }
     }
 
+    /// Storage works, and is done with its writes.
+    pub(crate) fn mend_storage(&mut self) {
+        (self.storage.fails_one_in, self.storage.is_slow_one_in) = (0, 0);
+        let now_us = self.machine.true_us;
+        self.storage.under_way.iter_mut().for_each(|under_way| under_way.ends_us = now_us);
+    }
+
     /// The wall clock runs, and shows the highest time that it ever showed.
     pub(crate) fn set_clock_right(&mut self) {
         self.machine.frozen = None;
@@ -69,16 +75,15 @@ impl World {
         Some(self.instant(Position(cursor.0.saturating_sub(1))).0)
     }
 
-    /// Returns whether the wall clock is believed, and at most `max_ahead` behind the highest tick used.
+    /// Returns whether the wall clock, as far as it is believed, is at most `max_ahead` behind the highest tick used.
     ///
     /// It may be further behind: a crash while the clock stood still leaves a ceiling above `max_ahead`, where the next
-    /// process starts. A step that is held is not believed for a minute.
+    /// process starts. A forward step that is held changes nothing: IDs go on at the believed clock.
     fn is_bridged(&self, used_us: i64) -> bool {
         let reading = self.machine.read();
-        self.daemon.as_ref().is_some_and(|daemon| {
-            let believed = daemon.wall.believe(reading).wall;
-            believed == reading.wall && used_us - believed.0 <= self.max_ahead_us()
-        })
+        self.daemon
+            .as_ref()
+            .is_some_and(|daemon| used_us - daemon.wall.believe(reading).wall.0 <= self.max_ahead_us())
     }
 
     /// Returns whether a forward step of the wall clock is not believed yet.

@@ -19,12 +19,13 @@ impl Signals for Deaf {
 }
 
 impl World {
-    /// The keeper's thread: it looks, hands writes out, and takes the outcomes that there are. Returns the number of writes.
-    pub(crate) fn keep(&mut self) -> usize {
+    /// The keeper's thread: it looks, hands writes out, and takes the outcomes that there are. Returns the number of writes,
+    /// and after how long it wants to look again.
+    pub(crate) fn keep(&mut self) -> (usize, Duration) {
         let reading = self.machine.read_torn(&mut self.rng);
         let now_us = self.machine.true_us;
         let Some(daemon) = &mut self.daemon else {
-            return 0;
+            return (0, Duration::ZERO);
         };
         let looked = daemon.keeper.look(reading);
         let writes = looked.writes.len();
@@ -37,22 +38,25 @@ impl World {
             self.storage.begin(write, now_us, &mut self.rng);
         }
         self.take_outcomes();
-        writes
+        (writes, looked.next_in)
     }
 
-    pub(crate) fn take_outcomes(&mut self) {
+    /// Returns whether a write has ended.
+    pub(crate) fn take_outcomes(&mut self) -> bool {
         let outcomes = self.storage.advance(self.machine.true_us);
         let reading = self.machine.read();
         let Some(daemon) = &mut self.daemon else {
-            return;
+            return false;
         };
         let now = daemon.wall.believe(reading);
+        let some_ended = !outcomes.is_empty();
         for outcome in outcomes {
             let is_later = outcome.number > daemon.renewal.last_before[outcome.writer];
             daemon.renewal.is_done[outcome.writer] |= is_later && outcome.result.is_ok();
             let mark = |_, id_bound| daemon.locks.mark_granted(id_bound).expect("they can be marked");
             daemon.keeper.written(outcome, now, mark);
         }
+        some_ended
     }
 
     /// A thread reads the clock and loses the processor; another wake-up of its shard comes no sooner than it goes on.

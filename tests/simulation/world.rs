@@ -86,6 +86,7 @@ impl World {
             numbering: numbering.clone(),
             fails_one_in,
             is_slow_one_in,
+            usual_us: 0..2 * MS,
             under_way: Vec::new(),
         };
         let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);

@@ -15,6 +15,7 @@ pub(crate) mod http;
 pub(crate) mod ids;
 pub(crate) mod machine;
 pub(crate) mod manager;
+pub(crate) mod postgres;
 pub(crate) mod records;
 pub(crate) mod reply;
 pub(crate) mod wire;

@@ -127,12 +127,7 @@ impl Wire {
 
     pub(crate) fn try_connect(address: &Address) -> io::Result<Wire> {
         let stream = match address {
-            Address::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, DEADLINE)?;
-                stream.set_nodelay(true)?;
-                stream.set_write_timeout(Some(DEADLINE))?;
-                Stream::Tcp(stream)
-            }
+            Address::Tcp(address) => return Wire::over_tcp(TcpStream::connect_timeout(address, DEADLINE)?),
             Address::Tls(address) => panic!("{address} wants certificates"),
             Address::Unix(path) => {
                 let stream = UnixStream::connect(path)?;
@@ -141,6 +136,13 @@ impl Wire {
             }
         };
         Wire::of(stream)
+    }
+
+    /// A connection that is open already.
+    pub(crate) fn over_tcp(stream: TcpStream) -> io::Result<Wire> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Wire::of(Stream::Tcp(stream))
     }
 
     /// A connection over something else.

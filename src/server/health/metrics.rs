@@ -63,6 +63,8 @@ pub(crate) struct ShardCounters {
     pub(crate) errors: Errors,
     /// PING, INFO and AUTH, answered without an error.
     pub(crate) other_requests: Counter,
+    /// Connections closed because their client sent no token in time.
+    pub(crate) unauthorized_timeouts: Counter,
     pub(crate) received_bytes: Counter,
     pub(crate) sent_bytes: Counter,
     pub(crate) latency: LatencyCounters,
@@ -75,6 +77,7 @@ impl ShardCounters {
             protocols: Default::default(),
             errors: Errors::default(),
             other_requests: Counter::default(),
+            unauthorized_timeouts: Counter::default(),
             received_bytes: Counter::default(),
             sent_bytes: Counter::default(),
             latency: LatencyCounters::default(),

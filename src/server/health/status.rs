@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::metrics::{Metrics, SourceCounters};
-use crate::access::{Addresses, Identity};
+use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, IdentityStatus, KindStatus,
     LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
@@ -16,6 +16,8 @@ use crate::admin::{
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
 use crate::numbering::{Numbering, TicketCounter};
+use crate::server::net::lobby::Occupancy;
+use crate::server::net::rejections;
 use crate::server::shared::common::Common;
 use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::source::Source;
@@ -77,7 +79,7 @@ impl Common {
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources: sources.collect(),
             identities: identities_status(&live_config),
-            connections: connections_status(metrics, &self.addresses, limits),
+            connections: self.connections_status(limits),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -85,6 +87,24 @@ impl Common {
             received_bytes: sum(|shard| shard.received_bytes.get()),
             sent_bytes: sum(|shard| shard.sent_bytes.get()),
             latency,
+        }
+    }
+
+    fn connections_status(&self, limits: &Limits) -> Connections {
+        let metrics = &self.metrics;
+        let Occupancy { inside, gave_way, .. } = self.lobbies.occupancy();
+        Connections {
+            open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
+            max: limits.max_connections as u64,
+            accepted: metrics.acceptors.accepted.get(),
+            refused: metrics.acceptors.refused.get(),
+            addresses: self.addresses.connected() as u64,
+            address_refused: self.addresses.refused(),
+            address_slowed: self.addresses.slowed(),
+            unauthorized: inside as u64,
+            gave_way,
+            unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
+            unauthorized_addresses: rejections::unauthorized_addresses() as u64,
         }
     }
 
@@ -182,18 +202,6 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
         }
     };
     live_config.facts.access.identities().values().map(status).collect()
-}
-
-fn connections_status(metrics: &Metrics, addresses: &Addresses, limits: &Limits) -> Connections {
-    Connections {
-        open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
-        max: limits.max_connections as u64,
-        accepted: metrics.acceptors.accepted.get(),
-        refused: metrics.acceptors.refused.get(),
-        addresses: addresses.connected() as u64,
-        address_refused: addresses.refused(),
-        address_slowed: addresses.slowed(),
-    }
 }
 
 fn clock_status(metrics: &Metrics) -> ClockStatus {

@@ -12,11 +12,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
+use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
 use crate::access::{Full, Seat};
 use crate::clock;
 use crate::config::{Address, Protocol};
 use crate::front;
-use crate::server::health::metrics::Metrics;
 use crate::server::health::rate_limited_log::RateLimited;
 use crate::server::shared::common::Common;
 use crate::tls;
@@ -27,6 +27,10 @@ pub(crate) const INBOX_SOCKETS: usize = 256;
 /// The time for which the acceptor pauses when the system has no descriptor or memory left. It is long enough not to spin,
 /// and short enough that a client's connect does not time out.
 const OUT_OF_RESOURCES_PAUSE: Duration = Duration::from_millis(100);
+
+/// The connections that may be open beyond `max_connections` while they are being closed. The daemon's limit of open files has
+/// as many to spare.
+const LEAVING_MAX: usize = 16;
 
 /// The acceptor's end of one shard.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub(crate) struct Door {
 pub(crate) struct Admitted {
     pub(crate) socket: Socket,
     pub(crate) door: Door,
+    /// Its place in a lobby, unless it needs neither a handshake nor a token.
+    pub(crate) guest: Option<Guest>,
     pub(crate) open: OpenConnection,
 }
 
@@ -184,9 +190,19 @@ pub(crate) async fn accept(
                 continue;
             }
         };
-        if !admit((socket, seat), &door, &inboxes, &common.metrics, max_connections).await
-            && let Some(count) = turned_away.count(Instant::now())
-        {
+        if has_room(&inboxes, &common.lobbies, max_connections).await {
+            let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
+            common.metrics.acceptors.accepted.add(1);
+            hand_over((socket, seat), &door, guest, &inboxes, &common).await;
+            continue;
+        }
+        common.metrics.acceptors.refused.add(1);
+        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
+        if door.tls.is_none() {
+            let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
+            turn_away(&socket, &front::too_busy(door.protocol, &all));
+        }
+        if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
                 address = %listener.address, count, max_connections,
                 "connections were turned away: all that max_connections allows are open; raise it, or see who holds them"
@@ -195,33 +211,53 @@ pub(crate) async fn accept(
     }
 }
 
-/// Hands a connection to the shard with the fewest. Returns false if it was turned away because `max_connections` are open.
-async fn admit(
+/// Returns true if one more connection may be open. If all are in use, a silent guest of a lobby gives way to it.
+async fn has_room(inboxes: &[Inbox], lobbies: &Lobbies, max_connections: usize) -> bool {
+    loop {
+        let changed = lobbies.changed();
+        let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
+        if open < max_connections {
+            return true;
+        }
+        let Occupancy { inside, leaving, .. } = lobbies.occupancy();
+        if open < max_connections + leaving.min(LEAVING_MAX) {
+            return true;
+        }
+        let room = if leaving < LEAVING_MAX { lobbies.show_out(Instant::now()) } else { Room::Full };
+        match room {
+            Room::Made => return true,
+            Room::Full if inside + leaving == 0 => return false,
+            // Each guest is being served or may be about to speak. It is authorized, silent or gone after that.
+            room => lobby::wait_for(room, changed).await,
+        }
+    }
+}
+
+/// Gives a connection its place in the lobby that it must pass, if any.
+async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> Option<Guest> {
+    let places = lobby::places_of(max_connections);
+    if has_tls {
+        return Some(common.lobbies.handshakes.enter(places).await);
+    }
+    let needs_token = common.live_config.borrow().facts.access.tokens.is_some();
+    if needs_token { Some(common.lobbies.tokens.enter(places).await) } else { None }
+}
+
+/// Hands a connection to the shard with the fewest.
+async fn hand_over(
     (socket, seat): (Socket, Option<Seat>),
     door: &Door,
+    guest: Option<Guest>,
     inboxes: &[Inbox],
-    metrics: &Metrics,
-    max_connections: usize,
-) -> bool {
-    let open: usize = inboxes.iter().map(|inbox| inbox.connections.load(Ordering::Relaxed)).sum();
-    if open >= max_connections {
-        metrics.acceptors.refused.add(1);
-        // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
-        if door.tls.is_none() {
-            let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
-            turn_away(&socket, &front::too_busy(door.protocol, &all));
-        }
-        return false;
-    }
+    common: &Common,
+) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
-        return true;
+        return;
     };
-    metrics.acceptors.accepted.add(1);
-    let open =
-        OpenConnection::enter([&inbox.connections, &metrics.open_by_protocol[door.protocol as usize]], seat);
+    let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
+    let open = OpenConnection::enter([&inbox.connections, open_of_protocol], seat);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
-    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), open }).await;
-    true
+    let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
 }
 
 /// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.

@@ -1,25 +1,24 @@
 //! The admin listener: accepts connections on the main thread's reactor, away from the shards. [`admin`](crate::admin)
 //! serves them.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::accept::Registered;
-use super::handshake;
+use super::lobby::{Guest, Lobby};
 use super::socket_stream::SocketStream;
-use crate::admin::{Site, Stay, Via};
+use super::{handshake, rejections};
+use crate::admin::{HEAD_WITHIN, Site, Via};
 use crate::config::Address;
 use crate::tls;
 
-/// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. The next connection
-/// waits in the kernel's backlog until one of them reaches its deadline.
-pub const ADMIN_CONNECTIONS_MAX: usize = 64;
-
-/// The number of admin connections that may stay open between requests. Others are closed soon, so a new scrape or probe
-/// never waits long.
-const MAY_STAY: usize = ADMIN_CONNECTIONS_MAX / 2;
+/// The most admin connections that are open at once. It is meant for a few scrapers, probes and pages. All of them are
+/// guests of a lobby: the one that has been silent for longest gives way to the next.
+pub const ADMIN_CONNECTIONS_MAX: usize = 128;
 
 /// Serves on one listener, over TLS if `tls` is given. Runs until the future is dropped, and its connections with it.
 pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, site: Arc<Site>) {
@@ -27,40 +26,60 @@ pub(crate) async fn serve(mut listener: Registered, tls: Option<tls::Acceptor>, 
     // Over TLS the browser compares the certificate's name, so no other site's name can lead here.
     let is_loopback = matches!(address, Address::Tcp { .. }) && address.is_local();
     let via = if is_loopback { Via::Loopback } else { Via::Other };
-    let places = Arc::new(Semaphore::new(ADMIN_CONNECTIONS_MAX));
+    let lobby: Arc<Lobby> = Arc::default();
     let mut connections = JoinSet::new();
     loop {
-        // The semaphore is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-            return;
-        };
+        let (socket, _) = listener.accept().await;
+        let guest = lobby.enter(ADMIN_CONNECTIONS_MAX).await;
         while connections.try_join_next().is_some() {}
         // Fails when the peer is gone or no descriptor is free.
-        if let Ok(stream) = SocketStream::register(listener.accept().await.0) {
-            let is_crowded = places.available_permits() < ADMIN_CONNECTIONS_MAX - MAY_STAY;
-            let stay = if is_crowded { Stay::Short } else { Stay::Long };
-            connections.spawn(serve_one(stream, tls.clone(), Arc::clone(&site), via, stay, place));
+        if let Ok(stream) = SocketStream::register(socket) {
+            connections.spawn(serve_guest(stream, tls.clone(), Arc::clone(&site), via, guest));
         }
+    }
+}
+
+/// Serves a connection until its end, or until it gives way. It is silent whenever nothing arrives and no answer is due.
+async fn serve_guest(
+    stream: SocketStream,
+    tls: Option<tls::Acceptor>,
+    site: Arc<Site>,
+    via: Via,
+    mut guest: Guest,
+) {
+    let peer = stream.peer();
+    let (answers, shown_out) = (AtomicBool::new(false), guest.shown_out());
+    let mut served = pin!(serve_one(stream, tls, &site, via, &answers));
+    let served = poll_fn(|cx| {
+        guest.note_heard();
+        let polled = served.as_mut().poll(cx);
+        if polled.is_pending() && !answers.load(Ordering::Relaxed) {
+            guest.note_silent();
+        }
+        polled
+    });
+    tokio::select! {
+        biased;
+        () = shown_out => rejections::log(peer, "it asked the admin listener for nothing, and another needed its place"),
+        () = served => {}
     }
 }
 
 async fn serve_one(
     stream: SocketStream,
     tls: Option<tls::Acceptor>,
-    site: Arc<Site>,
+    site: &Site,
     via: Via,
-    stay: Stay,
-    _place: OwnedSemaphorePermit,
+    answers: &AtomicBool,
 ) {
     let stream = match (stream, tls) {
         (SocketStream::Tcp(socket), Some(acceptor)) => {
-            // The handshake has its own deadline, which may be longer than this connection's life.
-            match tokio::time::timeout(stay.life(), handshake::shake(socket, &acceptor)).await {
+            match tokio::time::timeout(HEAD_WITHIN, handshake::shake(socket, &acceptor)).await {
                 Ok(Some(stream)) => stream,
                 _ => return,
             }
         }
         (stream, _) => stream,
     };
-    site.serve(stream, via, stay).await;
+    site.serve(stream, via, answers).await;
 }

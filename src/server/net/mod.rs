@@ -4,6 +4,7 @@
 //! - `accept`: accepts connections and hands each to the shard with the fewest. `admin_accept`: accepts on the admin
 //!   listener.
 //! - `handshake`: the start of a TLS connection.
+//! - `lobby`: the places of connections that have not authorized themselves.
 //! - `socket_stream`: TCP, Unix and TLS connections behind one type. `tls_stream`: the TLS one.
 //! - `rejections`: rate-limited log lines about peers whose connections were closed for an error of theirs.
 
@@ -12,6 +13,7 @@ pub(crate) mod admin_accept;
 pub(crate) mod handshake;
 pub(crate) mod inherited;
 pub(crate) mod listen;
+pub(crate) mod lobby;
 pub(crate) mod rejections;
 pub(crate) mod socket_stream;
 mod tls_stream;

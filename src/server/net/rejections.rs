@@ -1,6 +1,7 @@
 //! Log lines about peers whose connections were closed for an error of theirs. A peer can repeat its error without end, so
-//! each reason is rate-limited.
+//! each reason is rate-limited. Peers that did not authorize themselves are rate-limited one by one.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -10,39 +11,69 @@ use crate::server::health::rate_limited_log::RateLimited;
 
 /// The number of reasons that are limited one by one. Well-meaning peers cause fewer. A hostile peer can cause a new text with
 /// each connection, so all further reasons share one limit.
-const REMEMBERED: usize = 32;
+const REASONS_MAX: usize = 32;
 
-static REJECTIONS: Mutex<Rejections> =
-    Mutex::new(Rejections { by_text: Vec::new(), others: RateLimited::new() });
+/// The number of addresses that are limited one by one, each with each of a few reasons. All further ones share one limit, so
+/// that an attack from a whole network fills neither memory nor log.
+const ADDRESSES_MAX: usize = 256;
 
-/// The reasons that were logged lately.
+/// The end of the address in a name of an address and a reason.
+const ORIGIN_END: char = ' ';
+
+static REASONS: Mutex<Rejections> = Mutex::new(Rejections::new(REASONS_MAX));
+static ADDRESSES: Mutex<Rejections> = Mutex::new(Rejections::new(ADDRESSES_MAX));
+
+/// The reasons or addresses that were logged lately.
 struct Rejections {
-    by_text: Vec<(String, RateLimited)>,
+    by_name: BTreeMap<String, RateLimited>,
+    /// The number of names that are limited one by one.
+    names_max: usize,
     others: RateLimited,
 }
 
 impl Rejections {
+    const fn new(names_max: usize) -> Self {
+        Rejections { by_name: BTreeMap::new(), names_max, others: RateLimited::new() }
+    }
+
     /// Counts a rejection. If it must be logged, returns how many there were since the last log line, this one included.
-    fn count(&mut self, text: &str, now: Instant) -> Option<u64> {
-        if let Some((_, limit)) = self.by_text.iter_mut().find(|(known, _)| known == text) {
+    fn count(&mut self, name: &str, now: Instant) -> Option<u64> {
+        if let Some(limit) = self.by_name.get_mut(name) {
             return limit.count(now);
         }
-        if self.by_text.len() == REMEMBERED {
-            self.by_text.retain(|(_, limit)| limit.is_recent(now));
+        if self.by_name.len() == self.names_max {
+            self.by_name.retain(|_, limit| limit.is_recent(now));
         }
-        if self.by_text.len() == REMEMBERED {
+        if self.by_name.len() == self.names_max {
             return self.others.count(now);
         }
-        let mut limit = RateLimited::new();
-        let count = limit.count(now);
-        self.by_text.push((text.to_owned(), limit));
-        count
+        self.by_name.entry(name.to_owned()).or_default().count(now)
     }
 }
 
 /// Logs that a connection was closed for an error of its peer.
 pub(crate) fn log(peer: impl fmt::Display, text: &str) {
-    let count = REJECTIONS.lock().unwrap_or_else(PoisonError::into_inner).count(text, Instant::now());
+    write(&REASONS, text, peer, text);
+}
+
+/// Logs that a connection was closed because its peer did not authorize itself. `origin` is the peer's address without port.
+pub(crate) fn log_unauthorized(peer: impl fmt::Display, origin: &str, text: &str) {
+    write(&ADDRESSES, &format!("{origin}{ORIGIN_END}{text}"), peer, text);
+}
+
+/// Returns from how many addresses connections that did not authorize themselves came in the last minute; at most
+/// [`ADDRESSES_MAX`].
+pub(crate) fn unauthorized_addresses() -> usize {
+    let (addresses, now) = (ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner), Instant::now());
+    let recent = addresses.by_name.iter().filter(|(_, limit)| limit.is_recent(now));
+    let mut origins: Vec<_> = recent.filter_map(|(name, _)| name.split(ORIGIN_END).next()).collect();
+    // Names are sorted, so equal origins are neighbours.
+    origins.dedup();
+    origins.len()
+}
+
+fn write(rejections: &Mutex<Rejections>, name: &str, peer: impl fmt::Display, text: &str) {
+    let count = rejections.lock().unwrap_or_else(PoisonError::into_inner).count(name, Instant::now());
     match count {
         Some(1) => tracing::warn!(%peer, "closed a connection: {text}"),
         Some(count) => tracing::warn!(%peer, count, "closed connections, this one the last: {text}"),
@@ -56,13 +87,9 @@ mod tests {
 
     use super::*;
 
-    fn none() -> Rejections {
-        Rejections { by_text: Vec::new(), others: RateLimited::new() }
-    }
-
     #[test]
     fn rejections_are_counted_by_their_text() {
-        let (mut rejections, now) = (none(), Instant::now());
+        let (mut rejections, now) = (Rejections::new(REASONS_MAX), Instant::now());
         assert_eq!(rejections.count("a", now), Some(1));
         assert_eq!(rejections.count("a", now), None);
         assert_eq!(rejections.count("b", now), Some(1));
@@ -71,17 +98,17 @@ mod tests {
 
     #[test]
     fn a_peer_with_a_new_error_each_time_is_rate_limited_as_well() {
-        let (mut rejections, start) = (none(), Instant::now());
+        let (mut rejections, start) = (Rejections::new(REASONS_MAX), Instant::now());
         let logged_at = |rejections: &mut Rejections, second, range: std::ops::Range<u64>| {
             let now = start + Duration::from_secs(second);
             range.filter_map(|text| rejections.count(&format!("text {text}"), now)).collect::<Vec<_>>()
         };
         let logged = logged_at(&mut rejections, 0, 0..1_000);
-        assert_eq!(logged, [1; REMEMBERED + 1]);
+        assert_eq!(logged, [1; REASONS_MAX + 1]);
         assert!(logged_at(&mut rejections, 59, 1_000..2_000).is_empty());
         // The reasons of a minute ago are forgotten.
         let logged = logged_at(&mut rejections, 60, 2_000..3_000);
-        assert_eq!((logged.len(), logged[REMEMBERED]), (REMEMBERED + 1, 1_968));
-        assert_eq!(rejections.by_text.len(), REMEMBERED);
+        assert_eq!((logged.len(), logged[REASONS_MAX]), (REASONS_MAX + 1, 1_968));
+        assert_eq!(rejections.by_name.len(), REASONS_MAX);
     }
 }

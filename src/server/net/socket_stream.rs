@@ -1,6 +1,7 @@
 //! TCP, Unix and TLS connections behind one type.
 
 use std::io;
+use std::net::{IpAddr, Ipv6Addr};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -90,6 +91,22 @@ impl SocketStream {
         address.map_or_else(|_| String::from("unknown"), |address| address.to_string())
     }
 
+    /// Returns the peer's address without its port, for what concerns all its connections. Of IPv6 it is the network, because
+    /// one peer has all of its addresses. A Unix socket's peer is known by its user.
+    #[cold]
+    pub(crate) fn origin(&self) -> String {
+        let address = match self {
+            SocketStream::Tcp(stream) => stream.peer_addr(),
+            SocketStream::Tls(stream) => stream.peer_addr(),
+            SocketStream::Unix(stream) => {
+                return stream
+                    .peer_cred()
+                    .map_or(String::from("unknown"), |peer| format!("user-{}", peer.uid()));
+            }
+        };
+        address.map_or_else(|_| String::from("unknown"), |address| network_of(address.ip()))
+    }
+
     /// Closes the sending half, calls `half_closed`, and reads for a moment more so that the last bytes arrive.
     pub(crate) async fn linger(&mut self, half_closed: impl FnOnce()) {
         let closed = timeout(LINGER, self.shutdown()).await;
@@ -102,6 +119,17 @@ impl SocketStream {
         let _ =
             timeout(LINGER, async { while self.read(&mut discarded).await.is_ok_and(|size| size > 0) {} })
                 .await;
+    }
+}
+
+/// Returns an IPv4 address, or the network of 64 bits of an IPv6 address.
+pub(crate) fn network_of(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => {
+            let network = u128::from(address) >> 64 << 64;
+            format!("{}/64", Ipv6Addr::from(network))
+        }
     }
 }
 

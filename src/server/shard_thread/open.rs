@@ -3,65 +3,107 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::task::ready;
 
 use tokio::net::TcpStream;
 
 use super::connection;
 use super::member::Member;
 use super::thread_state::ThreadState;
+use super::turnstile::Place;
 use crate::config::Protocol;
 use crate::front::{Front, Native, Resp};
-use crate::server::net::accept::{Admitted, Door, OpenConnection};
+use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
-use crate::server::net::socket_stream::SocketStream;
+use crate::server::net::lobby::{self, Guest};
+use crate::server::net::rejections;
+use crate::server::net::socket_stream::{SocketStream, network_of};
 use crate::tls::Acceptor;
 
 /// Spawns the task that serves a connection.
 pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
-    let Admitted { socket, door, open } = admitted;
+    let Admitted { socket, door, guest, open } = admitted;
     // Fails when the peer is gone or no descriptor is free. Nobody can be notified then.
     let Ok(stream) = SocketStream::register(socket) else {
         return;
     };
-    match door.protocol {
-        Protocol::Native => open_bytes::<Native>(thread, stream, door, open),
-        Protocol::Resp => open_bytes::<Resp>(thread, stream, door, open),
-    }
-}
-
-/// Spawns the task that serves a connection of a protocol that is a [`Front`].
-fn open_bytes<F: Front + 'static>(
-    thread: &Rc<ThreadState>,
-    stream: SocketStream,
-    door: Door,
-    open: OpenConnection,
-) {
-    let front = F::new(&thread.live_config.borrow().facts);
     let mut member = Member::new(Rc::clone(thread));
-    match (stream, door.tls) {
-        (SocketStream::Tcp(socket), Some(acceptor)) => tokio::task::spawn_local(async move {
-            // Boxed, so that the handshake's memory is freed before the connection is served.
-            if let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor)).await {
-                connection::serve(stream, front, member, open).await;
+    tokio::task::spawn_local(async move {
+        let (stream, guest) = match (stream, door.tls, guest) {
+            (SocketStream::Tcp(socket), Some(acceptor), Some(guest)) => {
+                // Boxed, so that the handshake's memory is freed before the connection is served.
+                let Some(stream) = Box::pin(shake_hands(&mut member, socket, &acceptor, guest)).await else {
+                    return;
+                };
+                (stream, None)
             }
-        }),
-        (stream, _) => tokio::task::spawn_local(async move {
-            connection::serve(stream, front, member, open).await;
-        }),
-    };
+            (stream, _, guest) => (stream, guest),
+        };
+        match door.protocol {
+            Protocol::Native => serve::<Native>(stream, guest, member, open).await,
+            Protocol::Resp => serve::<Resp>(stream, guest, member, open).await,
+        }
+    });
 }
 
-/// Shakes hands without delaying a stop. Returns `None` if the handshake failed.
-async fn shake_hands(member: &mut Member, socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
+/// Serves a connection of a protocol that is a [`Front`] to its end. If a token is due, it is a guest of the lobby until the client has sent one.
+async fn serve<F: Front>(
+    stream: SocketStream,
+    guest: Option<Guest>,
+    member: Member,
+    mut open: OpenConnection,
+) {
+    let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
+    let (front, session, max_connections) = {
+        let live_config = member.thread.live_config.borrow();
+        let session = connection::begin(&stream, &mut open, &live_config);
+        (F::new(&live_config.facts), session, live_config.limits.max_connections)
+    };
+    let guest = match guest {
+        _ if session.is_authorized() => None,
+        Some(guest) => Some(guest),
+        // Boxed, so that connections which need no place have no room for the wait.
+        None => Some(Box::pin(lobby.enter(lobby::places_of(max_connections))).await),
+    };
+    connection::serve(stream, front, member, (session, guest)).await;
+    drop(open);
+}
+
+/// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,
+/// or if the connection gave way to another.
+async fn shake_hands(
+    member: &mut Member,
+    socket: TcpStream,
+    acceptor: &Acceptor,
+    mut guest: Guest,
+) -> Option<SocketStream> {
+    let thread = Rc::clone(&member.thread);
+    let peer = socket.peer_addr();
+    let mut place = Place::default();
+    let shown_out = guest.shown_out();
     let mut shake = pin!(handshake::shake(socket, acceptor));
     let shaken = poll_fn(|cx| {
         member.remember(cx.waker());
+        // No request of this connection has arrived.
+        member.note_drained_if_draining();
+        guest.note_heard();
+        ready!(thread.handshakes.poll_pass(&mut place, cx));
         let polled = shake.as_mut().poll(cx);
         if polled.is_pending() {
-            // No request of this connection has arrived.
-            member.note_drained_if_draining();
+            guest.note_silent();
         }
         polled
     });
-    shaken.await
+    tokio::select! {
+        biased;
+        () = shown_out => {
+            if let Ok(peer) = peer {
+                let reason = "it did not finish its handshake, and a newcomer needed its place";
+                rejections::log_unauthorized(peer, &network_of(peer.ip()), reason);
+            }
+            None
+        }
+        shaken = shaken => shaken,
+    }
 }

@@ -28,8 +28,10 @@ pub(crate) fn run(
     let tasks = LocalSet::new();
     tasks.block_on(runtime, async {
         tokio::task::spawn_local(ticker::run(Rc::clone(&thread)));
-        let of_turnstile = Rc::clone(&thread);
-        tokio::task::spawn_local(async move { of_turnstile.turnstile.run().await });
+        let of_turnstiles = Rc::clone(&thread);
+        tokio::task::spawn_local(async move {
+            tokio::join!(of_turnstiles.turnstile.run(), of_turnstiles.handshakes.run())
+        });
         let (common, index) = (Arc::clone(&thread.common), thread.index);
         tokio::task::spawn_local(async move { common.heartbeat.beat(index).await });
         loop {

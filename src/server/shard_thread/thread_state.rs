@@ -7,7 +7,7 @@ use crossbeam::utils::CachePadded;
 use tokio::sync::Notify;
 
 use super::turn_state::TurnState;
-use super::turnstile::Turnstile;
+use super::turnstile::{BUSY_PASSES, HANDSHAKE_PASSES, Turnstile};
 use crate::clock::{self, Now};
 use crate::server::health::metrics::ShardCounters;
 use crate::server::shared::common::Common;
@@ -23,6 +23,8 @@ pub(crate) struct ThreadState {
     pub(super) turn: RefCell<TurnState>,
     /// Hands out turns to connections that send much.
     pub(super) turnstile: Turnstile,
+    /// Hands out the steps of TLS handshakes.
+    pub(super) handshakes: Turnstile,
     /// The configuration of this thread's turns. Replaced only between turns.
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
@@ -45,7 +47,8 @@ impl ThreadState {
             counters: Arc::clone(&common.metrics.shards[index]),
             common,
             turn: RefCell::new(TurnState::new(shard, seed)),
-            turnstile: Turnstile::default(),
+            turnstile: Turnstile::new(BUSY_PASSES),
+            handshakes: Turnstile::new(HANDSHAKE_PASSES),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
             awaits_newcomers: Cell::new(true),

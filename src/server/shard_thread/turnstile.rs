@@ -1,8 +1,9 @@
-//! The turnstile of a shard's thread: keeps connections that send much from making the others wait.
+//! A turnstile of a shard's thread: keeps connections that send much, and TLS handshakes, from making the others wait.
 //!
 //! A connection whose last turn took more than a few requests is *busy*. A busy connection needs a pass for each turn, and
 //! there are only a few passes until the thread has looked at its sockets again. So a request of another connection waits
-//! for a few long turns at most, however many connections are busy. Busy connections take their turns in rotation.
+//! for a few long turns at most, however many connections are busy. Busy connections take their turns in rotation. Each step
+//! of a handshake needs a pass of another turnstile, which has one at a time.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,9 +12,13 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-/// The passes between two looks at the sockets. A turn of a busy connection takes up to 0.1 ms, so a newcomer waits for
-/// less than half a millisecond. With fewer, the thread would look at its sockets more often than it serves requests.
-const PASSES: usize = 4;
+/// The passes of busy connections between two looks at the sockets. A turn of a busy connection takes up to 0.1 ms, so a
+/// newcomer waits for less than half a millisecond. With fewer, the thread would look at its sockets more often than it
+/// serves requests.
+pub(super) const BUSY_PASSES: usize = 4;
+
+/// The handshakes between two looks at the sockets. The signature of an RSA key of 2,048 bits takes about a millisecond.
+pub(super) const HANDSHAKE_PASSES: usize = 1;
 
 /// A busy connection in the rotation.
 #[derive(Debug)]
@@ -22,19 +27,16 @@ struct Queued {
     waker: Waker,
 }
 
-/// The turnstile of one thread.
+/// A turnstile of one thread.
 #[derive(Debug)]
 pub(super) struct Turnstile {
+    /// The passes between two looks at the sockets.
+    passes_max: usize,
+    /// The passes that are left until the next look.
     passes: Cell<usize>,
     queue: RefCell<VecDeque<Queued>>,
     /// Signalled when a connection waits for a pass.
     wanted: Notify,
-}
-
-impl Default for Turnstile {
-    fn default() -> Self {
-        Turnstile { passes: Cell::new(PASSES), queue: RefCell::default(), wanted: Notify::new() }
-    }
 }
 
 /// One connection's place at the turnstile.
@@ -52,6 +54,16 @@ impl Place {
 }
 
 impl Turnstile {
+    /// Makes a turnstile with this many passes between two looks at the sockets.
+    pub(super) fn new(passes: usize) -> Self {
+        Turnstile {
+            passes_max: passes,
+            passes: Cell::new(passes),
+            queue: RefCell::default(),
+            wanted: Notify::new(),
+        }
+    }
+
     /// Completes when the connection has a pass for one turn.
     pub(super) fn poll_pass(&self, place: &mut Place, cx: &Context<'_>) -> Poll<()> {
         if let Some(has_pass) = &place.pass {
@@ -74,7 +86,7 @@ impl Turnstile {
 
     /// Takes back a pass that was not used: no bytes had arrived.
     pub(super) fn give_back(&self) {
-        self.passes.set((self.passes.get() + 1).min(PASSES));
+        self.passes.set((self.passes.get() + 1).min(self.passes_max));
     }
 
     /// Hands out passes whenever the thread has looked at its sockets. Never completes.
@@ -91,7 +103,7 @@ impl Turnstile {
 
     fn hand_out(&self) {
         let mut queue = self.queue.borrow_mut();
-        let mut passes = PASSES;
+        let mut passes = self.passes_max;
         while passes > 0
             && let Some(next) = queue.pop_front()
         {
@@ -110,6 +122,8 @@ impl Turnstile {
 mod tests {
     use super::*;
 
+    const PASSES: usize = 4;
+
     fn polls(turnstile: &Turnstile, places: &mut [Place]) -> Vec<bool> {
         let cx = Context::from_waker(Waker::noop());
         places.iter_mut().map(|place| turnstile.poll_pass(place, &cx).is_ready()).collect()
@@ -117,7 +131,7 @@ mod tests {
 
     #[test]
     fn busy_connections_pass_in_rotation() {
-        let turnstile = Turnstile::default();
+        let turnstile = Turnstile::new(PASSES);
         let mut places: Vec<Place> = (0..10).map(|_| Place::default()).collect();
         let mut passed = [0; 10];
         for _ in 0..25 {
@@ -132,7 +146,7 @@ mod tests {
 
     #[test]
     fn connections_that_closed_use_no_pass() {
-        let turnstile = Turnstile::default();
+        let turnstile = Turnstile::new(PASSES);
         let mut places: Vec<Place> = (0..20).map(|_| Place::default()).collect();
         assert_eq!(polls(&turnstile, &mut places).iter().filter(|passes| **passes).count(), PASSES);
         places.drain(PASSES..16);
@@ -142,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_pass_that_was_not_used_is_there_for_another() {
-        let turnstile = Turnstile::default();
+        let turnstile = Turnstile::new(PASSES);
         let mut places: Vec<Place> = (0..=PASSES).map(|_| Place::default()).collect();
         assert_eq!(polls(&turnstile, &mut places[..PASSES]), [true; PASSES]);
         turnstile.give_back();

@@ -10,6 +10,7 @@ use crate::access::Addresses;
 use crate::clock::Wall;
 use crate::server::health::heartbeat::Heartbeat;
 use crate::server::health::metrics::Metrics;
+use crate::server::net::lobby::Lobbies;
 use crate::shard::Order;
 use crate::tls;
 
@@ -25,6 +26,8 @@ pub(crate) struct Common {
     pub(crate) addresses: Addresses,
     /// The certificate and the handshake of TLS listeners; `None` without a certificate.
     pub(crate) tls: Option<tls::Acceptor>,
+    /// The places of connections that have not authorized themselves.
+    pub(crate) lobbies: Lobbies,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
@@ -49,6 +52,7 @@ impl Common {
             metrics,
             addresses: Addresses::default(),
             tls,
+            lobbies: Lobbies::default(),
             heartbeat: Heartbeat::new(shards),
             all_drained: Barrier::new(shards),
         }

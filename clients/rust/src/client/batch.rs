@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::layout::Run;
+use crate::layout::{Layout, LayoutError, Run};
 use crate::protocol::collect::Collected;
 
 /// IDs that no other client has, strictly increasing.
@@ -51,6 +51,23 @@ impl Batch {
     #[must_use]
     pub fn runs(&self) -> Runs<'_> {
         Runs { batch: self, index: 0 }
+    }
+
+    /// Returns the batch with a chosen value in place of a random field: the table suffix of a clearing house's IDs,
+    /// for one. `layout` must be that of the IDs' source.
+    ///
+    /// # Errors
+    /// Returns an error if the field carries uniqueness, if the value is too large for it, or if the IDs are not of
+    /// this layout.
+    pub fn with_field(&self, layout: &Layout, name: &str, value: u64) -> Result<Batch, LayoutError> {
+        let chosen = layout.choose(name, value)?;
+        let ids: Vec<u64> = self.iter().map(|id| chosen.set(id)).collect::<Result<_, _>>()?;
+        if let Some(index) = ids.windows(2).position(|pair| pair[0] >= pair[1]) {
+            let mut found = self.iter().skip(index);
+            let (id, next) = (found.next().unwrap_or(0), found.next().unwrap_or(0));
+            return Err(LayoutError::NotDistinct { id, next, name: name.to_owned() });
+        }
+        Ok(Batch { collected: Collected::List(ids), count: self.count, endpoint: Arc::clone(&self.endpoint) })
     }
 
     /// Returns the highest ID.
@@ -152,5 +169,24 @@ mod tests {
         let list = Batch::new(Collected::List(ids.clone()), "a".into());
         assert_eq!(list.iter().collect::<Vec<_>>(), ids);
         assert_eq!((list.len(), list.last(), list.runs().count()), (4, Some(u64::MAX), 4));
+    }
+    #[test]
+    fn a_chosen_field_leaves_ids_distinct_and_in_order() {
+        let clearing = Layout::resolve("clearing").expect("a preset");
+        let ids = vec![1613024787541081999, 1613024787541181000, 1613024787541281500];
+        let batch = Batch::new(Collected::List(ids), "a".into());
+        let chosen = batch.with_field(&clearing, "table", 316).expect("a random field");
+        let expected = [1613024787541081316, 1613024787541181316, 1613024787541281316];
+        assert_eq!(chosen.iter().collect::<Vec<_>>(), expected);
+        assert_eq!((chosen.len(), chosen.endpoint()), (3, "a"));
+        assert!(batch.with_field(&clearing, "machine", 1).is_err());
+        // IDs of another layout, of which the suffix is not random.
+        let run = Run { first: 1613024787541081000, count: 3, stride: 1 };
+        let others = Batch::new(Collected::Runs(vec![run]), "a".into());
+        let error = others.with_field(&clearing, "table", 316).expect_err("not distinct").to_string();
+        assert!(
+            error.contains("1613024787541081000 and 1613024787541081001 are not of this layout"),
+            "{error}"
+        );
     }
 }

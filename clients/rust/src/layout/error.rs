@@ -206,6 +206,50 @@ pub enum LayoutError {
         last: UnixMicros,
     },
 
+    /// The layout has no field of that name.
+    #[error("the layout has no field {name:?}; the fields that may be chosen: {allowed}")]
+    UnknownField {
+        /// The name.
+        name: String,
+        /// The random fields.
+        allowed: String,
+    },
+
+    /// The field carries uniqueness or tells layouts apart, so only the daemon sets it.
+    #[error("{name} is {role}, which keeps IDs distinct; only random fields may be chosen: {allowed}")]
+    NotRandom {
+        /// The field's name.
+        name: String,
+        /// The field's meaning.
+        role: &'static str,
+        /// The random fields.
+        allowed: String,
+    },
+
+    /// The value exceeds its field.
+    #[error("found {name}={value}, and {name} is a number from 0 to {most}")]
+    FieldValue {
+        /// The field's name.
+        name: String,
+        /// The value.
+        value: u64,
+        /// The highest value of the field.
+        most: u64,
+    },
+
+    /// Two IDs differ in nothing but a random field.
+    #[error(
+        "the IDs {id} and {next} are not of this layout: they differ in nothing but {name}; use their source's layout"
+    )]
+    NotDistinct {
+        /// The lower ID.
+        id: u64,
+        /// The ID after it.
+        next: u64,
+        /// The random field.
+        name: String,
+    },
+
     /// The text is not a set of worker IDs.
     #[error(
         "{found:?} is not a set of worker IDs: write a number, ranges, or both, such as 5, 0-3 or 0-3,8, or each node \

@@ -22,6 +22,7 @@
 //! All checks happen when a layout is built. This module does no I/O and reads no clock.
 
 mod build;
+mod choose;
 mod decode;
 mod error;
 mod field;
@@ -36,6 +37,7 @@ mod text;
 mod toml;
 mod workers;
 
+pub use choose::ChosenField;
 pub use decode::{Decoded, Life};
 pub use error::LayoutError;
 pub use field::{Field, FieldSize, FieldSpec, MAX_FIELD_NAME_LEN, Role};
@@ -94,6 +96,15 @@ impl Layout {
     /// Returns the start of tick 0 in Unix ms, negative before 1970.
     pub fn epoch_unix_ms(&self) -> i64 {
         self.epoch_unix_ms
+    }
+
+    /// Returns the same layout with another epoch, in Unix ms.
+    ///
+    /// # Errors
+    /// Returns an error if RFC 3339 cannot write the epoch.
+    pub fn with_epoch(&self, epoch_unix_ms: i64) -> Result<Layout, LayoutError> {
+        let fields = self.fields.iter().map(|field| field.spec.clone()).collect();
+        Layout::new(fields, self.tick_ms, epoch_unix_ms)
     }
 
     /// Returns the number of IDs of one worker in a tick.

@@ -13,8 +13,11 @@ use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::protocol::ErrorCode;
 
 /// Begins the session of a connection.
-pub(super) fn begin(stream: &SocketStream, open: &mut OpenConnection, thread: &ThreadState) -> Session {
-    let live_config = thread.live_config.borrow();
+pub(in super::super) fn begin(
+    stream: &SocketStream,
+    open: &mut OpenConnection,
+    live_config: &LiveConfig,
+) -> Session {
     let rules = (&live_config.facts.access, live_config.version);
     Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot())
 }

@@ -8,10 +8,12 @@
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
 //! - `access`: the session of a connection: who its client is.
+//! - `authorize`: the time until the client has sent its token, in the lobby.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
 mod access;
+mod authorize;
 mod take;
 mod write;
 
@@ -24,6 +26,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+pub(super) use self::access::begin;
+use self::authorize::GUEST_READ_BYTES_MAX;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
 use super::member::Member;
@@ -33,7 +37,7 @@ use super::turnstile::Place;
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
-use crate::server::net::accept::OpenConnection;
+use crate::server::net::lobby::Guest;
 use crate::server::net::socket_stream::SocketStream;
 use crate::server::shared::live_config::LiveConfig;
 
@@ -43,14 +47,13 @@ const BUSY_BYTES: usize = 256;
 /// The time of the last read of a connection that has not sent a byte yet.
 const NEVER_READ: BootMicros = BootMicros(0);
 
-/// Serves one connection to its end.
+/// Serves one connection to its end. With a place in the lobby, the client owes a token first.
 pub(super) async fn serve<F: Front>(
     stream: SocketStream,
     front: F,
     member: Member,
-    mut open: OpenConnection,
+    (session, guest): (Session, Option<Guest>),
 ) {
-    let session = access::begin(&stream, &mut open, &member.thread);
     let mut connection = Connection {
         stream,
         front,
@@ -63,11 +66,19 @@ pub(super) async fn serve<F: Front>(
         errors_in_row: 0,
         is_busy: false,
         place: Place::default(),
+        guest: guest.map(Box::new),
     };
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
-    let _ = connection.run().await;
-    drop(open);
+    connection.log_newcomer();
+    let _ = match connection.guest {
+        None => connection.run(Turn::Done).await,
+        // Boxed, so that its timer is freed once the client is authorized.
+        Some(_) => match Box::pin(connection.authorize()).await {
+            Ok(turn) => connection.run(turn).await,
+            end => end,
+        },
+    };
 }
 
 struct Connection<F: Front> {
@@ -88,6 +99,8 @@ struct Connection<F: Front> {
     /// Its last turn took more than a few requests, so the next one needs a pass of the turnstile.
     is_busy: bool,
     place: Place,
+    /// Its place in the lobby until the client has sent its token.
+    guest: Option<Box<Guest>>,
 }
 
 /// The outcome of a turn.
@@ -102,43 +115,49 @@ enum Turn<F: Front> {
     Paced(Box<Paced>, F::Form),
     /// The last reply is encoded.
     Close,
+    /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or missing.
+    Unauthorized,
     /// The peer has sent its last byte.
     End,
 }
 
 impl<F: Front> Connection<F> {
-    async fn run(&mut self) -> io::Result<()> {
-        self.log_newcomer();
-        let mut read = true;
+    /// Serves the connection from the outcome of a turn on. Returns after the turn in which it leaves the lobby, or at its
+    /// end.
+    async fn run(&mut self, mut turn: Turn<F>) -> io::Result<Turn<F>> {
         loop {
-            let turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
             // Replies that fit the socket's buffer are out before anything is awaited.
             if !self.unwritten.is_empty() || self.stream.has_unsent() {
+                self.note_silent();
                 Box::pin(self.flush()).await?;
             }
-            match turn {
-                Turn::Done => read = true,
+            let read = match turn {
+                Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
                 Turn::Again => {
-                    read = false;
                     poll_fn(|cx| self.member.thread.turnstile.poll_pass(&mut self.place, cx)).await;
+                    false
                 }
                 Turn::Waits(waiting, form) => {
                     Box::pin(self.wait(waiting, form)).await?;
-                    read = !self.has_rest();
+                    !self.has_rest()
                 }
                 Turn::Paced(paced, form) => {
                     if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
                         Box::pin(self.wait(waiting, form)).await?;
                     }
-                    read = !self.has_rest();
+                    !self.has_rest()
                 }
-                Turn::Close => {
+                Turn::Close | Turn::Unauthorized => {
                     let Connection { stream, member, .. } = self;
                     Box::pin(stream.linger(|| member.note_drained())).await;
-                    return Ok(());
+                    return Ok(Turn::End);
                 }
-                Turn::End => return Ok(()),
+                Turn::End => return Ok(Turn::End),
+            };
+            turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
+            if self.guest.is_some() && Box::pin(self.leaves_lobby(&mut turn)).await {
+                return Ok(turn);
             }
         }
     }
@@ -200,8 +219,11 @@ impl<F: Front> Connection<F> {
         let live_config = &thread.live_config.borrow();
         let polled = self.poll_turn_with(&thread, live_config, state, &mut input, cx);
         state.input = input;
-        if polled.is_pending() && self.is_busy {
-            thread.turnstile.give_back();
+        if polled.is_pending() {
+            self.note_silent();
+            if self.is_busy {
+                thread.turnstile.give_back();
+            }
         }
         match polled {
             Poll::Pending if live_config.version != version => Poll::Ready(Ok(Turn::Done)),
@@ -228,6 +250,9 @@ impl<F: Front> Connection<F> {
             return Poll::Ready(Ok(Turn::End));
         }
         thread.counters.received_bytes.add((end - kept) as u64);
+        if let Some(guest) = &mut self.guest {
+            guest.note_heard();
+        }
         let now = thread.now();
         let half_began = std::mem::replace(&mut self.read_at, now.boot);
         state.shard.wake(now);
@@ -253,7 +278,8 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_to = input.len().min(kept + READ_BYTES_MAX);
+        let read_bytes_max = if self.guest.is_some() { GUEST_READ_BYTES_MAX } else { READ_BYTES_MAX };
+        let read_to = input.len().min(kept + read_bytes_max);
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);

@@ -65,10 +65,14 @@ impl<F: Front> Connection<F> {
                     state.timing.note_served();
                 }
                 Step::Close { error } => {
-                    self.log_rejection(&bytes[at..]);
+                    self.log_rejection(&bytes[at..], error);
                     at = bytes.len();
                     note_answer(thread, F::PROTOCOL, error);
-                    break Turn::Close;
+                    break if error == Some(ErrorCode::Unauthorized) {
+                        Turn::Unauthorized
+                    } else {
+                        Turn::Close
+                    };
                 }
             }
         };
@@ -89,15 +93,20 @@ impl<F: Front> Connection<F> {
 
     /// Logs why the connection is closed, if the bytes show an error of the peer.
     #[cold]
-    fn log_rejection(&self, bytes: &[u8]) {
-        if let Some(reason) = self.front.rejection(bytes, &self.session) {
-            rejections::log(self.stream.peer(), &reason);
+    fn log_rejection(&self, bytes: &[u8], error: Option<ErrorCode>) {
+        match self.front.rejection(bytes, &self.session) {
+            Some(reason) if error == Some(ErrorCode::Unauthorized) => {
+                rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), &reason);
+            }
+            Some(reason) => rejections::log(self.stream.peer(), &reason),
+            None => {}
         }
     }
 
     /// Returns true if one more frame could exceed the bytes that may be queued for the client.
     fn is_queue_full(&self, output: &[u8]) -> bool {
-        output.len() + self.unwritten.len() > REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE
+        let most = if self.guest.is_some() { 0 } else { REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE };
+        output.len() + self.unwritten.len() > most
     }
 
     /// Serves a request for IDs: encodes them or a refusal, or returns the request if it has to wait. `later` are the bytes

@@ -23,7 +23,7 @@ impl<F: Front> Connection<F> {
         cx: Option<&mut Context<'_>>,
     ) -> io::Result<Turn<F>> {
         let written = match cx {
-            Some(cx) if !state.output.is_empty() => {
+            Some(cx) if !state.output.is_empty() && !matches!(turn, Turn::Unauthorized) => {
                 match Pin::new(&mut self.stream).poll_write(cx, &state.output) {
                     Poll::Ready(written) => written,
                     Poll::Pending => Ok(0),

@@ -1,0 +1,132 @@
+//! The lines of `snowbank next`: each ID in the format that was asked for, with the fields that the caller chose.
+
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::keys::KeyOptions;
+use super::layout::write_json;
+use super::{Failure, Outcome};
+use snowbank_client::format::{Codec, Context, Format};
+use snowbank_client::layout::{ChosenField, Layout};
+use snowbank_client::protocol::info::{Info, Source};
+use snowbank_client::{Batch, SourceChoice};
+
+/// The options of the lines.
+#[derive(Debug, clap::Args)]
+pub(super) struct LineOptions {
+    /// The form of the IDs: decimal, hex, base62, base62-shuffled, base32-crockford, base32-crockford-check, objectid, uuidv7,
+    /// uuidv8, alias, or dictionary: and 2 to 94 characters, which are the digits.
+    #[arg(long, value_name = "NAME", default_value = "decimal")]
+    format: Format,
+
+    #[command(flatten)]
+    keys: KeyOptions,
+
+    /// Choose the value of a random field, as in table=316; repeat it for others.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = parse_field)]
+    set: Vec<(String, u64)>,
+
+    /// Write one JSON object per line: {"id":"…"}, and with --format also "text". The ID is a string, because many readers keep
+    /// only 53 bits of a number.
+    #[arg(long)]
+    json: bool,
+}
+
+impl LineOptions {
+    /// Returns whether the lines need the source's name or layout, which the daemon has.
+    pub(super) fn need_info(&self) -> bool {
+        self.format.needs_layout() || self.format.needs_source() || !self.set.is_empty()
+    }
+
+    /// Chooses the values of random fields of the source's layout.
+    fn choose(&self, source: &str, layout: Option<&Layout>) -> Result<Vec<ChosenField>, Failure> {
+        let mut chosen = Vec::new();
+        for (index, (field, value)) in self.set.iter().enumerate() {
+            if self.set[..index].iter().any(|(earlier, _)| earlier == field) {
+                return Err(Failure::usage(format_args!("--set: {field} is set twice; set it once")));
+            }
+            let layout = layout.ok_or_else(|| {
+                Failure::usage(format_args!("--set: the numbers of {source:?} have no fields; leave it out"))
+            })?;
+            let refuse = |error| Failure::usage(format_args!("--set: {error}"));
+            chosen.push(layout.choose(field, *value).map_err(refuse)?);
+        }
+        Ok(chosen)
+    }
+}
+
+/// Reads a field and its value.
+fn parse_field(text: &str) -> Result<(String, u64), String> {
+    let parts = text.split_once('=').and_then(|(field, value)| Some((field.to_owned(), value.parse().ok()?)));
+    parts.ok_or_else(|| "allowed: the name of a field and a number, as in table=316".to_owned())
+}
+
+/// The output: one line for each ID.
+pub(super) struct Lines<'a, W> {
+    codec: Codec,
+    chosen: Vec<ChosenField>,
+    is_decimal: bool,
+    json: bool,
+    out: &'a mut W,
+}
+
+impl<'a, W: Write> Lines<'a, W> {
+    /// Checks the options against the source. `info` must be there if they [need it](LineOptions::need_info).
+    pub(super) fn new(
+        options: &LineOptions,
+        source: &SourceChoice,
+        info: Option<&Info>,
+        out: &'a mut W,
+    ) -> Result<Self, Failure> {
+        let found = info.map(|info| find(info, source)).transpose()?;
+        let name = found.map_or("", |source| source.name.as_str());
+        let layout = found.and_then(|source| source.layout.as_deref());
+        let layout = layout.map(Layout::resolve).transpose().map_err(Failure::no)?;
+        let codec = options.keys.codec(&options.format, Context::new(name, layout.as_ref()))?;
+        let chosen = options.choose(name, layout.as_ref())?;
+        let is_decimal = options.format == Format::Decimal;
+        Ok(Lines { codec, chosen, is_decimal, json: options.json, out })
+    }
+
+    pub(super) fn write(&mut self, batch: &Batch) -> Outcome {
+        let mut text = String::new();
+        for id in batch {
+            let id = self.chosen.iter().try_fold(id, |id, field| field.set(id)).map_err(Failure::no)?;
+            text.clear();
+            self.codec.write(id, &mut text).map_err(Failure::no)?;
+            match (self.json, self.is_decimal) {
+                (false, _) => writeln!(self.out, "{text}")?,
+                (true, true) => writeln!(self.out, "{{\"id\":\"{id}\"}}")?,
+                (true, false) => write_json(&Line { id: id.to_string(), text: &text }, self.out)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&mut self) -> Outcome {
+        Ok(self.out.flush()?)
+    }
+}
+
+/// The output of `--json` for an ID with `--format`.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// A string, because JavaScript's numbers end at 2^53.
+    id: String,
+    text: &'a str,
+}
+
+/// Finds a source of the daemon.
+fn find<'a>(info: &'a Info, source: &SourceChoice) -> Result<&'a Source, Failure> {
+    let (found, wanted) = match source {
+        SourceChoice::Index(index) => {
+            (info.sources.iter().find(|known| known.index == *index), format!("with index {index}"))
+        }
+        SourceChoice::Name(name) => (info.source(name), format!("named {name:?}")),
+    };
+    found.ok_or_else(|| {
+        let known: Vec<&str> = info.sources.iter().map(|source| source.name.as_str()).collect();
+        Failure::no(format_args!("the daemon has no source {wanted}; it has {}", known.join(", ")))
+    })
+}

@@ -1,0 +1,67 @@
+//! Connections to the admin listener that ask for nothing: probes and scrapes are answered.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::{DEADLINE, Setup, poll};
+
+/// Far more than may be open, which say nothing or half a request, and come again when they are closed.
+#[test]
+fn silent_connections_keep_no_probe_waiting() {
+    let daemon = Setup::new().admin().start();
+    let admin = daemon.addresses[1].tcp();
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        /// Ends the other threads also when this one panics.
+        struct Stop<'a>(&'a AtomicBool);
+        impl Drop for Stop<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let stop = Stop(&stop);
+        for part in [&b""[..], b"GET /metr"] {
+            let stopped = stop.0;
+            scope.spawn(move || hold_silent(admin, 150, part, stopped));
+        }
+        // One that has its answer and asks no more is silent too.
+        let mut idle = TcpStream::connect(admin).expect("a connection");
+        idle.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it leaves");
+        poll("the log's line of one that gave way", || {
+            daemon.log().contains("asked the admin listener for nothing").then_some(())
+        });
+        for _ in 0..50 {
+            // A probe that this machine stops between its connect and its head may give way itself.
+            poll("the answer to a probe", || is_answered(admin).then_some(()));
+        }
+    });
+    daemon.stop();
+}
+
+fn is_answered(admin: SocketAddr) -> bool {
+    let mut stream = TcpStream::connect(admin).expect("the admin listener is there");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+    let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    stream.read(&mut [0; 16]).is_ok_and(|size| size > 0)
+}
+
+/// Keeps this many connections open that have sent only `part`. Opens them again when they are closed.
+fn hold_silent(to: SocketAddr, count: usize, part: &[u8], stop: &AtomicBool) {
+    let mut held: Vec<TcpStream> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        held.retain(|stream| {
+            let mut stream = stream;
+            matches!(stream.read(&mut [0; 64]), Err(error) if error.kind() == ErrorKind::WouldBlock)
+        });
+        while held.len() < count && !stop.load(Ordering::Relaxed) {
+            // Fails when the listener's queue is full.
+            let Ok(mut stream) = TcpStream::connect_timeout(&to, Duration::from_millis(100)) else { break };
+            let _ = stream.write_all(part);
+            stream.set_nonblocking(true).expect("it can be set");
+            held.push(stream);
+        }
+    }
+}

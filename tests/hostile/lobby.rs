@@ -1,0 +1,136 @@
+//! Connections that send no token, guess tokens, or never finish their TLS handshake: clients find a place and are served.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::secure::{Authority, secure_wire, tls_section};
+use crate::support::http::{sample, scrape};
+use crate::support::wire::{self, UNAUTHORIZED};
+use crate::support::{Ask, Daemon, Reply, Setup, Wire, poll};
+
+const TOKEN: &[u8] = b"a-token-of-the-file";
+
+/// A daemon that asks for tokens and allows this many connections.
+fn with_tokens(max_connections: usize, more: &str) -> Setup {
+    let setup = Setup::new();
+    std::fs::write(setup.path("tokens"), TOKEN).expect("the tokens are written");
+    let limits =
+        format!("[auth]\ntoken_file = \"tokens\"\n[limits]\nmax_connections = {max_connections}\n{more}");
+    setup.config(&limits)
+}
+
+/// A client with a token that has drawn an ID.
+fn client(daemon: &Daemon) -> Wire {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, TOKEN)), Reply::Ok(1));
+    assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    wire
+}
+
+/// A connection from one of this machine's many loopback addresses.
+fn connect_from(address: Ipv4Addr, to: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((address, 0)).into()).expect("an address of this machine");
+    socket.connect(&to.into()).expect("the daemon listens");
+    socket.into()
+}
+
+fn tcp_of(daemon: &Daemon) -> SocketAddr {
+    daemon.addresses[0].tcp()
+}
+
+#[test]
+fn silent_connections_give_way_to_clients_with_a_token() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut first = client(&daemon);
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(tcp_of(&daemon)).expect("the daemon listens")).collect();
+    // Clients come one after the other, while silent ones hold all the places that they may have.
+    let mut clients: Vec<Wire> = (0..30).map(|_| client(&daemon)).collect();
+    for wire in clients.iter_mut().chain([&mut first]) {
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+    }
+    let samples = scrape(&daemon);
+    assert!(sample(&samples, "snowbank_connections_gave_way_total") >= 300.0 - 64.0, "{samples:#?}");
+    assert!(sample(&samples, "snowbank_connections_unauthorized") <= 64.0, "{samples:#?}");
+    assert_eq!(sample(&samples, "snowbank_connections_refused_total"), 0.0);
+    drop(silent);
+}
+
+#[test]
+fn where_all_places_are_in_use_the_silent_one_gives_way() {
+    let daemon = with_tokens(4, "").start();
+    let mut clients: Vec<Wire> = (0..3).map(|_| client(&daemon)).collect();
+    let mut silent = daemon.connect();
+    clients.push(client(&daemon));
+    silent.assert_closed();
+    // Now all are clients, and none gives way.
+    daemon.connect().reply().assert_error(0, wire::TOO_BUSY);
+    clients.iter_mut().for_each(Wire::assert_open);
+}
+
+#[test]
+fn ping_does_not_extend_the_time_to_send_a_token() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut served = client(&daemon);
+    let mut wire = daemon.connect();
+    // A connection that was kept by its PINGs would run into the deadline of the test.
+    poll("the end of a connection that only sends PING", || {
+        wire.try_send(&wire::ping(1, b"")).is_err().then_some(()).or_else(|| match wire.try_reply() {
+            Ok(Some(Reply::Pong(..))) => None,
+            _ => Some(()),
+        })
+    });
+    poll("the log's line", || daemon.log().contains("it sent no token within five seconds").then_some(()));
+    assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_timeouts_total"), 1.0);
+    served.assert_open();
+}
+
+#[test]
+fn guesses_are_slow_and_each_guessing_address_is_in_the_log() {
+    let daemon = with_tokens(100, "").admin().start();
+    let mut served = client(&daemon);
+    let addresses = [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3)];
+    let began = Instant::now();
+    let guesses: Vec<TcpStream> = (0..10)
+        .map(|index| {
+            let mut stream = connect_from(addresses[index % 2], tcp_of(&daemon));
+            std::io::Write::write_all(&mut stream, &wire::auth(1, b"a-guess")).expect("it leaves");
+            stream
+        })
+        .collect();
+    for guess in guesses {
+        let mut wire = Wire::over_tcp(guess).expect("it is open");
+        wire.reply().assert_error(1, UNAUTHORIZED);
+        // A slow machine makes it longer, nothing makes it shorter.
+        assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+        wire.assert_closed();
+    }
+    let log = daemon.log();
+    for address in addresses {
+        assert_eq!(log.matches(&format!("peer={address}")).count(), 1, "{log}");
+    }
+    assert_eq!(sample(&scrape(&daemon), "snowbank_unauthorized_addresses"), 2.0);
+    poll("the check's line", || daemon.log().contains("check authorization warns").then_some(()));
+    served.assert_open();
+}
+
+#[test]
+fn connections_that_never_shake_hands_give_way_to_clients_over_tls() {
+    let setup = Setup::new().option("--listen", "tls:127.0.0.1:0").listeners(2);
+    let authority = Authority::new(&setup.path("").canonicalize().expect("it is there"), "authority");
+    let toml = format!("[limits]\nmax_connections = 100\n{}", tls_section(&authority.issue_local("ids"), ""));
+    let daemon = setup.config(&toml).start();
+    let mut plain = daemon.connect();
+    let address = daemon.addresses[1].tcp();
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(address).expect("the daemon listens")).collect();
+    for _ in 0..20 {
+        let mut wire = secure_wire(address, &authority.client(None));
+        assert_eq!(wire.next(Ask::of(1)).id_count(), Some(1));
+        assert_eq!(plain.next(Ask::of(1)).id_count(), Some(1));
+    }
+    drop(silent);
+}
