@@ -11,7 +11,7 @@ use snowbank_client::layout::{FieldSize, FieldSpec, Layout, PRESETS, Role, Worke
 
 pub use crate::ceiling::store::fuzzing::{state_file, state_import};
 pub use crate::config::fuzzing::config;
-pub use crate::front::fuzzing::{request_frames, resp_requests};
+pub use crate::front::fuzzing::{memcached_commands, noeqd_requests, request_frames, resp_requests};
 pub use crate::server::fuzzing::id_frames;
 pub use crate::shard::fuzzing::shards;
 
@@ -22,6 +22,8 @@ pub type Body = fn(&[u8]);
 pub const TARGETS: &[(&str, Body)] = &[
     ("config", config),
     ("id_frames", id_frames),
+    ("memcached_commands", memcached_commands),
+    ("noeqd_requests", noeqd_requests),
     ("request_frames", request_frames),
     ("resp_requests", resp_requests),
     ("shards", shards),

@@ -2,8 +2,9 @@
 //! nothing.
 //!
 //! Clock readings and the outcomes of writes go in, writes to make come out. A *writer* makes ceilings durable: the state
-//! directory, later a coordinator too. Each has at most one write under way, as slow as it likes. A source's grant rises to
-//! the lowest ceiling that all writers have made durable.
+//! directory, and the coordinator of a fleet. Each has at most one write under way, as slow as it likes. A source's grant
+//! rises to the lowest ceiling that all writers have made durable. The coordinator's ceiling reaches minutes ahead and rises
+//! for idle sources too, so that neither requests nor the other writer wait for it.
 //!
 //! ```text
 //!  look(reading) ──▶ writes to hand out ──▶ writers, each with one write under way
@@ -17,7 +18,7 @@
 
 mod managed_source;
 
-pub use managed_source::{ManagedSource, PERIOD};
+pub use managed_source::{ManagedSource, PERIOD, Reach};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +42,8 @@ pub struct Write {
     pub number: u64,
     /// The ceilings, each with its source's index.
     pub ceilings: Vec<(usize, Position)>,
+    /// The sum of the generations of the sources' grants: another one after a grant was taken away.
+    pub generation: u64,
     /// True for sources that join: the writer has none of them yet, and their indices follow those it has.
     pub is_join: bool,
     /// Wall − boot as the daemon believes it, in microseconds.
@@ -69,8 +72,9 @@ struct UnderWay {
 }
 
 /// The keeper's record of one writer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Writer {
+    reach: Reach,
     /// By source.
     durable: Vec<Durable>,
     /// The belief of wall − boot that is stored with them.
@@ -88,8 +92,12 @@ struct Writer {
 pub struct Looked {
     /// The state of the wall clock.
     pub clock: Observed,
-    /// Why ceilings that were to rise did not, at the last try.
+    /// Why ceilings that were to rise did not, at the last try of a writer with seconds of reach.
     pub failure: Option<StoreError>,
+    /// The same of the fleet's coordinator.
+    pub fleet_failure: Option<StoreError>,
+    /// By source, the fleet's ceilings that are durable. Empty without a fleet.
+    pub fleet_ceilings: Vec<Position>,
     /// Why nothing is handed out any more.
     pub taken_over: Option<TakenOver>,
     /// True if grants that were taken away are back.
@@ -100,7 +108,7 @@ pub struct Looked {
     pub is_in_use: bool,
     /// The writes to hand out now.
     pub writes: Vec<Write>,
-    /// Since when the oldest write is under way.
+    /// Since when the oldest write is under way, apart from the coordinator's.
     pub under_way_since: Option<BootMicros>,
     /// The time after which a write is slow: half of the shortest horizon. Requests meet their ceiling after the other half.
     pub slow_write: Duration,
@@ -111,6 +119,8 @@ pub struct Looked {
 /// The end of a write that counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
+    /// The reach of its writer.
+    pub reach: Reach,
     /// When it was handed out.
     pub began: BootMicros,
     /// True if its ceilings are durable.
@@ -140,20 +150,24 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper of sources whose first ceilings are durable with each of so many writers, and granted. `started` is the
+    /// A keeper of sources whose first ceilings are durable with each of these writers, and granted. `started` is the
     /// reading with which `wall` began.
-    pub fn new(sources: Vec<ManagedSource>, writers: usize, wall: Arc<Wall>, started: Reading) -> Self {
-        let durable: Vec<Durable> = sources.iter().map(ManagedSource::first).collect();
-        let writer = || Writer {
-            durable: durable.clone(),
+    pub fn new(sources: Vec<ManagedSource>, writers: &[Reach], wall: Arc<Wall>, started: Reading) -> Self {
+        let writer = |&reach| Writer {
+            reach,
+            durable: sources.iter().map(|managed| managed.first(reach)).collect(),
             wall_minus_boot_us: wall.carried_us(),
-            ..Writer::default()
+            writes: 0,
+            under_way: None,
+            due: None,
+            failure: None,
         };
+        let writers = writers.iter().map(writer).collect();
         Keeper {
             running: sources.len(),
             sources,
             joining: Vec::new(),
-            writers: (0..writers).map(|_| writer()).collect(),
+            writers,
             watch: StepWatch::new(&wall, started),
             wall,
             started: started.boot,
@@ -194,6 +208,9 @@ impl Keeper {
             return Err(newcomers);
         }
         self.joining = newcomers.iter().map(|managed| managed.first_ceiling(now)).collect();
+        for writer in self.writers.iter_mut().filter(|writer| writer.reach != Reach::Local) {
+            writer.durable.extend(newcomers.iter().map(|managed| managed.first(writer.reach)));
+        }
         self.sources.extend(newcomers);
         Ok(())
     }
@@ -233,14 +250,20 @@ impl Keeper {
             let mut durable = self.sources.iter().zip(&writer.durable);
             durable.any(|(managed, durable)| managed.is_stale(*durable))
         });
+        let of = |is_local: bool| {
+            let writers = self.writers.iter();
+            writers.filter(move |writer| (writer.reach == Reach::Local) == is_local)
+        };
         let is_renewed = std::mem::replace(&mut self.was_revoked, is_revoked) && !is_revoked;
         // An outcome wakes the keeper: a writer that has a write under way needs no timer.
         let may_write = |writer: &&Writer| writer.under_way.is_none() && self.lost.is_none();
         let due = self.writers.iter().filter(may_write).filter_map(|writer| writer.due);
-        let under_way = self.writers.iter().filter_map(|writer| writer.under_way.as_ref());
+        let under_way = of(true).filter_map(|writer| writer.under_way.as_ref());
         Looked {
             clock,
-            failure: self.writers.iter().find_map(|writer| writer.failure.clone()),
+            failure: of(true).find_map(|writer| writer.failure.clone()),
+            fleet_failure: of(false).find_map(|writer| writer.failure.clone()),
+            fleet_ceilings: of(false).flat_map(|writer| &writer.durable).map(|it| it.ceiling).collect(),
             taken_over: self.lost.clone(),
             is_renewed,
             some_wait: self.sources.iter().any(|managed| managed.source().wait_queue().admitted_ids() > 0),
@@ -267,18 +290,48 @@ impl Keeper {
         let handed_out = |&(index, ceiling): &(usize, Position)| {
             (index, Durable { ceiling, generation: self.sources[index].source().grant().generation() })
         };
-        let under_way = ceilings.iter().map(handed_out).collect();
+        let under_way: Vec<_> = ceilings.iter().map(handed_out).collect();
+        let generation = under_way.iter().map(|(_, durable)| durable.generation).sum();
         let writer = &mut self.writers[index];
         writer.writes += 1;
         let number = writer.writes;
         let wall_minus_boot_us = self.wall.carried_us();
         writer.under_way =
             Some(UnderWay { number, is_join, began: now.boot, ceilings: under_way, wall_minus_boot_us });
-        Some(Write { writer: index, number, ceilings, is_join, wall_minus_boot_us })
+        Some(Write { writer: index, number, ceilings, generation, is_join, wall_minus_boot_us })
+    }
+
+    /// Returns the fleet's ceilings to raise now: of all sources together, when one has used up half of its horizon, or its
+    /// grant was taken away. After a failure, when that is due.
+    fn next_fleet_ceilings(
+        &mut self,
+        index: usize,
+        now: Now,
+        horizon: Duration,
+    ) -> Option<Vec<(usize, Position)>> {
+        let writer = &mut self.writers[index];
+        if writer.due.is_some_and(|due| now.boot < due) {
+            return None;
+        }
+        let sources = || self.sources[..self.running].iter().zip(&writer.durable).enumerate();
+        let is_due = sources().any(|(_, (managed, durable))| managed.needs_fleet(now, *durable, horizon));
+        if !is_due {
+            (writer.due, writer.failure) = (None, None);
+            return None;
+        }
+        let next = |(index, (managed, durable)): (usize, (&ManagedSource, &Durable))| {
+            (index, managed.fleet_ceiling(now, horizon).max(durable.ceiling))
+        };
+        let ceilings = sources().filter(|(_, (_, durable))| !durable.is_exempt()).map(next).collect();
+        writer.due = Some(now.boot.after(PERIOD));
+        Some(ceilings)
     }
 
     /// Returns the ceilings that a writer raises now: of all sources together when that is due, or when one needs it.
     fn next_ceilings(&mut self, index: usize, now: Now) -> Option<Vec<(usize, Position)>> {
+        if let Reach::Fleet(horizon) = self.writers[index].reach {
+            return self.next_fleet_ceilings(index, now, horizon);
+        }
         let writer = &mut self.writers[index];
         let sources = || self.sources.iter().zip(&writer.durable).enumerate();
         // A failure is not tried again before its pause is over, whatever is needed.
@@ -319,7 +372,7 @@ impl Keeper {
         let UnderWay { is_join, began, ceilings, wall_minus_boot_us, .. } =
             writer.under_way.take_if(|write| write.number == outcome.number)?;
         let is_durable = outcome.result.is_ok();
-        let mut written = Written { began, is_durable, is_join, joined: 0 };
+        let mut written = Written { reach: writer.reach, began, is_durable, is_join, joined: 0 };
         if !is_join {
             writer.failure = outcome.result.err();
         }
@@ -338,7 +391,9 @@ impl Keeper {
                 None => {}
             }
         }
-        if !is_join {
+        if writer.reach != Reach::Local {
+            writer.due = None;
+        } else if !is_join {
             let sources = self.sources.iter().zip(&writer.durable);
             let periods = sources.map(|(managed, durable)| managed.period(now, *durable));
             writer.due = Some(began.after(periods.min().unwrap_or(PERIOD)));

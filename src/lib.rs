@@ -15,17 +15,19 @@
 //!
 //! # Modules
 //!
-//! Making IDs. These modules do no I/O, except for `clock/os.rs` and the files under `ceiling/`:
+//! Making IDs. These modules do no I/O, except for `clock/os.rs`, the files under
+//! `ceiling/`, and in `fleet` all but `rules.rs` and `key.rs`:
 //!
 //! - [`clock`]: the ID clock, a pure function of the readings of the system's clocks. It never goes back.
 //! - [`ceiling`]: the grant, how far a source may claim, and the state file and lock files that keep its ceiling durable.
 //! - [`source`]: the cursor, the only place where uniqueness is decided, and the queue of requests that wait for IDs.
 //! - [`shard`]: one core's blocks and rings of claimed IDs.
+//! - [`fleet`]: worker numbers and ceilings that daemons on many machines share through a coordinator.
 //! - [`keeper`]: decides when ceilings are raised, and checks the wall clock.
 //!
 //! Serving them:
 //!
-//! - [`access`]: who a client is, and how much it may draw.
+//! - [`access`]: the identities of clients, and how much each may draw.
 //! - [`front`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
 //! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
@@ -83,6 +85,8 @@ pub mod clock;
 #[doc(hidden)]
 pub mod config;
 mod counter;
+#[doc(hidden)]
+pub mod fleet;
 #[doc(hidden)]
 pub mod front;
 #[cfg(any(test, fuzzing))]

@@ -27,8 +27,8 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    let session = &mut scratch.session;
-    let mut conditions = Conditions { facts, session, draining: false, wall: now.wall };
+    let (session, counts) = (&mut scratch.session, snowbank::front::Counts::default);
+    let mut conditions = Conditions { facts, session, draining: false, wall: now.wall, counts: &counts };
     while let Step::Ids { consumed, ask, form } =
         scratch.front.step(&input[at..], &mut conditions, &mut scratch.output)
     {

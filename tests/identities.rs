@@ -1,4 +1,4 @@
-//! Who may have how much: clients with a name, by their token or their certificate, and what a reload takes away from them.
+//! Clients with a name, by their token or their certificate, and what a reload takes away from them.
 
 mod secure;
 mod support;

@@ -1,4 +1,4 @@
-//! Who a client is, and how much it may draw.
+//! The identities of clients, and how much each may draw.
 //!
 //! A client shows a token, a certificate or neither. What it shows can have an identity: a name, the sources that it may
 //! draw from, and a rate. A client without limits costs a request nothing here.

@@ -17,7 +17,7 @@ const SECOND_US: u128 = 1_000_000;
 #[derive(Debug)]
 pub(crate) struct Pace {
     per_second: u32,
-    /// Where the IDs end that were drawn or reserved. At most a burst above the line, except while requests wait.
+    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
     cursor: AtomicU64,
 }
 

@@ -41,7 +41,7 @@ pub struct Shown<'c> {
     pub checked_by: u64,
 }
 
-/// What a connection has shown, and the identity that follows from it.
+/// The token and certificate that a connection has shown, and the identity that follows from them.
 #[derive(Debug)]
 pub struct Session {
     /// The version of the configuration that it follows from.
@@ -51,6 +51,8 @@ pub struct Session {
     has_named_certificate: bool,
     token: Option<Box<TokenHash>>,
     is_authorized: bool,
+    /// True if its protocol has no place for a token.
+    needs_no_token: bool,
     /// The digest of the authorities that last trusted its certificate.
     trusted_by: u64,
     /// Its place at its address. `None` of a Unix socket.
@@ -129,6 +131,7 @@ impl Session {
             identity: None,
             token: None,
             is_authorized: rules.tokens.is_none(),
+            needs_no_token: false,
             trusted_by,
             seat,
             pace_of_address: None,
@@ -141,6 +144,15 @@ impl Session {
         session.become_identity(of_certificate.or(anonymous));
         session.set_pace_of_address(rules, now);
         session
+    }
+
+    /// Makes it need no token, because its protocol has no place for one.
+    pub fn without_token(mut self, rules: &Rules) -> Self {
+        (self.needs_no_token, self.is_authorized) = (true, true);
+        if !self.has_named_certificate {
+            self.become_identity(rules.anonymous());
+        }
+        self
     }
 
     /// Takes an identity in place of the one that it had.
@@ -311,7 +323,7 @@ impl Session {
             return Err(Denial::TokenRevoked);
         }
         self.has_named_certificate = of_certificate.is_some();
-        self.is_authorized = rules.tokens.is_none() || self.token.is_some();
+        self.is_authorized = rules.tokens.is_none() || self.token.is_some() || self.needs_no_token;
         self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
         self.set_pace_of_address(rules, now);
         Ok(())

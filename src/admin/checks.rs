@@ -10,7 +10,9 @@
 use super::finding::{about, about_daemon, fail, ok, seconds, warn};
 use super::kind::{KindStatus, SnowflakeStatus, TicketStatus};
 use super::saturation::{SATURATION, check_refusals};
-use super::status::{CertificateStatus, Check, ClockState, LastReload, Level, SourceStatus, Status};
+use super::status::{
+    CertificateStatus, Check, ClockState, FleetStatus, LastReload, Level, SourceStatus, Status,
+};
 use crate::config::Grouped;
 use crate::numbering::LAST_ID;
 
@@ -67,6 +69,7 @@ impl Status {
                 KindStatus::Ticket(ticket) => check_numbers(source, ticket),
             });
         }
+        checks.extend(self.fleet.as_ref().map(check_fleet));
         checks.extend(self.certificate.as_ref().map(check_certificate));
         // The worst first, and equals in the order above.
         checks.sort_by_key(|check| check.level);
@@ -179,6 +182,7 @@ impl Status {
             None if took_s > ceilings.slow_write_s => warn(format!(
                 "storage has taken {took} so far to raise it; IDs last for another {left}: {advice}"
             )),
+            None if source.fleet_headroom_s == Some(0.0) => ok("held down by the fleet's ceiling"),
             None if is_reached && source.ceiling_wanted => ok("reached, and being raised"),
             None if is_reached => ok("unused, and raised with the next request"),
             None => ok(format!("durable for {left} ahead")),
@@ -199,6 +203,26 @@ fn check_layout(source: &SourceStatus, snowflake: &SnowflakeStatus) -> Check {
         ok(format!("the layout lasts until {ends}"))
     };
     about(source, "layout", result)
+}
+
+/// Checks the ceilings at the fleet's coordinator. An outage alone does not make a daemon unready: all daemons of the fleet
+/// have it at the same time.
+fn check_fleet(fleet: &FleetStatus) -> Check {
+    let left = seconds(fleet.left_s);
+    let result = match &fleet.silent {
+        Some(reason) if fleet.left_s <= 0.0 => fail(format!(
+            "the ceiling at the coordinator is reached, and it does not answer: {reason}; refuses with no_ceiling until it \
+             does"
+        )),
+        Some(reason) => {
+            warn(format!("the coordinator does not answer: {reason}; IDs last for another {left} without it"))
+        }
+        None if fleet.left_s <= 0.0 => fail(
+            "the ceiling at the coordinator is reached, and being raised; refuses with no_ceiling until then",
+        ),
+        None => ok(format!("worker numbers held for {left} ahead")),
+    };
+    about_daemon("fleet", result)
 }
 
 /// Checks that a ticket counter has numbers left.
@@ -298,6 +322,19 @@ mod tests {
         finds("layout", Level::Warn, "in 182 days", |status| {
             status.first_snowflake().layout_years_left = 0.5;
         });
+    }
+
+    #[test]
+    fn a_coordinators_outage_warns_until_the_ceiling_is_reached() {
+        let fleet = |left_s, silent: Option<&'static str>| {
+            move |status: &mut Status| {
+                status.fleet = Some(FleetStatus { raises: 1, left_s, silent: silent.map(String::from) });
+            }
+        };
+        assert_eq!(checked(fleet(200.0, None)), (true, None));
+        finds("fleet", Level::Warn, "refused; IDs last for another 2 min", fleet(120.0, Some("refused")));
+        finds("fleet", Level::Fail, "does not answer: refused", fleet(0.0, Some("refused")));
+        finds("fleet", Level::Fail, "being raised", fleet(0.0, None));
     }
 
     #[test]

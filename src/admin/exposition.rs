@@ -9,7 +9,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
 use super::status::{
-    CertificateStatus, ClockState, Connections, IdentityStatus, Level, SourceStatus, Status,
+    CertificateStatus, ClockState, Connections, FleetStatus, IdentityStatus, Level, SourceStatus, Status,
 };
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
@@ -66,6 +66,9 @@ impl Collector for Exposition {
         page.worker_ids(status)?;
         if let Some(certificate) = &status.certificate {
             page.certificate(certificate)?;
+        }
+        if let Some(fleet) = &status.fleet {
+            page.fleet(fleet, &status.sources)?;
         }
         page.process(status, process)
     }
@@ -251,11 +254,8 @@ impl Page<'_> {
     }
 
     fn requests(&mut self, status: &Status) -> fmt::Result {
-        for (name, help, unit, is_counter, value) in &SOURCE_METRICS {
-            let sources = status.sources.iter();
-            let values =
-                sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
-            self.family(name, help, unit.as_ref(), *is_counter, values)?;
+        for metric in &SOURCE_METRICS {
+            self.of_sources(&status.sources, metric)?;
         }
         let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));
         self.family("snowbank_errors", "Requests answered with an error", None, true, errors)?;
@@ -266,6 +266,9 @@ impl Page<'_> {
 
     /// Encodes the counts of each identity. Identities are configured, so their number is bounded.
     fn identities(&mut self, status: &Status) -> fmt::Result {
+        if status.identities.is_empty() {
+            return Ok(());
+        }
         for (name, help, is_counter, value) in &IDENTITY_METRICS {
             let values = status.identities.iter();
             let values =
@@ -282,6 +285,13 @@ impl Page<'_> {
             }
         }
         Ok(())
+    }
+
+    fn of_sources(&mut self, sources: &[SourceStatus], metric: &SourceMetric) -> fmt::Result {
+        let (name, help, unit, is_counter, value) = metric;
+        let sources = sources.iter();
+        let values = sources.filter_map(|source| Some((("source", source.name.as_str()), value(source)?)));
+        self.family(name, help, unit.as_ref(), *is_counter, values)
     }
 
     fn latency(&mut self, status: &Status) -> fmt::Result {
@@ -344,6 +354,19 @@ impl Page<'_> {
             "Until when clients believe the certificate, in Unix time",
         );
         self.gauge(name, help, Some(&Unit::Seconds), certificate.ends_unix_s)
+    }
+
+    /// Encodes the ceilings at the fleet's coordinator.
+    fn fleet(&mut self, fleet: &FleetStatus, sources: &[SourceStatus]) -> fmt::Result {
+        let help = "Durable raises of the ceilings at the fleet's coordinator";
+        self.counter("snowbank_fleet_raises", help, None, fleet.raises)?;
+        let help = "Whether the fleet's coordinator answered last: 1 or 0";
+        self.gauge("snowbank_fleet_coordinator_up", help, None, u64::from(fleet.silent.is_none()))?;
+        let help = "For how long IDs can be handed out without the fleet's coordinator";
+        let (name, unit) = ("snowbank_fleet_headroom", Some(Unit::Seconds));
+        let metric: SourceMetric =
+            (name, help, unit, false, |source| source.fleet_headroom_s.map(Value::from));
+        self.of_sources(sources, &metric)
     }
 
     /// Encodes the process's metrics, under the names that Prometheus' own clients use.

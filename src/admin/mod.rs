@@ -29,7 +29,7 @@ pub(crate) use http::{Beats, HEAD_WITHIN, Site, Via};
 pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
-    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections,
+    BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
     IdentityStatus, LastMinute, LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
 };
 

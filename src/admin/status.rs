@@ -35,6 +35,9 @@ pub(crate) struct Status {
     pub(crate) order: String,
     pub(crate) clock: ClockStatus,
     pub(crate) ceilings: CeilingsStatus,
+    /// The fleet's coordinator. `None`: the daemon is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet: Option<FleetStatus>,
     /// The certificate of TLS listeners. `None`: no listener has one.
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
@@ -123,6 +126,17 @@ pub(crate) struct CeilingsStatus {
     pub(crate) lost: Option<String>,
 }
 
+/// The ceilings at the fleet's coordinator.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct FleetStatus {
+    /// The number of durable raises there.
+    pub(crate) raises: u64,
+    /// The time for which IDs can be handed out without the coordinator: of the source whose ceiling is the nearest.
+    pub(crate) left_s: f64,
+    /// The reason why the coordinator did not answer. `None`: it did.
+    pub(crate) silent: Option<String>,
+}
+
 /// The certificate of TLS listeners.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct CertificateStatus {
@@ -157,6 +171,9 @@ pub(crate) struct SourceStatus {
     pub(crate) waiting_ids: u64,
     /// The default wait of a request.
     pub(crate) default_wait_s: f64,
+    /// The time from the newest ID to the fleet's ceiling, minutes ahead. `None`: the source is of no fleet.
+    #[serde(default)]
+    pub(crate) fleet_headroom_s: Option<f64>,
     /// True while a request waits for the ceiling.
     pub(crate) ceiling_wanted: bool,
 }
@@ -362,6 +379,7 @@ pub(crate) mod tests {
             waiting_requests: 0,
             waiting_ids: 0,
             default_wait_s: 1.0,
+            fleet_headroom_s: None,
             ceiling_wanted: false,
         };
         let mut status = Status {
@@ -385,6 +403,7 @@ pub(crate) mod tests {
                 failing: None,
                 lost: None,
             },
+            fleet: None,
             sources: vec![source],
             identities: Vec::new(),
             certificate: None,

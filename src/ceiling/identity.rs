@@ -40,7 +40,7 @@ impl Owner {
 /// Draws 128 bits in hexadecimal from the system's randomness, so that machines made from one image draw different ones. Without
 /// such a device they are drawn from the clock and the thread. Two states of one name would be taken for copies of each other,
 /// and the lower would be refused; no ID would come twice.
-fn draw_identity() -> String {
+pub fn draw_identity() -> String {
     let mut bits = [0; 16];
     let drawn = fs::File::open("/dev/urandom").and_then(|mut device| device.read_exact(&mut bits));
     let number = drawn.map_or_else(|_| fastrand::u128(..), |()| u128::from_be_bytes(bits));

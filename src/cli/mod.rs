@@ -5,6 +5,7 @@ mod ask_reload;
 mod check;
 mod chosen;
 mod decode;
+mod fleet;
 mod inputs;
 mod keys;
 mod layout;
@@ -67,6 +68,8 @@ enum Command {
     Status(status::Arguments),
     /// Ask a daemon of this machine to reload its configuration, and fail if it refuses: for ExecReload= of a unit.
     Reload(ask_reload::Arguments),
+    /// Show who holds which worker number in a fleet, and prepare its coordinator.
+    Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
 }
@@ -148,6 +151,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Fleet(arguments) => fleet::run(&arguments, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),
     }

@@ -104,15 +104,22 @@ fn serve(
     let (health, addresses) = (server.health(), where_it_listens(&server));
     let is_probed = server.admin_addresses().next().is_some();
     let stops = Stops::catch()?;
+    let of_stop = health.clone();
     let stop = async {
         // A program that reads these lines may connect or send a signal from then on. A closed pipe stops nothing.
         let _ = announce(out, &addresses);
-        stops.run(notifier, &health, is_probed, arguments.stop_at_stdin_eof, beside).await;
+        stops.run(notifier, &of_stop, is_probed, arguments.stop_at_stdin_eof, beside).await;
     };
     server.run(stop).map_err(|error| match error {
         RunError::Start(error) => Failure::Start(error),
         failed @ RunError::ThreadFailed(_) => Failure::no(failed),
-    })
+    })?;
+    match health.lost() {
+        Some(reason) => Err(Failure::Start(StartError::NumberHeld(format!(
+            "stopped, because a worker number is lost: {reason}; start again for another one"
+        )))),
+        None => Ok(()),
+    }
 }
 
 /// Returns everything that configures the daemon, at the start and at each reload.

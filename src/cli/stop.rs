@@ -47,6 +47,7 @@ impl Stops {
             () = &mut attend => Stop::AtOnce,
             () = parent::standard_input_ended(), if ends_with_stdin => Stop::AtOnce,
             () = beside => Stop::AtOnce,
+            () = health.await_loss() => Stop::AtOnce,
         };
         let limits = health.announce_stop();
         let delay = limits.drain_delay.filter(|_| is_probed && stop == Stop::Announced);

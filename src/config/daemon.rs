@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::doors::RespSettings;
+use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
+use super::fleet::FleetSettings;
 use super::identities::IdentitySettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
@@ -34,7 +35,10 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         AuthSettings::ROWS,
         TlsSettings::ROWS,
         RespSettings::ROWS,
+        MemcachedSettings::ROWS,
+        NoeqdSettings::ROWS,
         AdminSettings::ROWS,
+        FleetSettings::ROWS,
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
@@ -114,8 +118,14 @@ settings! {
         tls: TlsSettings,
         /// The section `[resp]`.
         resp: RespSettings,
+        /// The section `[memcached]`.
+        memcached: MemcachedSettings,
+        /// The section `[noeqd]`.
+        noeqd: NoeqdSettings,
         /// The section `[admin]`.
         admin: AdminSettings,
+        /// The section `[fleet]`.
+        fleet: FleetSettings,
         /// The section `[log]`.
         log: LogSettings,
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can

@@ -11,7 +11,7 @@ const OPENED: &str = "listeners are opened at the start";
 
 /// Defines the protocols: Snowbank's own, and one for each door.
 macro_rules! doors {
-    ($($(#[$meta:meta])* $protocol:ident in $section:ident;)*) => {
+    ($($(#[$meta:meta])* $protocol:ident in $section:ident ($($of_source:ident),*);)*) => {
         /// A protocol that clients speak.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Protocol {
@@ -47,10 +47,10 @@ macro_rules! doors {
         impl Settings {
             /// Returns the doors.
             pub fn doors(&self) -> [Door<'_>; PROTOCOLS - 1] {
-                [$(Door {
-                    protocol: Protocol::$protocol,
-                    source: self.$section.source.as_deref(),
-                    any_key: self.$section.any_key.as_deref(),
+                [$({
+                    let mut door = Door { protocol: Protocol::$protocol, source: None, any_key: None };
+                    $(door.$of_source = self.$section.$of_source.as_deref();)*
+                    door
                 },)*]
             }
 
@@ -69,7 +69,11 @@ macro_rules! doors {
 
 doors! {
     /// Redis' protocol, versions 2 and 3.
-    Resp in resp;
+    Resp in resp (source, any_key);
+    /// memcached's protocol as katsubushi speaks it.
+    Memcached in memcached (source, any_key);
+    /// noeqd's protocol.
+    Noeqd in noeqd (source);
 }
 
 impl Settings {
@@ -153,5 +157,36 @@ settings! {
         /// JavaScript's clients read integers above 2^53 inexactly, so that two IDs become one: choose "string" for them.
         replies: Replies = r#""integer""# in Table("resp"), Reload,
             |value| value.choice(&Replies::ALL.map(|choice| (choice.name(), choice)));
+    }
+}
+
+settings! {
+    /// The door for clients of memcached.
+    pub struct MemcachedSettings at (memcached) {
+        /// The addresses where clients of memcached and katsubushi connect, as in listen: each key of a get draws an ID, from
+        /// the source of that name, or else from the door's. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("memcached"), Restart(OPENED), |value| value.door_addresses();
+
+        /// The source that clients draw from whose key is no source's name. Empty: the first.
+        source: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
+
+        /// The source that such keys draw from, if it is another. Empty: memcached.source, because clients of katsubushi
+        /// send any key.
+        any_key: Option<String> = r#""""# in Table("memcached"), Reload, |value| value.source();
+
+        /// Clients send a token. The protocol has no place for it, so true is refused beside auth.token_file; with false
+        /// everyone who can connect draws IDs.
+        tokens: bool = "true" in Table("memcached"), Reload, |value| value.boolean();
+    }
+}
+
+settings! {
+    /// The door for clients of noeqd.
+    pub struct NoeqdSettings at (noeqd) {
+        /// The addresses where clients of noeqd connect, as in listen: a byte asks for so many IDs. Empty: none.
+        listen: Vec<Address> = r#""""# in Table("noeqd"), Restart(OPENED), |value| value.door_addresses();
+
+        /// The source that they draw from. Empty: the first.
+        source: Option<String> = r#""""# in Table("noeqd"), Reload, |value| value.source();
     }
 }

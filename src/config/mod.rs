@@ -22,6 +22,7 @@ mod doors;
 mod fields;
 mod file_ref;
 mod findings;
+mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod identities;
@@ -47,9 +48,12 @@ use std::path::{Path, PathBuf};
 
 pub use daemon::{AdminSettings, AuthSettings, ClockSettings, Limits, LogSettings, Settings, TlsSettings};
 pub use diff::{Changed, diff};
-pub use doors::{Door, PROTOCOLS, Protocol, Purpose, Replies, RespSettings};
+pub use doors::{
+    Door, MemcachedSettings, NoeqdSettings, PROTOCOLS, Protocol, Purpose, Replies, RespSettings,
+};
 pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
+pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use log::{LogFormat, LogLevel};
 pub use mistake::{Mistake, Mistakes, Origin, Origins};

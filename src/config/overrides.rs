@@ -34,7 +34,7 @@ pub struct Override {
 pub struct Overrides(pub Vec<Override>);
 
 /// The settings that have an option: key, option, name of its value, help.
-const OPTIONS: [(&str, &str, &str, &str); 11] = [
+const OPTIONS: [(&str, &str, &str, &str); 13] = [
     (
         "listen",
         "listen",
@@ -71,6 +71,18 @@ const OPTIONS: [(&str, &str, &str, &str); 11] = [
         "Listen for clients of Redis on HOST:PORT, tls:HOST:PORT or unix:PATH (repeatable); by default nowhere",
     ),
     (
+        "memcached.listen",
+        "memcached",
+        "ADDR",
+        "Listen for clients of memcached and katsubushi, as for those of Redis; by default nowhere",
+    ),
+    (
+        "noeqd.listen",
+        "noeqd",
+        "ADDR",
+        "Listen for clients of noeqd, as for those of Redis; by default nowhere",
+    ),
+    (
         "admin.listen",
         "admin",
         "ADDR",
@@ -98,7 +110,7 @@ fn row_of(key: &str) -> Option<&'static Row> {
 
 /// Returns whether a setting takes several texts.
 fn is_list(key: &str) -> bool {
-    key.rsplit('.').next() == Some("listen")
+    key == "fleet.endpoints" || key.rsplit('.').next() == Some("listen")
 }
 
 /// Returns the help of an option with its default and its variable.

@@ -193,7 +193,10 @@ impl Reader {
             anchor(path);
         }
         let TlsSettings { certificate, key, client_ca } = &mut settings.tls;
-        for file in [&mut settings.auth.token_file, certificate, key, client_ca] {
+        let fleet = &mut settings.fleet;
+        let of_fleet = [&mut fleet.password_file, &mut fleet.ca, &mut fleet.certificate, &mut fleet.key];
+        let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
+        for file in of_clients.into_iter().chain(of_fleet) {
             if let Some(FileRef::Path(path)) = file.as_mut() {
                 anchor(path);
             }

@@ -1,18 +1,20 @@
 //! The files with secrets that settings name, read with the configuration.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
 use super::daemon::{Settings, TlsSettings};
 use super::file_ref::{Credentials, FileRef};
+use super::fleet::FleetSettings;
 use super::identities::ANONYMOUS;
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
+use crate::fleet::etcd::{Access, Endpoint};
 use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
-use snowbank_client::tls::PemFile;
+use snowbank_client::tls::{ClientFiles, PemFile};
 
 /// The contents of the files that a configuration names.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Secrets {
     pub tokens: Option<Tokens>,
     /// The certificate of TLS listeners and all that belongs to it, if there is one.
     pub tls: Option<ServerCertificate>,
+    /// The coordinator's endpoints and the credentials for them, if there is one.
+    pub fleet: Option<Access>,
     /// A line for each file that can be used but is probably a mistake.
     pub warnings: Vec<String>,
 }
@@ -42,14 +46,33 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
             }
         }
     };
-    let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, .. } = &reader.settings;
+    let Settings { tls: TlsSettings { certificate, key, client_ca }, auth, limits, fleet, .. } =
+        &reader.settings;
     let token_file = find("auth.token_file", &auth.token_file);
     let (certificate_path, key_path) = (find("tls.certificate", certificate), find("tls.key", key));
     let client_ca_path = find("tls.client_ca", client_ca);
-    for (what, path) in [("the token file", &token_file), ("the private key", &key_path)] {
+    let fleet_files = FleetFiles {
+        password: find("fleet.password_file", &fleet.password_file),
+        ca: find("fleet.ca", &fleet.ca),
+        certificate: find("fleet.certificate", &fleet.certificate),
+        key: find("fleet.key", &fleet.key),
+    };
+    let secret_files = [
+        ("the token file", &token_file),
+        ("the private key", &key_path),
+        ("the coordinator's password file", &fleet_files.password),
+        ("the private key for the coordinator", &fleet_files.key),
+    ];
+    for (what, path) in secret_files {
         secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
     }
     let is_token_file_read = token_file.is_some() == auth.token_file.is_some();
+    if fleet.is_used() {
+        match fleet_files.access(fleet) {
+            Ok(access) => secrets.fleet = Some(access),
+            Err((key, text)) => reader.findings.mistake_of(key, text),
+        }
+    }
     if let Some(path) = token_file {
         let (tokens, errors) = match read_tokens(&path) {
             Ok(tokens) => (Some(tokens), Vec::new()),
@@ -95,6 +118,47 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         }
     }
     secrets
+}
+
+/// The located files of `[fleet]`.
+struct FleetFiles {
+    password: Option<PathBuf>,
+    ca: Option<PathBuf>,
+    certificate: Option<PathBuf>,
+    key: Option<PathBuf>,
+}
+
+impl FleetFiles {
+    /// Returns the access to the coordinator.
+    ///
+    /// # Errors
+    /// The setting whose file cannot be used, and why.
+    fn access(self, fleet: &FleetSettings) -> Result<Access, (&'static str, String)> {
+        let user = self.password.map(|path| {
+            let read = super::read_file(&path);
+            let text = read.map_err(|error| ("fleet.password_file", error.to_string()))?;
+            let password = text.lines().next().unwrap_or_default().to_owned();
+            Ok((fleet.user.clone(), password))
+        });
+        let mut tls = ClientFiles::new();
+        if let Some(ca) = self.ca {
+            tls = tls.ca(ca);
+        }
+        if let (Some(certificate), Some(key)) = (self.certificate, self.key) {
+            tls = tls.certificate(certificate, key);
+        }
+        if fleet.endpoints.iter().any(Endpoint::is_tls) {
+            tls.read().map_err(|fault| {
+                let key = match fault.file {
+                    PemFile::Certificate => "fleet.certificate",
+                    PemFile::Key => "fleet.key",
+                    PemFile::Authorities => "fleet.ca",
+                };
+                (key, fault.to_string())
+            })?;
+        }
+        Ok(Access { endpoints: fleet.endpoints.clone(), user: user.transpose()?, tls })
+    }
 }
 
 /// Returns a warning if users besides the file's owner and group can read it.

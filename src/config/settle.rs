@@ -27,6 +27,8 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tls(&settings, &mut findings);
     check_distinct(&settings, &mut findings);
     check_doors(&settings, &mut findings);
+    check_tokens(&settings, &mut findings);
+    check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
     identities::check(
         &settings.identities,
@@ -41,12 +43,14 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         }
     }
     let sound: Vec<_> = sound.into_iter().map(|index| (index, &settings.sources[index])).collect();
-    check_overlaps(&sound, &mut findings);
+    let given: Vec<_> = sound.iter().copied().filter(|(_, source)| !source.is_lent()).collect();
+    check_overlaps(&given, &mut findings);
     for (protocol, addresses) in settings.listeners() {
         if let Some(text) = exposure(addresses, sound.iter().copied()) {
             findings.mistake_of(protocol.listen_key(), text);
         }
     }
+    check_horizon(&settings, &mut findings);
     settings.origins = findings.origins;
     Mistakes::new(findings.mistakes).map_or(Ok(settings), Err)
 }
@@ -131,6 +135,18 @@ fn is_same_place(left: &Address, right: &Address) -> bool {
     }
 }
 
+/// A protocol that has no place for a token is not open beside tokens, unless the operator says so.
+fn check_tokens(settings: &Settings, findings: &mut Findings) {
+    let door = &settings.memcached;
+    if let Some(file) = settings.auth.token_file.as_ref().filter(|_| door.tokens && !door.listen.is_empty()) {
+        let text = format!(
+            "found addresses beside auth.token_file = {file}, allowed: none, because the protocol has no place for a token; \
+             or memcached.tokens = false, so that everyone who can connect draws IDs"
+        );
+        findings.mistake_of("memcached.listen", text);
+    }
+}
+
 /// The sources that doors name exist.
 fn check_doors(settings: &Settings, findings: &mut Findings) {
     let names: Vec<&str> = settings.sources.iter().map(|source| &*source.name).collect();
@@ -140,6 +156,47 @@ fn check_doors(settings: &Settings, findings: &mut Findings) {
             let text = format!("found {wanted:?}, allowed: the name of a source: {}", names.join(", "));
             findings.mistake_of(&format!("{}.{key}", protocol.name()), text);
         }
+    }
+}
+
+/// The settings of a fleet fit each other, and those of the sources fit them.
+fn check_fleet(settings: &Settings, findings: &mut Findings) {
+    let fleet = &settings.fleet;
+    let lent = settings.sources.iter().position(SourceSettings::is_lent);
+    if !fleet.is_used() {
+        if let Some(index) = lent {
+            let text = "found \"coordinator\" and none in [fleet], allowed with fleet.coordinator = \"etcd\"";
+            findings.mistake_of(&format!("sources[{index}].worker_id_from"), String::from(text));
+        }
+        return;
+    }
+    match (&fleet.certificate, &fleet.key) {
+        (Some(_), None) => {
+            findings
+                .mistake_of("fleet.certificate", String::from("fleet.key is missing; name its private key"));
+        }
+        (None, Some(_)) => {
+            findings
+                .mistake_of("fleet.key", String::from("fleet.certificate is missing; name its certificate"));
+        }
+        _ => {}
+    }
+    if fleet.user.is_empty() != fleet.password_file.is_none() {
+        let text = "fleet.user and fleet.password_file belong together; set both or none";
+        findings.mistake_of("fleet.user", String::from(text));
+    }
+}
+
+/// A daemon that lives keeps its worker IDs: others may take them once its ceiling is within their `max_ahead`.
+fn check_horizon(settings: &Settings, findings: &mut Findings) {
+    let least = 4 * settings.sources.iter().map(|source| source.max_ahead).max().unwrap_or_default();
+    if settings.fleet.is_used() && settings.fleet.horizon < least {
+        let (found, least) = (Plain(settings.fleet.horizon), Plain(least));
+        let text = format!(
+            "found \"{found}\", allowed: at least four times the longest max_ahead, \"{least}\", so that a daemon that \
+             lives keeps its worker IDs"
+        );
+        findings.mistake_of("fleet.horizon", text);
     }
 }
 
@@ -322,7 +379,7 @@ fn exposure<'s>(
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
 ) -> Option<String> {
     let reachable = listen.iter().find(|address| !address.is_local())?;
-    let (index, source) = sources.find(|(_, source)| !source.worker_ids.are_given)?;
+    let (index, source) = sources.find(|(_, source)| !source.worker_ids.are_given && !source.is_lent())?;
     Some(format!(
         "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
          (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets",

@@ -7,7 +7,9 @@
 use std::time::Duration;
 
 use super::fields::WorkerIds;
+use super::fleet::WorkerIdFrom;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
+use crate::fleet::SWAPS_MAX;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
 
@@ -51,6 +53,15 @@ settings! {
         /// never both be worker 0 by default.
         worker_ids: WorkerIds = r#""""# in Source, Restart(MADE_OF), |value| value.worker_ids();
 
+        /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
+        /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
+        /// those that it may pick from; empty: all of the layout.
+        worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
+            |value| value.choice(&WorkerIdFrom::NAMES);
+
+        /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's.
+        worker_count: usize = "1" in Source, Restart(MADE_OF), |value| value.count(1..=SWAPS_MAX as u64);
+
         /// The oldest that an ID may be. Unused ticks of this window answer bursts at once, and IDs of different connections are
         /// out of order by at most as much. "0": only the current tick. At most max_ahead.
         ///
@@ -79,6 +90,11 @@ settings! {
 }
 
 impl SourceSettings {
+    /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
+    pub fn is_lent(&self) -> bool {
+        self.worker_id_from == WorkerIdFrom::Coordinator
+    }
+
     /// Returns this many ticks of its layout.
     pub(super) fn ticks(&self, count: u64) -> Duration {
         Duration::from_millis(self.layout.tick_ms().saturating_mul(count))

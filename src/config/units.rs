@@ -10,8 +10,10 @@ use jiff::SignedDuration;
 use super::doors::Replies;
 use super::fields::{FileMode, Shards, WorkerIds};
 use super::file_ref::FileRef;
+use super::fleet::{CoordinatorKind, WorkerIdFrom};
 use super::log::{LogFormat, LogLevel};
 use super::state_dir::StateDirChoice;
+use crate::fleet::etcd::Endpoint;
 use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
@@ -67,6 +69,7 @@ macro_rules! written {
 }
 
 written! {
+    bool: |choice| choice.to_string();
     usize: |count| count.to_string();
     NonZeroU32: |count| count.to_string();
     Shards: |count| count.to_string();
@@ -85,6 +88,9 @@ written! {
         [] => quoted(""),
         addresses => list(addresses),
     };
+    Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
+    CoordinatorKind: |kind| quoted(kind.name());
+    WorkerIdFrom: |from| quoted(from.name());
     Layout: |layout| quoted(layout);
     WorkerIds: |worker_ids| quoted(&worker_ids.set);
     Order: |order| quoted(order.name());

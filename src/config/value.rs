@@ -13,6 +13,7 @@ use super::fields::{FileMode, WorkerIds};
 use super::file_ref::FileRef;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
+use crate::fleet::etcd::{Endpoint, WrongEndpoint};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
 use snowbank_client::tls::names::CertificateName;
@@ -144,6 +145,17 @@ impl<'v> Value<'v> {
         })
     }
 
+    /// Reads true or false.
+    pub(super) fn boolean(self) -> Result<bool, Refusal> {
+        match (self.0.get_ref().as_bool(), self.0.get_ref().as_str()) {
+            (Some(choice), _) => Ok(choice),
+            // Variables of the environment are texts.
+            (None, Some("true")) => Ok(true),
+            (None, Some("false")) => Ok(false),
+            (None, _) => Err(self.refuse("true or false")),
+        }
+    }
+
     /// Reads a path; an empty text is none. It has no control characters: a zero byte ends a name, and a line feed would
     /// break a log message in two.
     pub(super) fn path(self) -> Result<Option<PathBuf>, Refusal> {
@@ -220,6 +232,25 @@ impl<'v> Value<'v> {
         };
         let allowed = "a port from 0 to 65535, or an address, as in \"127.0.0.1:9660\"";
         Address::of_admin(&port).map(|address| vec![address]).map_err(|_| self.refuse(allowed)).into()
+    }
+
+    /// Reads one endpoint of a coordinator or an array of them.
+    pub(super) fn endpoints(self) -> Result<Vec<Endpoint>, Refusal> {
+        let items = match self.0.get_ref() {
+            DeValue::Array(items) if !items.is_empty() => items.iter().map(Value).collect(),
+            _ => vec![self],
+        };
+        let endpoint = |item: Value<'_>| {
+            let text = item.0.get_ref().as_str().map_or_else(|| item.found(), str::to_owned);
+            text.parse().map_err(|error: WrongEndpoint| Refusal::from(error.to_string()))
+        };
+        items.into_iter().map(endpoint).collect()
+    }
+
+    /// Reads a text of one line.
+    pub(super) fn text(self) -> Result<String, Refusal> {
+        let text = self.0.get_ref().as_str().filter(|text| !text.contains(char::is_control));
+        text.map(str::to_owned).ok_or_else(|| self.refuse("a text of one line"))
     }
 
     /// Reads one address, which is not among the earlier ones.

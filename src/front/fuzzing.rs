@@ -1,6 +1,6 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
-use super::{Ask, Conditions, Facts, Front, Native, Refused, Resp, Step, in_words};
+use super::{Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, in_words};
 use crate::access::{Rules, Session};
 use crate::clock::BootMicros;
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -56,7 +56,8 @@ fn serve<'a, F: Front>(
 ) -> (Vec<Ask>, Vec<u8>) {
     let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
     let wall = UnixMicros(1_000_000);
-    let conditions = &mut Conditions { facts, session: &mut session, draining, wall };
+    let conditions =
+        &mut Conditions { facts, session: &mut session, draining, wall, counts: &Counts::default };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
     let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {
@@ -175,6 +176,50 @@ pub fn resp_requests(data: &[u8]) {
     while !rest.is_empty() {
         rest = behind_value(rest);
     }
+}
+
+/// memcached's protocol: text is answered in whole lines without control characters, and packets by packets.
+pub fn memcached_commands(data: &[u8]) {
+    any_pieces::<Memcached>(
+        data,
+        |_| facts(false),
+        Memcached::new,
+        |bytes, answer, step, _| {
+            assert!(
+                matches!(step, Step::Incomplete | Step::Ids { .. }) || is_memcached(answer),
+                "{answer:?}"
+            );
+            assert!(
+                !matches!(step, Step::Incomplete) || bytes.first() == Some(&0x80) || !bytes.contains(&b'\n')
+            );
+            false
+        },
+    );
+}
+
+/// Returns whether an answer is nothing, lines of text, or packets.
+fn is_memcached(answer: &[u8]) -> bool {
+    let is_line = |line: &[u8]| !line.iter().any(u8::is_ascii_control);
+    match answer {
+        [] => true,
+        [0x81, ..] if answer.len() >= 24 => {
+            let size = u32::from_be_bytes([answer[8], answer[9], answer[10], answer[11]]) as usize;
+            answer.get(24 + size..).is_some_and(is_memcached)
+        }
+        _ => answer.strip_suffix(b"\r\n").is_some_and(|lines| {
+            std::str::from_utf8(lines)
+                .is_ok_and(|lines| lines.split("\r\n").all(|line| is_line(line.as_bytes())))
+        }),
+    }
+}
+
+/// noeqd's protocol: nothing but IDs is ever sent.
+pub fn noeqd_requests(data: &[u8]) {
+    let replies = any_pieces::<Noeqd>(data, facts, Noeqd::new, |_, answer, step, _| {
+        assert!(answer.is_empty(), "{answer:?}");
+        matches!(step, Step::Answered { .. })
+    });
+    assert!(replies.is_empty());
 }
 
 /// Returns the bytes behind the first RESP value.

@@ -3,21 +3,27 @@
 //! A front-end knows its protocol and nothing of sockets, shards or clocks. A [connection](crate::server) drives it: passes
 //! the received bytes, takes the IDs that the request asks for, and lets the front-end encode them.
 //!
-//! - `native`: Snowbank's own protocol. `resp`: Redis' protocol.
+//! - `native`: Snowbank's own protocol. `resp`: Redis'. `memcached`: that of katsubushi. `noeqd`: noeqd's.
+//! - `decimal`: IDs as digits.
 //! - `facts`: the facts about the daemon that front-ends use.
 //! - `words`: the reasons of refusals, in the same words for every protocol.
 //! - `stranger`: names for clients that speak another protocol.
 
+mod decimal;
 mod facts;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod memcached;
 mod native;
+mod noeqd;
 mod resp;
 mod stranger;
 mod words;
 
 pub use facts::Facts;
+pub use memcached::Memcached;
 pub use native::{Form, Native};
+pub use noeqd::Noeqd;
 pub use resp::Resp;
 pub use words::{Reason, Refused, Words, in_words};
 
@@ -55,16 +61,32 @@ impl Ask {
 }
 
 /// The conditions under which a message is answered.
-#[derive(Debug)]
 pub struct Conditions<'f> {
     /// The facts about the daemon.
     pub facts: &'f Facts,
-    /// Who the client is. A token that it shows goes here, and no request draws IDs before that is authorized.
+    /// The client's identity. A token that it shows goes here, and no request draws IDs before that is authorized.
     pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
     /// The wall clock's reading of this turn.
     pub wall: UnixMicros,
+    /// Counts what this protocol's clients did. Only statistics ask for it.
+    pub counts: &'f dyn Fn() -> Counts,
+}
+
+/// The counts of one protocol since the daemon's start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// The time since the start.
+    pub uptime: Duration,
+    /// The connections that are open.
+    pub open: u64,
+    /// All connections that were accepted.
+    pub accepted: u64,
+    /// The requests for IDs.
+    pub requests: u64,
+    /// The requests that got an error.
+    pub errors: u64,
 }
 
 /// The result of parsing the first message in a buffer.
@@ -99,6 +121,9 @@ pub enum Step<F> {
 pub trait Front {
     /// The protocol.
     const PROTOCOL: Protocol;
+
+    /// True if the protocol has a place for a token. Clients of one without need none, whatever the daemon requires.
+    const HAS_TOKENS: bool = true;
 
     /// The details of a request that the front-end needs to encode its reply.
     type Form: Copy + Debug;
@@ -147,6 +172,9 @@ pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
     match protocol {
         Protocol::Native => native::refuse_connection(&mut out, message),
         Protocol::Resp => resp::refuse_connection(&mut out),
+        Protocol::Memcached => memcached::refuse_connection(&mut out),
+        // It has no words for it.
+        Protocol::Noeqd => {}
     }
     out
 }

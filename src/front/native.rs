@@ -107,7 +107,7 @@ impl Front for Native {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
-                let message = if stranger::is_known(bytes) {
+                let message = if stranger::is_known(bytes, Protocol::Native) {
                     stranger::describe(bytes, Protocol::Native)
                 } else {
                     format!("found frame length {length}, allowed 4 to 1024; the stream is lost")

@@ -32,9 +32,16 @@ fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
     }
 }
 
-/// Returns true if the protocol of these bytes, which are no request, is known.
-pub(super) fn is_known(bytes: &[u8]) -> bool {
-    stranger_of(bytes, Protocol::Native) != Stranger::Other
+/// Returns true if these bytes, which are no request of the listener's protocol, are of another one that is known.
+pub(super) fn is_known(bytes: &[u8], listener: Protocol) -> bool {
+    let own = match listener {
+        Protocol::Native => Stranger::Native,
+        Protocol::Resp => Stranger::Redis,
+        Protocol::Memcached => Stranger::Memcached,
+        Protocol::Noeqd => Stranger::Other,
+    };
+    let stranger = stranger_of(bytes, listener);
+    stranger != Stranger::Other && stranger != own
 }
 
 /// Describes a client whose bytes are no request of the listener's protocol: for its answer, and for the log.
@@ -67,10 +74,13 @@ pub(super) fn describe(bytes: &[u8], listener: Protocol) -> String {
     let place = match listener {
         Protocol::Native => "a listener of Snowbank's own protocol",
         Protocol::Resp => "a listener for clients of Redis",
+        Protocol::Memcached => "a listener for clients of memcached",
+        Protocol::Noeqd => "a listener for clients of noeqd",
     };
     let right = match stranger {
         Stranger::Http => "the address of the admin listener, or of the server that it looks for",
         Stranger::Redis => "an address of [resp], or of the Redis server that it looks for",
+        Stranger::Memcached => "an address of [memcached], or of the server that it looks for",
         Stranger::Native => "an address of the setting listen",
         _ => "the address of the server that it looks for",
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::ceiling::CeilingRule;
 use crate::clock::{BootMicros, Now};
+use crate::fleet::rules;
 use crate::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
@@ -20,6 +21,16 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The longest time since the last use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
+/// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Seconds, by each source's rule, while the source is in use: the state directory.
+    Local,
+    /// This far, for all sources, raised when half of it is used up: the coordinator of a fleet. It had the sources' first
+    /// ceilings before they started.
+    Fleet(Duration),
+}
+
 /// A source whose ceiling the keeper raises.
 #[derive(Debug)]
 pub struct ManagedSource {
@@ -27,6 +38,8 @@ pub struct ManagedSource {
     rule: CeilingRule,
     /// The position where it started, then its first ceiling.
     first: Durable,
+    /// The fleet's ceiling when it started. `None`: it is of no fleet.
+    fleet: Option<Position>,
     /// The cursor before the first claim, and the ceiling that a clean stop leaves if it is still there.
     untouched: Position,
     unclaimed: Position,
@@ -43,18 +56,42 @@ pub(super) struct Durable {
     pub(super) generation: u64,
 }
 
+impl Durable {
+    /// The ceiling of a writer that does not have the source: it holds nothing down.
+    pub(super) const EXEMPT: Durable = Durable { ceiling: Position(u64::MAX), generation: u64::MAX };
+
+    /// Returns whether the writer does not have the source.
+    pub(super) fn is_exempt(self) -> bool {
+        self.generation == u64::MAX
+    }
+}
+
 impl ManagedSource {
     /// A source that starts at `start`, before its first ceiling.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
         let used_at = now.boot;
-        ManagedSource { source, rule, first, untouched, unclaimed: start, seen: untouched, used_at }
+        ManagedSource {
+            source,
+            rule,
+            first,
+            fleet: None,
+            untouched,
+            unclaimed: start,
+            seen: untouched,
+            used_at,
+        }
     }
 
     /// Sets the ceiling that a clean stop leaves if nothing was claimed until then. Without this it is the start.
     pub fn leaving(self, unclaimed: Position) -> Self {
         ManagedSource { unclaimed, ..self }
+    }
+
+    /// Sets the fleet's ceiling, which the coordinator has already.
+    pub fn under_fleet(self, fleet: Option<Position>) -> Self {
+        ManagedSource { fleet, ..self }
     }
 
     /// Ends all claims, and returns the ceiling to leave: nothing was claimed from there on.
@@ -84,9 +121,32 @@ impl ManagedSource {
         self.source.grant().raise_if(self.first.generation, durable);
     }
 
-    /// Returns the first ceiling, or where the source started before that was granted.
-    pub(super) fn first(&self) -> Durable {
-        self.first
+    /// Returns a writer's first ceiling, or where the source started before that was granted.
+    pub(super) fn first(&self, reach: Reach) -> Durable {
+        match reach {
+            Reach::Local => self.first,
+            Reach::Fleet(_) => {
+                self.fleet.map_or(Durable::EXEMPT, |ceiling| Durable { ceiling, ..self.first })
+            }
+        }
+    }
+
+    /// Returns the ceiling to grant at first: the fleet's, if that is lower than the one that is durable here.
+    pub fn first_grant(&self, durable: Position) -> Position {
+        self.fleet.map_or(durable, |fleet| fleet.min(durable))
+    }
+
+    /// Returns the fleet's ceiling to write now.
+    pub(super) fn fleet_ceiling(&self, now: Now, horizon: Duration) -> Position {
+        rules::ceiling(self.source.numbering(), now, self.source.id_time(now), horizon)
+    }
+
+    /// Returns whether the fleet's ceiling must rise.
+    pub(super) fn needs_fleet(&self, now: Now, durable: Durable, horizon: Duration) -> bool {
+        let (numbering, id_time) = (self.source.numbering(), self.source.id_time(now));
+        self.source.cursor().is_some()
+            && !durable.is_exempt()
+            && (self.is_stale(durable) || rules::is_due(numbering, durable.ceiling, now, id_time, horizon))
     }
 
     /// Returns whether the source was used so recently that its ceiling is still raised.
@@ -114,7 +174,7 @@ impl ManagedSource {
 
     /// Returns whether a ceiling no longer counts, because the grant was taken away since its write was handed out.
     pub(super) fn is_stale(&self, durable: Durable) -> bool {
-        self.source.grant().generation() != durable.generation
+        self.source.grant().generation() != durable.generation && !durable.is_exempt()
     }
 
     /// Returns the ceiling to write next, if one is due, for a writer that has made `durable` so.

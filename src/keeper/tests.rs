@@ -27,7 +27,7 @@ impl World {
         let first = managed.first_ceiling(now);
         managed.grant(first);
         let source = Arc::clone(managed.source());
-        let keeper = Keeper::new(vec![managed], writers, Arc::clone(&wall), START);
+        let keeper = Keeper::new(vec![managed], &vec![Reach::Local; writers], Arc::clone(&wall), START);
         World { keeper, source, wall, handed_out: Vec::new(), marked: Vec::new() }
     }
 
@@ -259,11 +259,11 @@ fn a_belief_is_stored_though_nobody_asks() {
 fn a_source_that_never_claimed_leaves_the_ceiling_that_it_was_told() {
     for is_used in [false, true] {
         let (managed, wall, now) = managed(0);
-        let start = managed.first().ceiling;
+        let start = managed.first(Reach::Local).ceiling;
         let mut managed = managed.leaving(Position(start.0 - 1));
         managed.grant(managed.first_ceiling(now));
         let source = Arc::clone(managed.source());
-        let mut keeper = Keeper::new(vec![managed], 1, wall, START);
+        let mut keeper = Keeper::new(vec![managed], &[Reach::Local], wall, START);
         if is_used {
             let window = source.window(now);
             source.claim(&window, 1, &mut fastrand::Rng::with_seed(1)).expect("there is room");

@@ -8,7 +8,7 @@ use snowbank::ceiling::{
     CeilingRule, Grant, Marked, TakenOver, WorkerLocks, compare, instant_of, lock_workers,
 };
 use snowbank::clock::{Now, Remembered, Wall};
-use snowbank::keeper::{Keeper, ManagedSource, Outcome};
+use snowbank::keeper::{Keeper, ManagedSource, Outcome, Reach};
 use snowbank::shard::{Lane, Ring, Rings, Shard};
 use snowbank::source::Source;
 use snowbank_client::layout::{Position, Tick};
@@ -64,7 +64,7 @@ impl World {
         };
         self.daemon = Some(Daemon {
             shards: (0..SHARDS).map(shard).collect(),
-            keeper: Keeper::new(vec![managed], self.writers, Arc::clone(&wall), reading),
+            keeper: Keeper::new(vec![managed], &vec![Reach::Local; self.writers], Arc::clone(&wall), reading),
             locks,
             source,
             wall,

@@ -124,8 +124,13 @@ impl Setup {
 
     /// A listener for clients of Redis on a free loopback port, whose address is the second one.
     pub(crate) fn resp(self) -> Setup {
+        self.door("resp")
+    }
+
+    /// A listener for clients of this protocol on a free loopback port, whose address is the second one.
+    pub(crate) fn door(self, protocol: &str) -> Setup {
         let listeners = self.listeners + 1;
-        self.option("--resp", "127.0.0.1:0").listeners(listeners)
+        self.option(&format!("--{protocol}"), "127.0.0.1:0").listeners(listeners)
     }
 
     /// An admin listener on a free loopback port, whose address is the last one then. Without a delay at the stop.

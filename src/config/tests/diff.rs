@@ -27,6 +27,12 @@ const OTHERS: &[(&str, &str)] = &[
     ("resp.source", r#""default""#),
     ("resp.any_key", r#""default""#),
     ("resp.replies", r#""string""#),
+    ("memcached.listen", r#""[::1]:11212""#),
+    ("memcached.source", r#""default""#),
+    ("memcached.any_key", r#""default""#),
+    ("memcached.tokens", "false"),
+    ("noeqd.listen", r#""[::1]:4444""#),
+    ("noeqd.source", r#""default""#),
     ("admin.listen", "9660"),
     ("log.format", r#""json""#),
     ("log.level", r#""warn""#),
@@ -40,6 +46,17 @@ const OTHERS: &[(&str, &str)] = &[
     ("max_ahead", r#""70s""#),
     ("on_step_back", r#""wait""#),
     ("sequence_start", r#""zero""#),
+    ("worker_id_from", r#""coordinator""#),
+    ("worker_count", "3"),
+    ("fleet.coordinator", r#""etcd""#),
+    ("fleet.endpoints", r#"["http://a:1", "https://b:2"]"#),
+    ("fleet.name", r#""other""#),
+    ("fleet.horizon", r#""7m""#),
+    ("fleet.user", r#""other""#),
+    ("fleet.password_file", r#""/password""#),
+    ("fleet.ca", r#""/ca.crt""#),
+    ("fleet.certificate", r#""/daemon.crt""#),
+    ("fleet.key", r#""credential:daemon.key""#),
 ];
 
 fn other(row: &Row) -> &'static str {
@@ -55,6 +72,11 @@ fn beside(section: Section, key: &str) -> String {
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
 }
 
+/// The section that a source's setting needs: worker IDs that a fleet picks have one.
+fn beside_source(row: &Row) -> &'static str {
+    if row.key == "worker_id_from" { "[fleet]\ncoordinator = \"etcd\"\n" } else { "" }
+}
+
 /// A file that sets one setting, and those that it needs beside it, and its full key in messages.
 fn file_with(row: &Row, value: &str) -> (String, String) {
     let key = row.key;
@@ -65,7 +87,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
         }
         Section::SourceAlone => (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}")),
         Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
-        Section::Source => (format!("{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
 }
@@ -74,7 +96,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
 fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
-        _ => settings(""),
+        _ => settings(beside_source(row)),
     };
     let (file, full) = file_with(row, other(row));
     let wanted = settings(&file);

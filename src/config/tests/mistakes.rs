@@ -137,7 +137,10 @@ fn an_unknown_key_is_told_what_was_probably_meant() {
         ("[[source]]\nname = 1", "1: source: not known; did you mean [[sources]]?"),
         ("max_wait = \"1s\"", "1: max_wait: not known here; it belongs in [limits]"),
         ("token_fil = \"1s\"", "1: token_fil: not known; did you mean `token_file`, in [auth]?"),
-        ("name = \"a\"", "1: name: not known here; it belongs in [[sources]] or in [[identities]]"),
+        (
+            "name = \"a\"",
+            "1: name: not known here; it belongs in [[sources]] or in [fleet] or in [[identities]]",
+        ),
         (
             "[[sources]]\nname = \"a\"\norder = \"strict\"",
             "3: sources[0].order: not known here; it belongs at the top of the file, above the first [section]",

@@ -43,6 +43,8 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
             worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false, by_field: None },
+            worker_id_from: WorkerIdFrom::Given,
+            worker_count: 1,
             burst_window: Duration::from_millis(10),
             max_ahead: seconds(10),
             on_step_back: OnStepBack::Ride,
@@ -54,7 +56,20 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         tls: TlsSettings::default(),
         unix_mode: FileMode(0o660),
         resp: RespSettings { listen: Vec::new(), source: None, any_key: None, replies: Replies::Integer },
+        memcached: MemcachedSettings { listen: Vec::new(), source: None, any_key: None, tokens: true },
+        noeqd: NoeqdSettings { listen: Vec::new(), source: None },
         admin: AdminSettings { listen: Vec::new() },
+        fleet: FleetSettings {
+            coordinator: CoordinatorKind::None,
+            endpoints: vec!["http://127.0.0.1:2379".parse().unwrap()],
+            name: "default".into(),
+            horizon: seconds(300),
+            user: String::new(),
+            password_file: None,
+            ca: None,
+            certificate: None,
+            key: None,
+        },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
         identities: Vec::new(),
         origins: Origins::default(),
@@ -164,9 +179,27 @@ fn every_setting_reaches_its_field() {
         resp.source = "default"
         resp.any_key = "default"
         resp.replies = "string"
+        memcached.listen = "127.0.0.1:11212"
+        memcached.source = "default"
+        memcached.any_key = "default"
+        memcached.tokens = false
+        noeqd.listen = "127.0.0.1:4444"
+        noeqd.source = "default"
         admin.listen = ["[::1]:9660", "unix:admin.sock"]
         log.format = "json"
         log.level = "debug"
+        worker_id_from = "coordinator"
+        worker_count = 2
+        [fleet]
+        coordinator = "etcd"
+        endpoints = ["https://a:1", "http://[::1]:2"]
+        name = "payments"
+        horizon = "1h"
+        user = "snowbank"
+        password_file = "/run/password"
+        ca = "fleet/ca.crt"
+        certificate = "fleet/daemon.crt"
+        key = "credential:fleet.key"
         "#,
     );
     let seconds = Duration::from_secs;
@@ -193,6 +226,8 @@ fn every_setting_reaches_its_field() {
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
             worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true, by_field: None },
+            worker_id_from: WorkerIdFrom::Coordinator,
+            worker_count: 2,
             burst_window: Duration::from_millis(20),
             max_ahead: seconds(60),
             on_step_back: OnStepBack::Wait,
@@ -213,8 +248,29 @@ fn every_setting_reaches_its_field() {
             any_key: Some("default".into()),
             replies: Replies::String,
         },
+        memcached: MemcachedSettings {
+            listen: vec!["127.0.0.1:11212".parse().unwrap()],
+            source: Some("default".into()),
+            any_key: Some("default".into()),
+            tokens: false,
+        },
+        noeqd: NoeqdSettings {
+            listen: vec!["127.0.0.1:4444".parse().unwrap()],
+            source: Some("default".into()),
+        },
         admin: AdminSettings {
             listen: ["[::1]:9660", "unix:/etc/admin.sock"].map(|text| text.parse().unwrap()).into(),
+        },
+        fleet: FleetSettings {
+            coordinator: CoordinatorKind::Etcd,
+            endpoints: vec!["https://a:1".parse().unwrap(), "http://[::1]:2".parse().unwrap()],
+            name: "payments".into(),
+            horizon: seconds(3_600),
+            user: "snowbank".into(),
+            password_file: Some(path("/run/password")),
+            ca: Some(path("/etc/fleet/ca.crt")),
+            certificate: Some(path("/etc/fleet/daemon.crt")),
+            key: Some(FileRef::Credential("fleet.key".into())),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
         identities: Vec::new(),

@@ -125,7 +125,7 @@ pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8], session: &Session) ->
     match name.get() {
         b"quit" => None,
         b"auth" | b"hello" => Some(session.rejection().to_owned()),
-        _ if stranger::is_known(bytes) => Some(stranger::describe(bytes, Protocol::Resp)),
+        _ if stranger::is_known(bytes, Protocol::Resp) => Some(stranger::describe(bytes, Protocol::Resp)),
         _ => None,
     }
 }

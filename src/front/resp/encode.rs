@@ -1,5 +1,7 @@
 //! The encoder of replies, in both versions of the protocol.
 
+use crate::front::decimal::Decimal;
+
 /// The version of the protocol that a connection speaks. A client chooses it by HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
@@ -19,8 +21,7 @@ pub(super) fn error(out: &mut Vec<u8>, text: &str) {
 }
 
 pub(super) fn integer(out: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; DIGITS_MAX];
-    line(out, b':', decimal(number, &mut digits));
+    line(out, b':', Decimal::of(number).bytes());
 }
 
 pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
@@ -31,8 +32,7 @@ pub(super) fn bulk(out: &mut Vec<u8>, text: &[u8]) {
 
 /// Encodes an ID as a bulk string.
 pub(super) fn bulk_id(out: &mut Vec<u8>, id: u64) {
-    let mut digits = [0; DIGITS_MAX];
-    bulk(out, decimal(id, &mut digits));
+    bulk(out, Decimal::of(id).bytes());
 }
 
 pub(super) fn array(out: &mut Vec<u8>, items: u64) {
@@ -71,28 +71,11 @@ pub(super) fn null(out: &mut Vec<u8>, version: Version) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, number: u64) {
-    let mut digits = [0; DIGITS_MAX];
-    line(out, kind, decimal(number, &mut digits));
+    line(out, kind, Decimal::of(number).bytes());
 }
 
 fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
     out.push(kind);
     out.extend_from_slice(text);
     out.extend_from_slice(b"\r\n");
-}
-
-/// The digits of the largest u64.
-const DIGITS_MAX: usize = 20;
-
-/// Returns a number in decimal digits. The standard library's formatting takes four times as long.
-fn decimal(mut number: u64, digits: &mut [u8; DIGITS_MAX]) -> &[u8] {
-    let mut at = DIGITS_MAX;
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
 }

@@ -86,13 +86,14 @@ impl Front for Resp {
         if self.executing.is_some() {
             return self.execute(conditions, out);
         }
-        match parse::parse(bytes) {
+        let mut arguments = Arguments::NONE;
+        match parse::parse(bytes, &mut arguments) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::Bad(fault) => {
                 encode::error(out, &describe(fault, bytes));
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
-            Parsed::Request { arguments, consumed } => {
+            Parsed::Request(consumed) => {
                 self.last_size = consumed as u32;
                 let reply = match self.transaction {
                     None => self.answer(&arguments, conditions, out),
@@ -108,9 +109,10 @@ impl Front for Resp {
     }
 
     fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
-        match parse::parse(bytes) {
+        let mut arguments = Arguments::NONE;
+        match parse::parse(bytes, &mut arguments) {
             Parsed::Bad(fault) => Some(describe(fault, bytes)),
-            Parsed::Request { arguments, .. } => commands::rejection(arguments.get(), bytes, session),
+            Parsed::Request(_) => commands::rejection(arguments.get(), bytes, session),
             Parsed::Incomplete => None,
         }
     }

@@ -8,8 +8,8 @@ use crate::front::MESSAGE_BYTES_MAX;
 /// under twenty.
 const ARGUMENTS_MAX: usize = 1_024;
 
-/// The number of arguments that commands can read. Those behind it are only counted.
-const ARGUMENTS_READ: usize = 16;
+/// The number of arguments that commands can read, those of the longest HELLO. The others are only counted.
+const ARGUMENTS_READ: usize = 8;
 
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
 const LENGTH_LINE_BYTES_MAX: usize = 24;
@@ -22,7 +22,7 @@ pub(super) struct Arguments<'b> {
 }
 
 impl<'b> Arguments<'b> {
-    const NONE: Arguments<'static> = Arguments { first: [&[]; ARGUMENTS_READ], count: 0 };
+    pub(super) const NONE: Arguments<'static> = Arguments { first: [&[]; ARGUMENTS_READ], count: 0 };
 
     #[inline]
     fn push(&mut self, argument: &'b [u8]) {
@@ -45,17 +45,12 @@ impl<'b> Arguments<'b> {
 }
 
 /// The outcome of parsing the first request of a buffer.
-#[expect(clippy::large_enum_variant, reason = "a request allocates nothing")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parsed<'b> {
+pub(super) enum Parsed {
     /// The request is not complete yet.
     Incomplete,
-    /// A request; without arguments, it asks for nothing.
-    Request {
-        arguments: Arguments<'b>,
-        /// Its size in bytes.
-        consumed: usize,
-    },
+    /// A request of this size in bytes. Without arguments, it asks for nothing.
+    Request(usize),
     /// No request of this protocol. The stream is lost.
     Bad(Fault),
 }
@@ -91,17 +86,17 @@ impl From<Fault> for Miss {
     }
 }
 
-/// Parses the first request of `bytes`.
+/// Parses the first request of `bytes`, and adds its arguments.
 #[inline]
-pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
+pub(super) fn parse<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Parsed {
     let message = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
     let parsed = match message.first() {
         None => Err(Miss::Incomplete),
-        Some(b'*') => array(message),
-        Some(_) => inline(message),
+        Some(b'*') => array(message, arguments),
+        Some(_) => inline(message, arguments),
     };
     match parsed {
-        Ok((arguments, consumed)) => Parsed::Request { arguments, consumed },
+        Ok(consumed) => Parsed::Request(consumed),
         Err(Miss::Fault(fault)) => Parsed::Bad(fault),
         Err(Miss::Incomplete) if message.len() == MESSAGE_BYTES_MAX => Parsed::Bad(Fault::TooLong),
         Err(Miss::Incomplete) => Parsed::Incomplete,
@@ -109,9 +104,8 @@ pub(super) fn parse(bytes: &[u8]) -> Parsed<'_> {
 }
 
 #[inline]
-fn array(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
+fn array<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let (count, mut at) = length(bytes, 0, Fault::ArgumentCount)?;
-    let mut arguments = Arguments::NONE;
     // Redis, too, takes an array of a negative length for one without arguments.
     let count = usize::try_from(count).unwrap_or(0);
     if count > ARGUMENTS_MAX {
@@ -134,7 +128,7 @@ fn array(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
         arguments.push(&bytes[begin..end]);
         at = end + 2;
     }
-    Ok((arguments, at))
+    Ok(at)
 }
 
 /// Parses the line of a length, which begins at `at` with its kind. Returns the length and the start of the next line.
@@ -166,7 +160,7 @@ pub(super) fn number(digits: &[u8]) -> Option<i64> {
 
 /// Parses an inline command: words up to the end of the line. A word may stand in quotes, without escapes.
 #[cold]
-fn inline(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
+fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, Miss> {
     let end = bytes.iter().position(|&byte| byte == b'\n');
     let line = &bytes[..end.unwrap_or(bytes.len())];
     let line = if end.is_some() { line.strip_suffix(b"\r").unwrap_or(line) } else { line };
@@ -181,7 +175,7 @@ fn inline(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
         return Err(Fault::NoText.into());
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
-    let (mut arguments, mut rest) = (Arguments::NONE, line.trim_ascii());
+    let mut rest = line.trim_ascii();
     while let Some((word, behind)) = first_word(rest)? {
         arguments.push(word);
         rest = behind.trim_ascii_start();
@@ -189,7 +183,7 @@ fn inline(bytes: &[u8]) -> Result<(Arguments<'_>, usize), Miss> {
             return Err(Fault::ArgumentCount.into());
         }
     }
-    Ok((arguments, consumed))
+    Ok(consumed)
 }
 
 /// The first word of a line, and the rest of the line.

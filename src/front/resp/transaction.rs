@@ -77,8 +77,9 @@ impl Resp {
     pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         // Empty once the last request is taken.
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
-        let reply = match executing.next().map(parse::parse) {
-            Some(Parsed::Request { arguments, .. }) => self.answer(&arguments, conditions, out),
+        let mut arguments = Arguments::NONE;
+        let reply = match executing.next().map(|request| parse::parse(request, &mut arguments)) {
+            Some(Parsed::Request(_)) => self.answer(&arguments, conditions, out),
             _ => unreachable!("only whole requests are queued, and the last one ends the execution"),
         };
         let reply = match reply {

@@ -8,12 +8,14 @@ use std::{io, thread};
 
 use tokio::time::Instant;
 
+use super::fleet_thread::{self, Fleet};
 use super::start_sources::{self, Durable, Joined, Joining, Planned};
 use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::Record;
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Write};
+use crate::fleet::{Bound, Member};
+use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
 use crate::server::health::rate_limited_log;
@@ -21,8 +23,8 @@ use crate::server::shared::common::Common;
 use crate::server::shared::start_error::StartError;
 use crate::source::Source;
 
-/// The storage thread alone.
-const WRITERS: usize = 1;
+/// The fleet's writer. The storage thread is the one before.
+const FLEET: usize = 1;
 
 /// The time that storage may take for the first ceilings of sources that join. Storage that takes longer would keep
 /// an operator who reloads waiting without a word.
@@ -89,9 +91,15 @@ pub(crate) struct Ceilings {
     worker_ids: WorkerIds,
     /// `None`: nothing is kept, and every write is durable at once.
     storage: Option<Storage>,
+    /// `None`: the daemon is of no fleet.
+    fleet: Option<Fleet>,
+    /// When the fleet thread last had a job.
+    fleet_asked_at: BootMicros,
     /// The stored records beside those of the sources that run: they bind sources that join.
     retired: Vec<Record>,
     pending: Option<PendingJoin>,
+    /// Why a worker number of the fleet is lost.
+    lost_in_fleet: Option<String>,
     /// When the storage thread last had a job.
     stored_at: BootMicros,
 }
@@ -103,20 +111,37 @@ impl Ceilings {
     /// The system has no thread left.
     pub(crate) fn grant(
         durable: Durable,
+        fleet: Option<(Member, Duration)>,
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {
         let Durable { mut sources, locks, first_ceilings, stored } = durable;
         let mut worker_ids = WorkerIds::default();
         worker_ids.extend(locks);
-        for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
+        for (managed, (index, durable)) in sources.iter_mut().zip(first_ceilings) {
+            let ceiling = managed.first_grant(durable);
             worker_ids.note_granted(index, managed.source().numbering().id_bound(ceiling));
             managed.grant(ceiling);
         }
+        let mut writers = vec![Reach::Local];
+        writers.extend(fleet.as_ref().map(|(_, horizon)| Reach::Fleet(*horizon)));
+        let fleet = fleet.map(|(member, _)| Fleet::start(member)).transpose();
+        let fleet = fleet.map_err(|error| StartError::no_thread(&error))?;
         let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
         let storage = store.map(Storage::start).transpose().map_err(|error| StartError::no_thread(&error))?;
-        let keeper = Keeper::new(sources, WRITERS, Arc::clone(wall), started);
-        Ok(Ceilings { keeper, worker_ids, storage, retired, pending: None, stored_at: started.boot })
+        let keeper = Keeper::new(sources, &writers, Arc::clone(wall), started);
+        let (stored_at, fleet_asked_at) = (started.boot, started.boot);
+        Ok(Ceilings {
+            keeper,
+            worker_ids,
+            storage,
+            fleet,
+            fleet_asked_at,
+            retired,
+            pending: None,
+            lost_in_fleet: None,
+            stored_at,
+        })
     }
 
     /// Returns the ceilings with the result of the next step of a start. If it failed, they are trimmed: no ID was handed
@@ -149,11 +174,13 @@ impl Ceilings {
         let Common { wake_ups, heartbeat, metrics, .. } = common;
         let mut observer = Observer::default();
         self.storage.iter().for_each(Storage::wake_this_thread);
+        self.fleet.iter().for_each(Fleet::wake_this_thread);
         let mut logged = Logged::default();
         while !stopping.load(Ordering::Acquire) {
             let round = heartbeat.round();
             let reading = clock::os::read();
             let looked = self.look(reading, metrics);
+            common.note_lost(self.lost_in_fleet.as_deref());
             heartbeat.keeper_looked(round);
             logged.log(&looked, self.worker_ids.unmarked());
             observer.look(common, reading, looked.is_in_use);
@@ -186,6 +213,7 @@ impl Ceilings {
                 Done::Ours | Done::Trimmed(_) => {}
             }
         }
+        self.take_from_fleet(reading, metrics);
         self.end_join_that_cannot(reading);
         let mut looked = self.keeper.look(reading);
         metrics.keeper().look(reading, &looked);
@@ -200,10 +228,49 @@ impl Ceilings {
             self.stored_at = reading.boot;
             storage.look();
         }
+        if let Some(fleet) = &mut self.fleet
+            && fleet.is_idle()
+            && self.keeper.lost().is_none()
+            && reading.boot.since(self.fleet_asked_at) >= PERIOD
+        {
+            self.fleet_asked_at = reading.boot;
+            fleet.look();
+        }
         looked
     }
 
+    /// Takes what the fleet thread has done.
+    fn take_from_fleet(&mut self, reading: Reading, metrics: &Metrics) {
+        for done in self.fleet.as_mut().map(Fleet::done).unwrap_or_default() {
+            match done {
+                fleet_thread::Done::Raised(outcome) => self.take_outcome(outcome, reading, metrics),
+                fleet_thread::Done::Looked(answer) => {
+                    metrics.keeper().fleet_silence = answer.err().map(|answer| answer.reason);
+                }
+                fleet_thread::Done::Lost(taken_over) => {
+                    self.lost_in_fleet.get_or_insert_with(|| taken_over.to_string());
+                    self.keeper.lose(taken_over);
+                }
+                fleet_thread::Done::Released(_) => {}
+            }
+        }
+    }
+
+    /// Has the fleet thread raise the fleet's ceilings.
+    fn write_to_fleet(&mut self, write: Write, reading: Reading) {
+        let Some(fleet) = &mut self.fleet else { return };
+        self.fleet_asked_at = reading.boot;
+        let bounds = write.ceilings.iter();
+        let bounds = bounds
+            .map(|&(source, ceiling)| Bound { source, id_bound: self.keeper.id_bound(source, ceiling) })
+            .collect();
+        fleet.raise((write.writer, write.number), bounds, write.generation);
+    }
+
     fn write(&mut self, write: Write, reading: Reading, metrics: &Metrics) {
+        if write.writer == FLEET {
+            return self.write_to_fleet(write, reading);
+        }
         self.stored_at = reading.boot;
         match &mut self.storage {
             Some(storage) => storage.write(write, self.keeper.joining().cloned().collect()),
@@ -298,11 +365,24 @@ impl Ceilings {
         let marked = trims.iter().filter(|_| !is_lost).try_for_each(|&(index, cursor)| {
             self.worker_ids.mark(index, self.keeper.id_bound(index, cursor))
         });
+        let bounds = trims.iter();
+        let bounds = bounds
+            .map(|&(source, cursor)| Bound { source, id_bound: self.keeper.id_bound(source, cursor) })
+            .collect();
         let trim = Trim { ceilings: trims, wall_minus_boot_us: self.keeper.wall_minus_boot_us() };
         let trim = Some(trim).filter(|_| !is_lost && marked.is_ok());
         let trimmed = self.storage.map_or(Ok(()), |storage| storage.end(trim));
         marked.map_err(|error| StoreError::new(format!("cannot mark the worker IDs' locks: {error}")))?;
-        trimmed
+        trimmed?;
+        // After the state: it must never say more than the fleet.
+        if let Some(fleet) = self.fleet.filter(|_| !is_lost)
+            && let Err(reason) = fleet.end(bounds)
+        {
+            tracing::warn!(
+                "the worker numbers of the fleet are not free before their ceilings have passed: {reason}"
+            );
+        }
+        Ok(())
     }
 }
 

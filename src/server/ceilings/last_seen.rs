@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::clock::{BootMicros, Observed, Reading};
-use crate::keeper::{Looked, PERIOD, Written};
+use crate::keeper::{Looked, PERIOD, Reach, Written};
+use snowbank_client::layout::Position;
 
 /// From one look of the keeper to the next, wall − boot changes by far less than this where the wall clock is only slewed.
 const STEP_US: i64 = 100_000;
@@ -28,6 +29,13 @@ pub(crate) struct LastSeen {
     pub(crate) failures: u64,
     /// Why the last try to raise failed.
     pub(crate) failing: Option<String>,
+    /// The same of the fleet's coordinator, and why it did not answer the last look.
+    pub(crate) fleet_failing: Option<String>,
+    pub(crate) fleet_silence: Option<String>,
+    /// Raises of the fleet's ceilings that are durable.
+    pub(crate) fleet_raises: u64,
+    /// By source, the fleet's ceilings. Empty without a fleet.
+    pub(crate) fleet_ceilings: Vec<Position>,
     /// Why the worker IDs or the state may be another's.
     pub(crate) lost: Option<String>,
     /// Since when a write is under way, and after how long it is slow.
@@ -51,6 +59,10 @@ impl LastSeen {
             raising: Duration::ZERO,
             failures: 0,
             failing: None,
+            fleet_failing: None,
+            fleet_silence: None,
+            fleet_raises: 0,
+            fleet_ceilings: Vec::new(),
             lost: None,
             write_under_way_since: None,
             slow_write: Duration::MAX,
@@ -67,6 +79,8 @@ impl LastSeen {
         self.lost = looked.taken_over.as_ref().map(ToString::to_string);
         // `None` also where nobody asks: a failure of long ago must not keep the next request from trying.
         self.failing = looked.failure.as_ref().map(ToString::to_string);
+        self.fleet_failing = looked.fleet_failure.as_ref().map(ToString::to_string);
+        self.fleet_ceilings.clone_from(&looked.fleet_ceilings);
         self.write_under_way_since = looked.under_way_since;
         self.slow_write = looked.slow_write;
     }
@@ -90,6 +104,10 @@ impl LastSeen {
 
     /// Takes the end of a write.
     pub(crate) fn written(&mut self, written: &Written, now: BootMicros) {
+        if written.reach != Reach::Local {
+            self.fleet_raises += u64::from(written.is_durable);
+            return;
+        }
         self.write_under_way_since = None;
         match written {
             // Its failure is the reload's.
@@ -118,6 +136,8 @@ mod tests {
         Looked {
             clock: Observed::Steady,
             failure: failure.map(|text| StoreError::new(text.to_owned())),
+            fleet_failure: None,
+            fleet_ceilings: Vec::new(),
             taken_over: None,
             is_renewed: false,
             some_wait: false,
@@ -130,7 +150,8 @@ mod tests {
     }
 
     fn written(began_ms: i64, is_durable: bool) -> Written {
-        Written { began: BootMicros(began_ms * 1_000), is_durable, is_join: false, joined: 0 }
+        let began = BootMicros(began_ms * 1_000);
+        Written { reach: Reach::Local, began, is_durable, is_join: false, joined: 0 }
     }
 
     fn steps(walls_ms: &[i64]) -> (u64, u64) {

@@ -3,14 +3,18 @@
 //! ```text
 //!  shard threads ──a claim meets a ceiling──▶ keeper thread ──writes──▶ storage thread ──▶ state directory
 //!                ◀──────grants rise──────────               ◀─outcomes─
+//!                                            ──writes──▶ fleet thread ──▶ coordinator
 //! ```
 //!
 //! - `start_sources`: where sources start above what is stored.
 //! - `start_notes`: lines for the operator about a start.
 //! - `keeper_thread`: drives the keeper, which decides what is written and when grants rise, and never waits.
+//! - `join_fleet`: takes the worker numbers of a fleet before the start. `fleet_thread`: keeps them.
 //! - `storage_thread`: writes, and looks whether the state is still ours.
 //! - `last_seen`: the last observations of the keeper's thread, for other threads.
 
+pub(crate) mod fleet_thread;
+pub(crate) mod join_fleet;
 pub(crate) mod keeper_thread;
 pub(crate) mod last_seen;
 mod start_notes;

@@ -11,6 +11,7 @@ use crate::ceiling::store::{self, Claimant, DiskStore, Plan, PlanError, Record, 
 use crate::ceiling::{self, CeilingRule, Grant, HostIdentity, Marked, Owner, WorkerLocks};
 use crate::clock::{Now, Reading, Remembered, Wall};
 use crate::config::SourceSettings;
+use crate::fleet::Taken;
 use crate::keeper::ManagedSource;
 use crate::numbering::Numbering;
 use crate::server::ceilings::start_notes::{first_time, not_reached, sorts_below};
@@ -94,6 +95,21 @@ impl Found {
         Ok(Found { directory: Some(directory), adopt, records, owner, here, notes })
     }
 
+    /// Returns the state directory; `None`: nothing is kept.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.directory.as_ref().map(StateDir::path)
+    }
+
+    /// Returns this boot of the machine.
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.here.boot.as_deref()
+    }
+
+    /// Returns the identity of the state.
+    pub(crate) fn state_identity(&self) -> &str {
+        &self.owner.state
+    }
+
     /// Returns the last owner's knowledge of the time: wall − boot, if it ran in this boot of the machine, or else how far ceilings were
     /// granted. A clock that was ahead and was put right counts only for the worker IDs that were used then.
     pub(crate) fn remembered(&self, numberings: &[Numbering], first: Reading) -> Remembered {
@@ -122,15 +138,19 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         mut locks: Vec<WorkerLocks>,
-        now: Now,
-        wall: &Wall,
+        fleet: &[Option<Taken>],
+        (now, wall): (Now, &Wall),
     ) -> Result<Granted, StartError> {
-        let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, now)?;
+        let Starts { positions, retired, mut notes } = self.plan(settings, numberings, &locks, fleet, now)?;
         let is_kept = self.directory.is_some();
         let sources = settings.iter().zip(numberings).zip(&positions);
-        let sources: Vec<ManagedSource> = sources
-            .map(|((settings, numbering), &start)| manage(settings, numbering.clone(), start, is_kept, now))
-            .collect();
+        let managed =
+            |(index, ((settings, numbering), &start)): (usize, ((_, &Numbering), &FirstPosition))| {
+                let fleet = fleet.get(index).and_then(Option::as_ref);
+                let fleet = fleet.map(|taken| numbering.position_from(taken.covered));
+                manage(settings, numbering.clone(), start, is_kept || fleet.is_some(), now).under_fleet(fleet)
+            };
+        let sources: Vec<ManagedSource> = sources.enumerate().map(managed).collect();
         notes.extend(sources.iter().filter_map(|managed| not_reached(managed, now)));
         let first_ceilings: Vec<(usize, Position)> =
             sources.iter().map(|managed| managed.first_ceiling(now)).enumerate().collect();
@@ -161,6 +181,7 @@ impl Found {
         settings: &[SourceSettings],
         numberings: &[Numbering],
         locks: &[WorkerLocks],
+        fleet: &[Option<Taken>],
         now: Now,
     ) -> Result<Starts, StartError> {
         let claimants: Vec<_> =
@@ -181,10 +202,14 @@ impl Found {
         }
         notes.extend(passed_over.iter().zip(settings).filter_map(sorts_below));
         let mut positions = Vec::with_capacity(claimants.len());
-        for (((claimant, start), locks), settings) in claimants.iter().zip(starts).zip(locks).zip(settings) {
+        let sources = claimants.iter().zip(starts).zip(locks).zip(settings).enumerate();
+        for (index, (((claimant, start), locks), settings)) in sources {
             let rule = rule_of(settings, claimant.numbering);
             let guard = guard(claimant.numbering, &self.records, now);
+            let floor = fleet.get(index).and_then(Option::as_ref).map_or(0, |taken| taken.floor);
+            let floor = claimant.numbering.position_from(floor);
             let mut start = start.map_or(guard, |start| start.max(guard));
+            start = start.max(floor);
             notes.extend(self.start_above_marks((claimant, &rule), &mut start, locks, now)?);
             let source = (claimant.name, claimant.numbering);
             positions.push(FirstPosition::of(start, guard, source, &self.records, &locks.marks()?));

@@ -208,7 +208,7 @@ mod tests {
     fn job(ceiling: u64) -> Job {
         let ceilings = vec![(0, Position(ceiling))];
         Job::Write(
-            Write { writer: 0, number: 1, ceilings, is_join: false, wall_minus_boot_us: 0 },
+            Write { writer: 0, number: 1, ceilings, generation: 0, is_join: false, wall_minus_boot_us: 0 },
             Vec::new(),
         )
     }

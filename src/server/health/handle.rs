@@ -46,6 +46,16 @@ impl Health {
         StopTimes { drain_delay, longest: limits.drain_timeout.saturating_add(TRIM_TIMEOUT) }
     }
 
+    /// Completes when another daemon of the fleet has a worker number of this one.
+    pub async fn await_loss(&self) {
+        self.common.await_loss().await;
+    }
+
+    /// Returns why a worker number of the fleet is lost, if one is.
+    pub fn lost(&self) -> Option<&str> {
+        self.common.lost()
+    }
+
     /// Returns the live configuration, a line for each setting.
     pub(crate) fn config(&self) -> String {
         self.common.live_config.borrow().text.clone()

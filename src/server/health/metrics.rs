@@ -3,7 +3,7 @@
 //! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost what a plain addition
 //! costs; nothing is contended, and a reader on another thread sees numbers that are a moment old.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
@@ -12,6 +12,7 @@ use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
 use crate::counter::Counter;
+use crate::front::Counts;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
 
@@ -215,8 +216,8 @@ impl Timing {
 /// The counters of the acceptors, all on the main thread.
 #[derive(Debug, Default)]
 pub(crate) struct AcceptorCounters {
-    /// Connections handed to a shard.
-    pub(crate) accepted: Counter,
+    /// Connections handed to a shard, by protocol.
+    pub(crate) accepted: [Counter; PROTOCOLS],
     /// Connections refused with `too_busy`.
     pub(crate) refused: Counter,
 }
@@ -254,6 +255,20 @@ impl Metrics {
             draining: AtomicBool::new(false),
             instance,
             started,
+        }
+    }
+
+    /// Returns what the clients of a protocol did, for those of them that ask for it.
+    pub(crate) fn counts_of(&self, protocol: Protocol) -> Counts {
+        let of = |shard: &ShardCounters, of: fn(&ProtocolCounters) -> &Counter| {
+            of(&shard.protocols[protocol as usize]).get()
+        };
+        Counts {
+            uptime: clock::os::boot().since(self.started.boot),
+            open: self.open_by_protocol[protocol as usize].load(Ordering::Relaxed) as u64,
+            accepted: self.acceptors.accepted[protocol as usize].get(),
+            requests: self.shards.iter().map(|shard| of(shard, |counters| &counters.requests)).sum(),
+            errors: self.shards.iter().map(|shard| of(shard, |counters| &counters.errors)).sum(),
         }
     }
 

@@ -10,11 +10,13 @@ use jiff::Timestamp;
 use super::metrics::{Metrics, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, IdentityStatus, KindStatus,
-    LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
+    KindStatus, LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::Limits;
+use crate::counter::Counter;
+use crate::fleet::rules;
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::lobby::Occupancy;
 use crate::server::net::rejections;
@@ -62,7 +64,8 @@ impl Common {
             metrics.shards.iter().map(|shard| of(shard)).sum()
         };
         let sources = live_config.supplies.iter().enumerate();
-        let sources = sources.map(|(index, supply)| self.status_of(index, supply, limits, now));
+        let sources: Vec<SourceStatus> =
+            sources.map(|(index, supply)| self.status_of(index, supply, limits, now)).collect();
         let started = metrics.started;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -76,8 +79,9 @@ impl Common {
             order: self.order.name().to_owned(),
             clock: clock_status(metrics),
             ceilings: ceilings_status(metrics, now),
+            fleet: fleet_status(metrics, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
-            sources: sources.collect(),
+            sources,
             identities: identities_status(&live_config),
             connections: self.connections_status(limits),
             last_minute: LastMinute::default(),
@@ -96,7 +100,7 @@ impl Common {
         Connections {
             open: metrics.open.iter().map(|open| open.load(Ordering::Relaxed) as u64).sum(),
             max: limits.max_connections as u64,
-            accepted: metrics.acceptors.accepted.get(),
+            accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
             addresses: self.addresses.connected() as u64,
             address_refused: self.addresses.refused(),
@@ -114,6 +118,13 @@ impl Common {
         let refused = || self.metrics.acceptors.refused.get() + self.addresses.refused();
         let of_acceptors = if code == ErrorCode::TooBusy { refused() } else { 0 };
         of_shards + of_acceptors
+    }
+
+    /// Returns the time from a source's newest ID to the fleet's ceiling.
+    fn fleet_headroom_s(&self, index: usize, source: &Source, now: Now) -> Option<f64> {
+        let ceiling = *self.metrics.keeper().fleet_ceilings.get(index)?;
+        let left = rules::left(source.numbering(), ceiling, source.id_time(now));
+        Some(left.as_secs_f64()).filter(|_| !source.numbering().is_ticket())
     }
 
     fn status_of(&self, index: usize, supply: &Supply, limits: &Limits, now: Now) -> SourceStatus {
@@ -144,6 +155,7 @@ impl Common {
             waiting_requests: source.wait_queue().waiting_requests(),
             waiting_ids: source.wait_queue().admitted_ids(),
             default_wait_s: limits.default_wait_for(source.tick()).as_secs_f64(),
+            fleet_headroom_s: self.fleet_headroom_s(index, source, now),
             ceiling_wanted: source.grant().is_wanted(),
         }
     }
@@ -231,6 +243,14 @@ fn ceilings_status(metrics: &Metrics, now: Now) -> CeilingsStatus {
         failing: seen.failing.clone(),
         lost: seen.lost.clone(),
     }
+}
+
+/// Returns the status of the fleet's ceilings, from that of the sources.
+fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStatus> {
+    let left_s = sources.iter().filter_map(|source| source.fleet_headroom_s).reduce(f64::min)?;
+    let seen = metrics.keeper();
+    let silent = seen.fleet_failing.clone().or_else(|| seen.fleet_silence.clone());
+    Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
 }
 
 fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {

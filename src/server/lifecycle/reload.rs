@@ -129,7 +129,8 @@ impl Reloader {
     ///
     /// # Errors
     /// The reason why nothing was changed.
-    pub fn reload(&mut self, settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
+    pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
+        keep_picked(&self.settings, &mut settings)?;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
         let info_json = describe(&settings, &self.common.metrics.instance)?;
         let before = Arc::clone(&self.live_config.borrow());
@@ -233,6 +234,25 @@ impl Reloader {
                 Ok(())
             }
         }
+    }
+}
+
+/// Gives the sources that run the worker IDs that the fleet picked for them.
+///
+/// # Errors
+/// A source would join a daemon of a fleet: its worker IDs are taken at a start alone.
+fn keep_picked(running: &Settings, wanted: &mut Settings) -> Result<(), StartError> {
+    for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
+        if source.is_lent() && wanted.is_lent() && source.name == wanted.name {
+            wanted.worker_ids.clone_from(&source.worker_ids);
+        }
+    }
+    match wanted.sources.get(running.sources.len()) {
+        Some(new) if running.fleet.is_used() => Err(StartError::WrongSetting(format!(
+            "source {:?} is new, and a daemon of a fleet takes its worker IDs at its start; restart it",
+            new.name
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
 use crate::front::Facts;
 use crate::numbering::Numbering;
+use crate::server::ceilings::join_fleet::Joined;
 use crate::server::ceilings::keeper_thread::{Ceilings, JoinRequest};
 use crate::server::ceilings::start_sources::{Found, Granted, State};
 use crate::server::health::handle::Health;
@@ -56,25 +57,36 @@ impl Server {
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
         let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let fleet = secrets.fleet.clone();
         // First: a ceiling that was made durable before the machine was restored is no longer one.
         let kernel_log = KernelLog::open();
         let found = Found::open(state)?;
-        let (numberings, locks) = number_and_lock(settings)?;
         let reading = clock::os::read();
+        let mut settings = settings.clone();
+        let fleet = fleet.map(|access| Joined::join(&mut settings, access, &found, reading)).transpose()?;
+        let settings = &settings;
+        let (numberings, locks) = number_and_lock(settings)?;
         let rule = settings.clock.step_rule();
         let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
         let now = wall.believe(reading);
-        let Granted { durable, owner, notes } =
-            found.grant(&settings.sources, &numberings, locks, now, &wall)?;
-        let ceilings = Ceilings::grant(durable, &wall, reading)?;
+        let taken = fleet.as_ref().map_or(&[][..], |joined| &joined.taken);
+        let Granted { durable, owner, mut notes } =
+            found.grant(&settings.sources, &numberings, locks, taken, (now, &wall))?;
+        let fleet = fleet.map(|joined| {
+            notes.extend(joined.notes);
+            (joined.member, settings.fleet.horizon)
+        });
+        let ceilings = Ceilings::grant(durable, fleet, &wall, reading)?;
         let count = settings.shards.get();
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let instance = instance();
-        let access = rules(settings, &secrets, &instance, &Rules::default())?;
+        let access = rules(settings, &secrets, &instance, &Rules::default());
         let opened = Opened::open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened));
-        let (Opened { info_json, shards, listeners, admin }, ceilings) = ceilings.or_trim(opened)?;
+            .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened))
+            .and_then(|opened| Ok((opened, access?)));
+        let (opened, ceilings) = ceilings.or_trim(opened)?;
+        let (Opened { info_json, shards, listeners, admin }, access) = opened;
 
         let facts = Facts::new(settings, info_json, access);
         let (limits, text) = (settings.limits.clone(), settings.to_text());

@@ -192,7 +192,7 @@ pub(crate) async fn accept(
         };
         if has_room(&inboxes, &common.lobbies, max_connections).await {
             let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
-            common.metrics.acceptors.accepted.add(1);
+            common.metrics.acceptors.accepted[door.protocol as usize].add(1);
             hand_over((socket, seat), &door, guest, &inboxes, &common).await;
             continue;
         }

@@ -13,7 +13,7 @@ use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turnstile::Place;
 use crate::config::Protocol;
-use crate::front::{Front, Native, Resp};
+use crate::front::{Front, Memcached, Native, Noeqd, Resp};
 use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::lobby::{self, Guest};
@@ -43,6 +43,8 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
         match door.protocol {
             Protocol::Native => serve::<Native>(stream, guest, member, open).await,
             Protocol::Resp => serve::<Resp>(stream, guest, member, open).await,
+            Protocol::Memcached => serve::<Memcached>(stream, guest, member, open).await,
+            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member, open).await,
         }
     });
 }
@@ -57,7 +59,7 @@ async fn serve<F: Front>(
     let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
     let (front, session, max_connections) = {
         let live_config = member.thread.live_config.borrow();
-        let session = connection::begin(&stream, &mut open, &live_config);
+        let session = connection::begin::<F>(&stream, &mut open, &live_config);
         (F::new(&live_config.facts), session, live_config.limits.max_connections)
     };
     let guest = match guest {

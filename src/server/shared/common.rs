@@ -1,8 +1,8 @@
 //! The state that all threads of the daemon share.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{Barrier, watch};
+use tokio::sync::{Barrier, Notify, watch};
 
 use super::live_config::LiveConfig;
 use super::wake_ups::WakeUps;
@@ -30,6 +30,9 @@ pub(crate) struct Common {
     pub(crate) lobbies: Lobbies,
     /// Checks that all threads make progress.
     pub(crate) heartbeat: Heartbeat,
+    /// Why a worker number of the fleet is lost, and the wake-up of the task that stops the daemon then.
+    lost: OnceLock<String>,
+    losing: Notify,
     /// The barrier at which the shards wait for each other during a stop. While one still answers, the others refuse new
     /// requests and keep their connections open.
     pub(crate) all_drained: Barrier,
@@ -54,7 +57,27 @@ impl Common {
             tls,
             lobbies: Lobbies::default(),
             heartbeat: Heartbeat::new(shards),
+            lost: OnceLock::new(),
+            losing: Notify::new(),
             all_drained: Barrier::new(shards),
         }
+    }
+
+    /// Ends the daemon if a worker number of the fleet is lost.
+    pub(crate) fn note_lost(&self, reason: Option<&str>) {
+        if let Some(reason) = reason.filter(|_| self.lost.get().is_none()) {
+            let _ = self.lost.set(reason.to_owned());
+            self.losing.notify_one();
+        }
+    }
+
+    /// Returns why a worker number of the fleet is lost.
+    pub(crate) fn lost(&self) -> Option<&str> {
+        self.lost.get().map(String::as_str)
+    }
+
+    /// Completes when a worker number of the fleet is lost.
+    pub(crate) async fn await_loss(&self) {
+        self.losing.notified().await;
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::ceiling::store::{PlanError, When};
 use crate::ceiling::{LockError, StateError};
+use crate::fleet::JoinError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
 /// The reason why the daemon does not start. The variant is the cause; the text is one line that names what was found and
@@ -43,6 +44,12 @@ pub enum StartError {
     /// The clock is before an instant that it must be past.
     #[error("{0}")]
     ClockBehind(String),
+    /// The fleet's coordinator does not answer.
+    #[error("{0}")]
+    CoordinatorSilent(String),
+    /// Another daemon of the fleet holds a worker number, or took it while this one ran.
+    #[error("{0}")]
+    NumberHeld(String),
 }
 
 /// The exit code of a refusal that stays until somebody changes something.
@@ -64,7 +71,9 @@ impl StartError {
             | StartError::AddressUnavailable(_)
             | StartError::StorageFailing(_)
             | StartError::ResourceShort(_)
-            | StartError::ClockBehind(_) => EXIT_AGAIN,
+            | StartError::ClockBehind(_)
+            | StartError::CoordinatorSilent(_)
+            | StartError::NumberHeld(_) => EXIT_AGAIN,
         }
     }
 
@@ -120,6 +129,17 @@ impl From<StateError> for StartError {
             StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Older(_) => {
                 StartError::DamagedState(reason)
             }
+        }
+    }
+}
+
+impl From<JoinError> for StartError {
+    fn from(error: JoinError) -> Self {
+        let reason = error.to_string();
+        match error {
+            JoinError::NoAnswer(answer) if !answer.is_lasting => StartError::CoordinatorSilent(reason),
+            JoinError::NoAnswer(_) | JoinError::Refused(_) => StartError::WrongSetting(reason),
+            JoinError::Held(_) => StartError::NumberHeld(reason),
         }
     }
 }

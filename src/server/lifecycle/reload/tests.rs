@@ -67,7 +67,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
             meanwhile(&keepers_view.borrow());
             reply.send(Ok(Joined { sources, notes: Vec::new() })).expect("it is waited for");
         });
-        let secrets = Secrets { tokens: None, tls: None, warnings: Vec::new() };
+        let secrets = Secrets::default();
         reloader
             .reload(settings(locks.path(), &["first", "second"]), secrets)
             .expect("a source may be added");

@@ -13,13 +13,14 @@ use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::protocol::ErrorCode;
 
 /// Begins the session of a connection.
-pub(in super::super) fn begin(
+pub(in super::super) fn begin<F: Front>(
     stream: &SocketStream,
     open: &mut OpenConnection,
     live_config: &LiveConfig,
 ) -> Session {
     let rules = (&live_config.facts.access, live_config.version);
-    Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot())
+    let session = Session::new(rules, stream.shown(), open.take_seat(), clock::os::boot());
+    if F::HAS_TOKENS { session } else { session.without_token(rules.0) }
 }
 
 impl<F: Front> Connection<F> {

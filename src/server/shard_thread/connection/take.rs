@@ -42,8 +42,9 @@ impl<F: Front> Connection<F> {
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
             let draining = thread.draining.get() && !self.member.is_undrained();
-            let session = &mut self.session;
-            let mut conditions = Conditions { facts: &live_config.facts, session, draining, wall };
+            let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
+            let (facts, session) = (&live_config.facts, &mut self.session);
+            let mut conditions = Conditions { facts, session, draining, wall, counts: &counts };
             match self.front.step(&bytes[at..], &mut conditions, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
@@ -206,7 +207,7 @@ impl<F: Front> Connection<F> {
         tokio::select! {
             biased;
             () = paced.over(&thread) => {}
-            reset = self.stream.reset() => return Err(reset),
+            gone = self.stream.reset() => return Err(gone),
         }
         let live_config = &thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();

@@ -1,0 +1,280 @@
+//! etcd, through the JSON gateway that it has had since version 3.4: its own protocol takes a compiler of its own.
+//!
+//! Each call is one request, which is tried at each endpoint once. A connection stays open between calls.
+
+mod base64;
+mod connection;
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use self::connection::Connection;
+pub use self::connection::{Endpoint, WrongEndpoint};
+use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+use snowbank_client::tls::ClientFiles;
+use tokio::runtime::Runtime;
+
+/// The time for an answer. It is far above a leader's election, and far below each horizon.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The codes by which etcd's gateway reports what only an operator can change: gRPC's `INVALID_ARGUMENT`,
+/// `PERMISSION_DENIED` and `FAILED_PRECONDITION`.
+const LASTING_CODES: [u64; 3] = [3, 7, 9];
+/// gRPC's `UNAUTHENTICATED`: the token has expired.
+const UNAUTHENTICATED: u64 = 16;
+
+/// The place and the credentials of an etcd.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// Members of one cluster, at least one.
+    pub endpoints: Vec<Endpoint>,
+    /// The user and the password, where etcd asks for them.
+    pub user: Option<(String, String)>,
+    /// The authorities to trust, and this side's certificate.
+    pub tls: ClientFiles,
+}
+
+/// A client of etcd. Its calls block.
+pub struct Etcd {
+    access: Access,
+    runtime: Runtime,
+    /// The endpoint that answered last.
+    current: usize,
+    connection: Option<Connection>,
+    token: Option<String>,
+    /// The cluster's identity, from its first answer.
+    cluster: Option<String>,
+}
+
+/// The reason why one endpoint did not answer.
+enum Fault {
+    /// Another endpoint may answer.
+    Endpoint(String),
+    /// The token has expired.
+    Token,
+    /// No endpoint will answer otherwise.
+    Lasting(String),
+}
+
+impl Etcd {
+    /// Makes a client. It connects at its first call.
+    ///
+    /// # Errors
+    /// The system has no reactor left.
+    pub fn new(access: Access) -> std::io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(Etcd { access, runtime, current: 0, connection: None, token: None, cluster: None })
+    }
+
+    /// Makes one request, at each endpoint once until one answers.
+    fn call(&mut self, path: &str, body: &Value) -> Result<Value, NoAnswer> {
+        let mut reasons = Vec::new();
+        for _ in 0..self.access.endpoints.len() {
+            let mut tried = self.try_call(path, body);
+            if matches!(tried, Err(Fault::Token)) {
+                self.token = None;
+                tried = self.try_call(path, body);
+            }
+            match tried {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::Lasting(reason)) => {
+                    return Err(NoAnswer::lasting(format!("{}: {reason}", self.endpoint())));
+                }
+                Err(Fault::Endpoint(reason)) => reasons.push(format!("{}: {reason}", self.endpoint())),
+                Err(Fault::Token) => reasons.push(format!("{}: refuses its own token", self.endpoint())),
+            }
+            self.connection = None;
+            self.current = (self.current + 1) % self.access.endpoints.len();
+        }
+        Err(NoAnswer::passing(reasons.join("; ")))
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        &self.access.endpoints[self.current]
+    }
+
+    fn try_call(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+        if let (None, Some((name, password))) = (&self.token, &self.access.user) {
+            let body = json!({ "name": name, "password": password });
+            let answer = self.post("/v3/auth/authenticate", &body)?;
+            let token = answer["token"].as_str().map(str::to_owned);
+            self.token = Some(token.ok_or_else(|| Fault::Endpoint(String::from("gave no token")))?);
+        }
+        let answer = self.post(path, body)?;
+        let cluster = answer["header"]["cluster_id"].as_str().unwrap_or_default();
+        match &self.cluster {
+            None => self.cluster = Some(cluster.to_owned()),
+            Some(known) if known != cluster => {
+                return Err(Fault::Lasting(format!(
+                    "found cluster {cluster}, and an endpoint before it is of cluster {known}, allowed: members of one \
+                     cluster; correct fleet.endpoints"
+                )));
+            }
+            Some(_) => {}
+        }
+        Ok(answer)
+    }
+
+    /// Posts to the current endpoint. A connection that was open before may have been closed: then on a new one.
+    fn post(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+        let had_connection = self.connection.is_some();
+        match self.post_once(path, body) {
+            Err(Fault::Endpoint(_)) if had_connection => {
+                self.connection = None;
+                self.post_once(path, body)
+            }
+            answered => answered,
+        }
+    }
+
+    fn post_once(&mut self, path: &str, body: &Value) -> Result<Value, Fault> {
+        let Etcd { access, runtime, current, connection, token, .. } = self;
+        let endpoint = &access.endpoints[*current];
+        let exchange = async {
+            if connection.is_none() {
+                *connection = Some(Connection::open(endpoint, &access.tls).await?);
+            }
+            let Some(open) = connection else { return Err(String::from("not connected")) };
+            open.post(endpoint, path, body.to_string(), token.as_deref()).await
+        };
+        let timed = runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, exchange).await });
+        let Ok(answered) = timed else {
+            *connection = None;
+            return Err(Fault::Endpoint(format!("no answer within {ANSWER_TIMEOUT:?}")));
+        };
+        let (is_ok, text) = answered.map_err(Fault::Endpoint)?;
+        let parsed: Result<Value, _> = serde_json::from_slice(&text);
+        let answer = parsed
+            .map_err(|error| Fault::Endpoint(format!("what answers is no etcd's JSON gateway: {error}")))?;
+        if is_ok { Ok(answer) } else { Err(fault_of(&answer)) }
+    }
+}
+
+/// Returns the fault that an answer reports.
+fn fault_of(answer: &Value) -> Fault {
+    let reason = answer["message"].as_str().or(answer["error"].as_str()).unwrap_or("refuses").to_owned();
+    match answer["code"].as_u64() {
+        Some(UNAUTHENTICATED) => Fault::Token,
+        Some(code) if LASTING_CODES.contains(&code) => Fault::Lasting(reason),
+        _ => Fault::Endpoint(reason),
+    }
+}
+
+/// Returns the range of all keys with a prefix: up to the prefix with its last byte one higher.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+fn range(key: &str) -> Value {
+    json!({ "request_range": { "key": base64::encode(key.as_bytes()) } })
+}
+
+fn garbled(what: &str) -> NoAnswer {
+    NoAnswer::passing(format!("etcd's answer has no {what}"))
+}
+
+/// Reads the number that etcd's gateway writes as text.
+fn number(value: &Value) -> Option<u64> {
+    value.as_str()?.parse().ok()
+}
+
+/// Reads a key and its value.
+fn key_value(value: &Value) -> Result<(String, Stored), NoAnswer> {
+    let text = |field: &str| {
+        let bytes = base64::decode(value[field].as_str().unwrap_or_default());
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+    };
+    let version = number(&value["mod_revision"]).ok_or_else(|| garbled("mod_revision"))?;
+    Ok((text("key"), Stored { version: Version(version), text: text("value") }))
+}
+
+/// Reads the answers to ranges of one key each.
+fn values(answer: &Value, count: usize) -> Result<Vec<Option<Stored>>, NoAnswer> {
+    let responses = answer["responses"].as_array().filter(|responses| responses.len() == count);
+    let responses = responses.ok_or_else(|| garbled("responses"))?;
+    let value_of = |response: &Value| {
+        let first = response["response_range"]["kvs"].as_array().and_then(|kvs| kvs.first());
+        first.map(|value| Ok(key_value(value)?.1)).transpose()
+    };
+    responses.iter().map(value_of).collect()
+}
+
+impl Coordinator for Etcd {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        let mut all = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SWAPS_MAX) {
+            let ranges: Vec<Value> = keys.iter().map(|key| range(key)).collect();
+            let answer = self.call("/v3/kv/txn", &json!({ "success": ranges }))?;
+            all.extend(values(&answer, keys.len())?);
+        }
+        Ok(all)
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        let (key, end) = (base64::encode(prefix.as_bytes()), base64::encode(&end_of(prefix)));
+        let answer = self.call("/v3/kv/range", &json!({ "key": key, "range_end": end }))?;
+        answer["kvs"].as_array().into_iter().flatten().map(key_value).collect()
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        let compare = |swap: &Swap| {
+            let key = base64::encode(swap.key.as_bytes());
+            match swap.expected {
+                Some(Version(version)) => {
+                    json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": version.to_string() })
+                }
+                None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
+            }
+        };
+        let put = |swap: &Swap| {
+            let (key, value) = (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_bytes()));
+            json!({ "request_put": { "key": key, "value": value } })
+        };
+        let answer = self.call(
+            "/v3/kv/txn",
+            &json!({
+                "compare": swaps.iter().map(compare).collect::<Vec<_>>(),
+                "success": swaps.iter().map(put).collect::<Vec<_>>(),
+                "failure": swaps.iter().map(|swap| range(&swap.key)).collect::<Vec<_>>(),
+            }),
+        )?;
+        // Left out if it is false.
+        if answer["succeeded"].as_bool() == Some(true) {
+            let version = number(&answer["header"]["revision"]).ok_or_else(|| garbled("revision"))?;
+            return Ok(Swapped::Done(Version(version)));
+        }
+        Ok(Swapped::Refused(values(&answer, swaps.len())?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_as_the_gateway_writes_them() {
+        let value = json!({ "key": "L2E=", "value": "eA==", "mod_revision": "12" });
+        let stored = Stored { version: Version(12), text: String::from("x") };
+        assert_eq!(key_value(&value), Ok((String::from("/a"), stored.clone())));
+        let answer = json!({ "responses": [
+            { "response_range": { "kvs": [value] } }, { "response_range": { "header": {} } }
+        ] });
+        assert_eq!(values(&answer, 2), Ok(vec![Some(stored), None]));
+        assert!(values(&answer, 3).is_err() && values(&json!({}), 1).is_err());
+        assert_eq!(end_of("/a/"), b"/a0");
+    }
+
+    #[test]
+    fn an_operators_mistakes_differ_from_what_passes() {
+        let fault = |code: u64| fault_of(&json!({ "code": code, "message": "m" }));
+        assert!(matches!(fault(3), Fault::Lasting(reason) if reason == "m"));
+        assert!(matches!(fault(14), Fault::Endpoint(_)));
+        assert!(matches!(fault(16), Fault::Token));
+        assert!(matches!(fault_of(&json!({})), Fault::Endpoint(_)));
+    }
+}

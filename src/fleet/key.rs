@@ -1,0 +1,193 @@
+//! The values at the coordinator: the marker of a fleet, and the key of each worker number.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The format of values that this release writes. It reads no later one: a later one may mean something else.
+const FORMAT: u64 = 1;
+
+/// The longest text of a value that is read. A marker of 64 sources with the longest layouts is far shorter.
+const TEXT_BYTES_MAX: usize = 1 << 16;
+
+/// The value at a worker number's key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NumberKey {
+    pub(super) format: u64,
+    /// The identity of the state that holds the number: [`Owner::state`](crate::ceiling::Owner).
+    pub state: String,
+    /// The identity of this write: 128 bits, drawn for each. A daemon recognises its own writes by it.
+    pub write: String,
+    /// The fleet's ceiling: the lowest ID that was not granted. Text, because JavaScript's numbers end at 2^53.
+    #[serde(with = "id_bound")]
+    pub id_bound: u64,
+    /// True if the holder let the number go: all IDs it handed out are below the bound.
+    pub released: bool,
+    /// The holder's name for people: its machine and process.
+    pub holder: String,
+    /// The source that uses the number.
+    pub source: String,
+    /// The instant since which this holder has it, in seconds of Unix time.
+    pub since_unix_s: i64,
+}
+
+impl NumberKey {
+    /// Returns the value of a holder's first write.
+    pub fn new(state: &str, holder: &str, source: &str, since_unix_s: i64) -> Self {
+        let [state, holder, source] = [state, holder, source].map(str::to_owned);
+        NumberKey {
+            format: FORMAT,
+            state,
+            write: String::new(),
+            id_bound: 0,
+            released: false,
+            holder,
+            source,
+            since_unix_s,
+        }
+    }
+
+    /// Reads a value.
+    ///
+    /// # Errors
+    /// The text is no such value, or a later release wrote it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        parse(text)
+    }
+
+    /// Returns the text of the value.
+    pub fn text(&self) -> String {
+        to_text(self)
+    }
+}
+
+/// The value that makes a name a fleet's: its ID spaces. Without it the coordinator may have lost its data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marker {
+    format: u64,
+    /// The ID spaces, in the order of their first use: a space's place is part of its keys.
+    pub spaces: Vec<String>,
+}
+
+impl Marker {
+    /// Returns the marker of a fleet with these ID spaces.
+    pub fn new(spaces: Vec<String>) -> Self {
+        Marker { format: FORMAT, spaces }
+    }
+
+    /// Reads a marker.
+    ///
+    /// # Errors
+    /// The text is no marker, or a later release wrote it.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        parse(text)
+    }
+
+    /// Returns the text of the marker.
+    pub fn text(&self) -> String {
+        to_text(self)
+    }
+}
+
+/// The keys of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    prefix: String,
+}
+
+impl Paths {
+    /// Returns the keys of the fleet of this name.
+    pub fn of(name: &str) -> Self {
+        Paths { prefix: format!("/snowbank/{name}") }
+    }
+
+    /// Returns the marker's key.
+    pub fn marker(&self) -> String {
+        format!("{}/marker", self.prefix)
+    }
+
+    /// Returns the prefix of all numbers' keys of an ID space.
+    pub fn space(&self, place: usize) -> String {
+        format!("{}/space-{place}/", self.prefix)
+    }
+
+    /// Returns a number's key.
+    pub fn number(&self, place: usize, number: u64) -> String {
+        format!("{}{number}", self.space(place))
+    }
+}
+
+/// The reason why a value cannot be used, in one line without the key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum KeyError {
+    /// It is not what this program writes.
+    #[error(
+        "found a value that Snowbank did not write ({0}), allowed: none by another hand; find out who wrote it"
+    )]
+    Garbage(String),
+    /// A later release wrote it.
+    #[error("found format {0}, which a later release wrote, allowed: {FORMAT}; update this daemon first")]
+    Newer(u64),
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(text: &str) -> Result<T, KeyError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(KeyError::Garbage(format!("{} bytes", text.len())));
+    }
+    let garbage = |error: serde_json::Error| KeyError::Garbage(error.to_string());
+    let value: Value = serde_json::from_str(text).map_err(garbage)?;
+    // First: nothing else is known of a later format.
+    match value.get("format").and_then(Value::as_u64) {
+        Some(FORMAT) => serde_json::from_value(value).map_err(garbage),
+        Some(later) if later > FORMAT => Err(KeyError::Newer(later)),
+        _ => Err(KeyError::Garbage(String::from("no format"))),
+    }
+}
+
+fn to_text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
+}
+
+/// An ID bound as text.
+pub(super) mod id_bound {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in crate::fleet) fn serialize<S: Serializer>(bound: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(bound)
+    }
+
+    pub(in crate::fleet) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> NumberKey {
+        let key = NumberKey::new("5a", "host-a (process 7)", "orders", 1_700_000_000);
+        NumberKey { write: String::from("77"), id_bound: u64::MAX, ..key }
+    }
+
+    #[test]
+    fn a_value_reads_back() {
+        assert_eq!(NumberKey::parse(&key().text()), Ok(key()));
+        let marker = Marker::new(vec![String::from("a"), String::from("b")]);
+        assert_eq!(Marker::parse(&marker.text()), Ok(marker));
+    }
+
+    #[test]
+    fn garbage_and_later_formats_are_refused_as_such() {
+        let long = format!("{}{}", key().text(), " ".repeat(TEXT_BYTES_MAX));
+        for text in ["", "{}", "7", "null", "{\"format\":0}", "{\"format\":1}", "\u{0}", &long] {
+            assert!(matches!(NumberKey::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
+            assert!(matches!(Marker::parse(text), Err(KeyError::Garbage(_))), "{text:?}");
+        }
+        for cut in 0..key().text().len() {
+            assert!(NumberKey::parse(&key().text()[..cut]).is_err());
+        }
+        assert_eq!(NumberKey::parse("{\"format\":2,\"new\":[]}"), Err(KeyError::Newer(2)));
+        assert_eq!(Marker::parse("{\"format\":9}"), Err(KeyError::Newer(9)));
+    }
+}

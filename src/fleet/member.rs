@@ -1,0 +1,291 @@
+//! A daemon at its coordinator: it takes numbers, raises and looks at their keys, and lets them go. Each call blocks on the
+//! coordinator for a bounded time, and what the answers mean is decided in `rules`.
+
+mod take;
+
+use super::key::{NumberKey, Paths};
+use super::notes::{Note, Notes};
+use super::rules::{Holding, Loss, Seen};
+use super::{Coordinator, NoAnswer, SWAPS_MAX, Stored, Swap, Swapped, Version};
+
+pub use take::{JoinError, Taken, Want};
+
+/// The most tries of one write against answers that show other versions of our own: each needs a lost answer before it.
+const TRIES_MAX: usize = 3;
+
+/// A daemon of a fleet.
+pub struct Member {
+    coordinator: Box<dyn Coordinator>,
+    paths: Paths,
+    /// The identity of the state that the numbers belong to.
+    state: String,
+    /// The daemon's name for people.
+    holder: String,
+    notes: Notes,
+    /// Draws the identity of a write: never the same twice, not even in two copies of this process's memory.
+    draw: fn() -> String,
+    sources: Vec<Held>,
+}
+
+/// The numbers of one source.
+#[derive(Debug)]
+struct Held {
+    source: String,
+    /// The source's index in the daemon.
+    index: usize,
+    /// Its ID space.
+    space: String,
+    /// Its worker IDs, in text form.
+    worker_ids: String,
+    /// The place of its ID space in the marker.
+    place: usize,
+    numbers: Vec<(u64, Holding)>,
+    since_unix_s: i64,
+    /// The bound at which the source started: its keys never go below.
+    floor: u64,
+    /// The bound that was acknowledged last.
+    covered: u64,
+    /// The write that is being tried, if its outcome is not known.
+    trying: Option<String>,
+    /// The generation of the grants when that write was drawn.
+    generation: u64,
+}
+
+/// A bound to write for the source of this index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// The source's index.
+    pub source: usize,
+    /// The ID bound.
+    pub id_bound: u64,
+}
+
+/// The end of a call that needed the coordinator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// The keys are this daemon's, and a write is done.
+    Done,
+    /// Nothing is known of the outcome.
+    NoAnswer(NoAnswer),
+    /// A number is lost, for this reason.
+    Lost(String),
+}
+
+/// Why a chunk of keys was not written.
+enum Stop {
+    NoAnswer(NoAnswer),
+    Lost(String),
+}
+
+impl From<NoAnswer> for Stop {
+    fn from(answer: NoAnswer) -> Self {
+        Stop::NoAnswer(answer)
+    }
+}
+
+impl From<Result<(), Stop>> for Raised {
+    fn from(result: Result<(), Stop>) -> Self {
+        match result {
+            Ok(()) => Raised::Done,
+            Err(Stop::NoAnswer(answer)) => Raised::NoAnswer(answer),
+            Err(Stop::Lost(reason)) => Raised::Lost(reason),
+        }
+    }
+}
+
+impl Held {
+    /// Returns the loss of a number in words.
+    fn lost(&self, at: usize, loss: &Loss) -> Stop {
+        let (number, source) = (self.numbers[at].0, &self.source);
+        Stop::Lost(format!("worker number {number} of source {source:?}: {loss}"))
+    }
+
+    /// Returns the writes that may be the last of one of its keys.
+    fn writes(&self) -> Vec<String> {
+        let mut writes: Vec<String> = Vec::new();
+        for write in self.numbers.iter().flat_map(|(_, holding)| holding.writes()) {
+            if !writes.contains(write) {
+                writes.push(write.clone());
+            }
+        }
+        writes
+    }
+
+    fn note(&self) -> Note {
+        Note {
+            source: self.source.clone(),
+            space: self.space.clone(),
+            place: self.place,
+            worker_ids: self.worker_ids.clone(),
+            writes: self.writes(),
+            covered: self.covered,
+        }
+    }
+}
+
+impl Member {
+    /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
+    pub fn new(
+        coordinator: Box<dyn Coordinator>,
+        name: &str,
+        (state, holder): (&str, &str),
+        notes: Notes,
+        draw: fn() -> String,
+    ) -> Self {
+        let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
+        Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
+    }
+
+    /// Returns bounds with the places of their sources in this member, in place of their indices in the daemon.
+    fn placed(&self, bounds: &[Bound]) -> Vec<Bound> {
+        let place = |index| self.sources.iter().position(|held| held.index == index);
+        let placed =
+            bounds.iter().map(|bound| Bound { source: place(bound.source).unwrap_or(usize::MAX), ..*bound });
+        placed.collect()
+    }
+
+    /// Raises the bounds of sources. `generation` is another one after a grant was taken away: the write is then drawn again,
+    /// so that of two copies of this process's memory only one finds its own.
+    pub fn raise(&mut self, bounds: &[Bound], generation: u64) -> Raised {
+        let bounds = self.placed(bounds);
+        for bound in &bounds {
+            let Some(held) = self.sources.get_mut(bound.source) else { continue };
+            if held.trying.is_none() || held.generation != generation {
+                (held.trying, held.generation) = (Some((self.draw)()), generation);
+            }
+        }
+        Raised::from(bounds.iter().try_for_each(|&bound| self.write(bound, false)))
+    }
+
+    /// Lets the numbers go: each key gets the bound below which IDs were handed out, and is free at once. The state must
+    /// have that bound already. The notes forget the higher one first.
+    ///
+    /// # Errors
+    /// The numbers stay this state's until their bounds have passed.
+    pub fn release(&mut self, bounds: &[Bound]) -> Result<(), String> {
+        for Bound { source, id_bound } in self.placed(bounds) {
+            let Some(held) = self.sources.get_mut(source) else { continue };
+            held.covered = 0;
+            held.trying = Some((self.draw)());
+            let bound = Bound { source, id_bound: id_bound.max(held.floor) };
+            self.note(source).map_err(|error| format!("cannot note it in the state directory: {error}"))?;
+            match Raised::from(self.write(bound, true)) {
+                Raised::Done => {}
+                Raised::NoAnswer(NoAnswer { reason, .. }) | Raised::Lost(reason) => return Err(reason),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether all keys are this daemon's.
+    pub fn look(&mut self) -> Raised {
+        Raised::from((0..self.sources.len()).try_for_each(|source| self.read(source, false)))
+    }
+
+    /// Reads the keys of a source whose version is not known, or all of them.
+    fn read(&mut self, source: usize, is_unknown_alone: bool) -> Result<(), Stop> {
+        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        let wanted = |(_, holding): &&(u64, Holding)| !is_unknown_alone || holding.version().is_none();
+        let wanted: Vec<u64> = held.numbers.iter().filter(wanted).map(|(number, _)| *number).collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let keys: Vec<String> = wanted.iter().map(|&number| self.paths.number(held.place, number)).collect();
+        let found = self.coordinator.read(&keys)?;
+        let held = &mut self.sources[source];
+        for (number, stored) in wanted.iter().zip(&found) {
+            let Some(at) = held.numbers.iter().position(|(held, _)| held == number) else { continue };
+            if let Seen::Lost(loss) = held.numbers[at].1.see(stored.as_ref(), false) {
+                return Err(held.lost(at, &loss));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a bound to all keys of a source.
+    fn write(&mut self, bound: Bound, is_release: bool) -> Result<(), Stop> {
+        self.read(bound.source, true)?;
+        let Some(held) = self.sources.get(bound.source) else {
+            return Err(Stop::NoAnswer(NoAnswer::passing("the source has no worker number in the fleet")));
+        };
+        for from in (0..held.numbers.len()).step_by(SWAPS_MAX) {
+            self.write_chunk(bound, from, is_release)?;
+        }
+        let held = &mut self.sources[bound.source];
+        held.trying = None;
+        held.covered = if is_release { 0 } else { bound.id_bound };
+        // Without the note a start cannot go on without the coordinator, and no more.
+        let _ = self.note(bound.source);
+        Ok(())
+    }
+
+    /// Writes a bound to the keys of a source from this one on, as many as fit one swap.
+    fn write_chunk(&mut self, bound: Bound, from: usize, is_release: bool) -> Result<(), Stop> {
+        let write = self.sources[bound.source].trying.clone().unwrap_or_default();
+        for _ in 0..TRIES_MAX {
+            let swaps = self.swaps(bound, from, &write, is_release);
+            // Noted before it is tried, so that a start recognises it. Without the note the start waits for the bound.
+            let _ = self.note(bound.source);
+            match self.coordinator.swap(&swaps)? {
+                Swapped::Done(version) => {
+                    self.done(bound.source, from, version, &write);
+                    return Ok(());
+                }
+                Swapped::Refused(found) => {
+                    if self.is_done(bound, from, &found, &write)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        Err(Stop::NoAnswer(NoAnswer::passing("the key changes with each answer")))
+    }
+
+    fn swaps(&mut self, bound: Bound, from: usize, write: &str, is_release: bool) -> Vec<Swap> {
+        let held = &mut self.sources[bound.source];
+        let first = NumberKey::new(&self.state, &self.holder, &held.source, held.since_unix_s);
+        let key =
+            NumberKey { write: write.to_owned(), id_bound: bound.id_bound, released: is_release, ..first };
+        let (text, place) = (key.text(), held.place);
+        let swap = |(number, holding): &mut (u64, Holding)| {
+            holding.try_write(write);
+            let (key, expected) = (self.paths.number(place, *number), holding.version());
+            Swap { key, expected, text: text.clone() }
+        };
+        held.numbers[from..].iter_mut().take(SWAPS_MAX).map(swap).collect()
+    }
+
+    fn done(&mut self, source: usize, from: usize, version: Version, write: &str) {
+        let numbers = self.sources[source].numbers[from..].iter_mut().take(SWAPS_MAX);
+        numbers.for_each(|(_, holding)| holding.written(version, write));
+    }
+
+    /// Returns whether a refused swap was done before: its answer was lost.
+    fn is_done(
+        &mut self,
+        bound: Bound,
+        from: usize,
+        found: &[Option<Stored>],
+        write: &str,
+    ) -> Result<bool, Stop> {
+        let held = &mut self.sources[bound.source];
+        let mut is_done = true;
+        for (at, stored) in (from..).zip(found) {
+            match held.numbers[at].1.see(stored.as_ref(), true) {
+                Seen::Ours(key) => is_done &= key.write == write && key.id_bound == bound.id_bound,
+                Seen::Stale => is_done = false,
+                Seen::Lost(loss) => return Err(held.lost(at, &loss)),
+            }
+        }
+        Ok(is_done)
+    }
+
+    fn note(&mut self, source: usize) -> std::io::Result<()> {
+        let Some(held) = self.sources.get(source) else { return Ok(()) };
+        self.notes.set(held.note());
+        self.notes.save()
+    }
+}
+
+#[cfg(test)]
+mod tests;

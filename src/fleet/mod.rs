@@ -1,0 +1,112 @@
+//! A fleet: daemons on many machines that share worker numbers through a coordinator (etcd).
+//!
+//! Each worker number has a key at the coordinator. Its value names the daemon that holds the number, and the bound below
+//! which that daemon may hand out IDs: the fleet's ceiling. A daemon moves it by compare-and-swap alone, and claims nothing
+//! above it. There are no leases: a daemon that wakes up late still has only the IDs below its ceiling, and the next holder
+//! starts at that ceiling.
+//!
+//! - `key`: the values at the coordinator. `rules`: who may take a number, and what each answer means. Both are pure.
+//! - `Coordinator`: what a coordinator can do. `etcd`: the one that is implemented.
+//! - `member`: a daemon at its coordinator: takes numbers, raises and looks at their keys, lets them go.
+//! - `operator`: an operator's commands.
+//! - `notes`: the file in the state directory that tells a daemon's own writes from those of others after a restart.
+
+pub mod etcd;
+mod key;
+mod member;
+mod notes;
+mod operator;
+pub mod rules;
+
+use std::fmt;
+
+pub use key::{KeyError, Marker, NumberKey, Paths};
+pub use member::{Bound, JoinError, Member, Raised, Taken, Want};
+pub use notes::{Note, Notes};
+pub use operator::{Entry, Operator, OperatorError};
+
+/// The version of a key: another one after each write, and never one that it had before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64);
+
+/// A key's value as the coordinator stores it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The version of the value.
+    pub version: Version,
+    /// The value's text.
+    pub text: String,
+}
+
+/// A write of one key, which is done only if the key is as expected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swap {
+    /// The key.
+    pub key: String,
+    /// The version that the key must have; `None`: the key must not exist.
+    pub expected: Option<Version>,
+    /// The new value.
+    pub text: String,
+}
+
+/// The answer to a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Swapped {
+    /// All keys were written, and have this version now.
+    Done(Version),
+    /// Nothing was written. The keys are as follows, in the order of the swaps.
+    Refused(Vec<Option<Stored>>),
+}
+
+/// The reason why a coordinator gave no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoAnswer {
+    /// The reason, in one line.
+    pub reason: String,
+    /// True if only an operator can change it: a wrong password, a certificate that does not fit.
+    pub is_lasting: bool,
+}
+
+impl NoAnswer {
+    /// Returns the error for a cause that may pass by itself.
+    pub fn passing(reason: impl Into<String>) -> Self {
+        NoAnswer { reason: reason.into(), is_lasting: false }
+    }
+
+    /// Returns the error for a cause that only an operator can change.
+    pub fn lasting(reason: impl Into<String>) -> Self {
+        NoAnswer { reason: reason.into(), is_lasting: true }
+    }
+}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
+///
+/// A write without an answer may have been done, or be done later. Reads may lag behind writes.
+pub trait Coordinator: Send {
+    /// Reads keys, in their order.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer>;
+
+    /// Reads all keys that begin with a prefix.
+    ///
+    /// # Errors
+    /// The coordinator did not answer.
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer>;
+
+    /// Writes all of these keys, at most [`SWAPS_MAX`], or none.
+    ///
+    /// # Errors
+    /// The coordinator did not answer. The keys may be written now or later.
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
+}
+
+/// The most keys of one swap: below the 128 operations that etcd takes in a transaction by default.
+pub const SWAPS_MAX: usize = 100;

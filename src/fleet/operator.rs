@@ -1,0 +1,209 @@
+//! An operator at a coordinator: prepares a fleet, lists its numbers, and frees one.
+
+use serde::Serialize;
+
+use super::key::{Marker, NumberKey, Paths};
+use super::{Coordinator, NoAnswer, Swap, Swapped};
+use crate::numbering::Numbering;
+use snowbank_client::layout::{Layout, UnixMicros, WorkerSet};
+
+/// The reason why an operator's command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OperatorError {
+    /// The coordinator did not answer.
+    #[error("the coordinator does not answer: {0}")]
+    NoAnswer(NoAnswer),
+    /// The answer is no.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl From<NoAnswer> for OperatorError {
+    fn from(answer: NoAnswer) -> Self {
+        OperatorError::NoAnswer(answer)
+    }
+}
+
+/// A worker number at the coordinator.
+#[derive(Clone, Debug, Serialize)]
+pub struct Entry {
+    /// The ID space.
+    pub space: String,
+    /// The number in that space.
+    pub number: u64,
+    /// `held`, `released`, `free`: held until an instant that has passed, or `unreadable`.
+    pub state: &'static str,
+    /// The holder for people, or why the key cannot be read.
+    pub holder: String,
+    /// The source that uses it.
+    pub source: String,
+    /// Since when.
+    pub since_unix_s: i64,
+    /// The lowest ID that was not granted.
+    pub id_bound: String,
+    /// The instant of that ID.
+    pub until: String,
+}
+
+/// A fleet as an operator sees it.
+pub struct Operator<'c> {
+    /// The coordinator.
+    pub coordinator: &'c mut dyn Coordinator,
+    /// The fleet's name.
+    pub name: &'c str,
+}
+
+impl Operator<'_> {
+    /// Writes the marker with these ID spaces. `is_growing`: adds those that a marker does not have.
+    /// Returns whether anything was written.
+    ///
+    /// # Errors
+    /// The name is another fleet's, or the coordinator did not answer.
+    pub fn init(&mut self, spaces: &[String], is_growing: bool) -> Result<bool, OperatorError> {
+        let key = Paths::of(self.name).marker();
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let known = found.as_ref().map(|stored| Marker::parse(&stored.text)).transpose();
+        let known = known.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?;
+        let mut all = known.as_ref().map(|marker| marker.spaces.clone()).unwrap_or_default();
+        let new: Vec<String> = spaces.iter().filter(|space| !all.contains(space)).cloned().collect();
+        if new.is_empty() {
+            return Ok(false);
+        }
+        if known.is_some() && !is_growing {
+            return Err(OperatorError::Refused(format!(
+                "the fleet {:?} has other ID spaces: found {}, this configuration has {} besides; choose another \
+                 fleet.name, or add them with --add",
+                self.name,
+                all.join(", "),
+                new.join(", ")
+            )));
+        }
+        all.extend(new);
+        let expected = found.map(|stored| stored.version);
+        let swap = Swap { key, expected, text: Marker::new(all).text() };
+        match self.coordinator.swap(&[swap])? {
+            Swapped::Done(_) => Ok(true),
+            Swapped::Refused(_) => Err(OperatorError::Refused(String::from(
+                "another command changed the fleet at the same time; try again",
+            ))),
+        }
+    }
+
+    /// Returns the fleet's ID spaces.
+    ///
+    /// # Errors
+    /// There is no fleet of this name, or the coordinator did not answer.
+    pub fn spaces(&mut self) -> Result<Vec<String>, OperatorError> {
+        let key = Paths::of(self.name).marker();
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let stored = found.ok_or_else(|| {
+            let name = self.name;
+            OperatorError::Refused(format!(
+                "no fleet {name:?} at the coordinator (key {key}): `snowbank fleet init` makes one"
+            ))
+        })?;
+        let marker = Marker::parse(&stored.text);
+        Ok(marker.map_err(|error| OperatorError::Refused(format!("key {key}: {error}")))?.spaces)
+    }
+
+    /// Lists the numbers of a layout's ID space that were ever used.
+    ///
+    /// # Errors
+    /// The fleet does not have the space, or the coordinator did not answer.
+    pub fn list(&mut self, layout: &Layout, now: UnixMicros) -> Result<Vec<Entry>, OperatorError> {
+        let (place, space) = self.place(layout)?;
+        let prefix = Paths::of(self.name).space(place);
+        let listed = self.coordinator.list(&prefix)?;
+        let number = |key: &str| key.strip_prefix(&prefix)?.parse::<u64>().ok();
+        let mut entries: Vec<Entry> = listed
+            .iter()
+            .filter_map(|(key, stored)| Some(entry(&space, layout, number(key)?, &stored.text, now)))
+            .collect();
+        entries.sort_by_key(|entry| entry.number);
+        Ok(entries)
+    }
+
+    fn place(&mut self, layout: &Layout) -> Result<(usize, String), OperatorError> {
+        let (spaces, space) = (self.spaces()?, layout.space().to_string());
+        let place = spaces.iter().position(|known| *known == space).ok_or_else(|| {
+            let (name, known) = (self.name, spaces.join(", "));
+            OperatorError::Refused(format!(
+                "the fleet {name:?} has other ID spaces: found {space}, allowed: {known}"
+            ))
+        })?;
+        Ok((place, space))
+    }
+
+    /// Frees a number: its holder hands out nothing more once it notices, and the next one starts at its bound. `write` is
+    /// the identity of this write. Without `is_forced`, a holder that may run keeps it.
+    ///
+    /// # Errors
+    /// The number is not held, its holder may run, or the coordinator did not answer.
+    pub fn release(
+        &mut self,
+        layout: &Layout,
+        number: u64,
+        (write, now): (&str, UnixMicros),
+        is_forced: bool,
+    ) -> Result<NumberKey, OperatorError> {
+        let (place, _) = self.place(layout)?;
+        let key = Paths::of(self.name).number(place, number);
+        let found = self.coordinator.read(std::slice::from_ref(&key))?.into_iter().next().flatten();
+        let refused = |text: String| OperatorError::Refused(format!("worker number {number}: {text}"));
+        let stored = found.ok_or_else(|| refused(String::from("nobody holds it")))?;
+        let held = NumberKey::parse(&stored.text).map_err(|error| refused(error.to_string()))?;
+        if held.released {
+            return Err(refused(format!("it is released already ({})", held.holder)));
+        }
+        let until = until(layout, held.id_bound);
+        if until > now && !is_forced {
+            return Err(refused(format!(
+                "{} may still run: its ceiling lies ahead, at {}; stop it, or release its number with --force, and it \
+                 stops when it notices",
+                held.holder,
+                until.rfc3339(0)
+            )));
+        }
+        let released = NumberKey { write: write.to_owned(), released: true, ..held.clone() };
+        let swap = Swap { key, expected: Some(stored.version), text: released.text() };
+        match self.coordinator.swap(&[swap])? {
+            Swapped::Done(_) => Ok(held),
+            Swapped::Refused(_) => Err(refused(String::from("its key has just changed: its holder runs"))),
+        }
+    }
+}
+
+/// Returns the instant of an ID bound.
+fn until(layout: &Layout, id_bound: u64) -> UnixMicros {
+    let numbering = Numbering::new(layout.clone(), WorkerSet::single(0));
+    numbering.map_or(UnixMicros(i64::MAX), |numbering| {
+        numbering.start_of(numbering.tick_of(numbering.position_from(id_bound)))
+    })
+}
+
+fn entry(space: &str, layout: &Layout, number: u64, text: &str, now: UnixMicros) -> Entry {
+    let space = space.to_owned();
+    match NumberKey::parse(text) {
+        Ok(key) => {
+            let until = until(layout, key.id_bound);
+            let state = match key.released {
+                true => "released",
+                false if until > now => "held",
+                false => "free",
+            };
+            let (id_bound, until) = (key.id_bound.to_string(), until.rfc3339(0));
+            let NumberKey { holder, source, since_unix_s, .. } = key;
+            Entry { space, number, state, holder, source, since_unix_s, id_bound, until }
+        }
+        Err(error) => Entry {
+            space,
+            number,
+            state: "unreadable",
+            holder: error.to_string(),
+            source: String::new(),
+            since_unix_s: 0,
+            id_bound: String::new(),
+            until: String::new(),
+        },
+    }
+}

@@ -1,0 +1,118 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::clock::BootMicros;
+use snowbank_client::layout::{Layout, WorkerSet};
+
+const WALL: UnixMicros = UnixMicros(1_800_000_000_000_000);
+const MAX_AHEAD: Duration = Duration::from_secs(10);
+
+fn numbering() -> Numbering {
+    Numbering::new(Layout::resolve("twitter").unwrap(), WorkerSet::single(5)).unwrap()
+}
+
+fn key(write: &str, bound: u64) -> NumberKey {
+    let key = NumberKey::new("state", "host-a (process 7)", "orders", 1);
+    NumberKey { write: write.to_owned(), id_bound: bound, ..key }
+}
+
+fn stored(version: u64, write: &str) -> Stored {
+    Stored { version: Version(version), text: key(write, 9).text() }
+}
+
+fn ours(write: &str) -> Seen {
+    Seen::Ours(Box::new(key(write, 9)))
+}
+
+fn taker(writes: &[String]) -> Taker<'_> {
+    Taker { writes, wall: WALL, max_ahead: MAX_AHEAD }
+}
+
+fn after(seconds: i64) -> UnixMicros {
+    UnixMicros(WALL.0 + seconds * 1_000_000)
+}
+
+#[test]
+fn a_number_that_was_never_used_is_free() {
+    assert_eq!(take(None, after(0), taker(&[])), Ok(Taking::New));
+}
+
+#[test]
+fn a_state_resumes_only_what_it_wrote_last_itself() {
+    let own = [String::from("w1"), String::from("w2")];
+    for write in ["w1", "w2"] {
+        assert_eq!(take(Some(&key(write, 9)), after(300), taker(&own)), Ok(Taking::Resume));
+    }
+    assert!(take(Some(&key("w3", 9)), after(300), taker(&own)).is_err(), "an older copy of the state");
+}
+
+#[test]
+fn another_holders_number_is_taken_when_its_bound_is_near_and_above_it() {
+    let other = key("w", 77);
+    assert_eq!(take(Some(&other), after(-60), taker(&[])), Ok(Taking::Above(77)));
+    assert_eq!(take(Some(&other), UnixMicros(after(10).0 - 1), taker(&[])), Ok(Taking::Above(77)));
+    let held = take(Some(&other), after(10), taker(&[])).unwrap_err();
+    assert_eq!((held.free_at, *held.key), (after(0), other.clone()));
+    let released = NumberKey { released: true, ..other };
+    assert_eq!(take(Some(&released), after(3_600), taker(&[])), Ok(Taking::Above(77)), "whatever the clock");
+}
+
+#[test]
+fn an_answer_that_was_lost_is_found_again() {
+    let mut holding = Holding::seen(Version(3), String::from("w3"));
+    holding.try_write("w4");
+    holding.try_write("w5");
+    assert_eq!(holding.see(Some(&stored(3, "w3")), true), ours("w3"), "not done yet");
+    assert_eq!(holding.see(Some(&stored(7, "w4")), true), ours("w4"));
+    assert_eq!(holding.version(), Some(Version(7)));
+    assert_eq!(holding.writes(), ["w4", "w5"], "no later one is known to have failed");
+}
+
+#[test]
+fn a_number_is_lost_once_its_key_is_gone_or_anothers() {
+    let held = || Holding::seen(Version(3), String::from("w3"));
+    assert_eq!(held().see(None, false), Seen::Lost(Loss::Gone));
+    assert!(matches!(held().see(Some(&stored(4, "x")), false), Seen::Lost(Loss::Taken(_))));
+    assert!(matches!(held().see(Some(&stored(3, "x")), false), Seen::Lost(Loss::Taken(_))));
+    assert_eq!(held().see(Some(&stored(2, "w2")), false), Seen::Stale, "a read may lag");
+    assert_eq!(held().see(Some(&stored(2, "w2")), true), Seen::Lost(Loss::RolledBack));
+    let garbage = Stored { version: Version(4), text: String::from("?") };
+    assert!(matches!(held().see(Some(&garbage), false), Seen::Lost(Loss::Unreadable(_))));
+    let mut unseen = Holding::unseen(vec![String::from("w1"), String::from("w2")]);
+    assert_eq!(unseen.see(Some(&stored(1, "w2")), false), ours("w2"));
+}
+
+#[test]
+fn a_ceiling_is_due_when_half_of_its_horizon_is_used_up() {
+    let (numbering, horizon) = (numbering(), Duration::from_secs(300));
+    let now = |seconds| Now { wall: after(seconds), boot: BootMicros(0), jumped: false };
+    let at = ceiling(&numbering, now(0), after(0), horizon);
+    assert_eq!(left(&numbering, at, after(0)), horizon + Duration::from_millis(1));
+    assert!(!is_due(&numbering, at, now(149), after(149), horizon));
+    assert!(is_due(&numbering, at, now(151), after(151), horizon));
+    assert!(is_due(&numbering, at, now(0), after(160), horizon), "IDs ahead of the clock use it up too");
+    assert_eq!(left(&numbering, at, after(400)), Duration::ZERO);
+}
+
+proptest! {
+    /// The one promise that matters: a start that does not resume is never below the bound.
+    #[test]
+    fn no_start_is_below_the_bound_of_another_holder(
+        position in 0..u64::MAX >> 10, write in 0..4u8, released: bool, ahead_s in -100..1_000i64,
+    ) {
+        let numbering = numbering();
+        let bound = numbering.id_bound(Position(position).min(numbering.end()));
+        let found = NumberKey { released, ..key(&write.to_string(), bound) };
+        let own = [String::from("0"), String::from("1")];
+        match take(Some(&found), after(ahead_s), taker(&own)) {
+            Ok(Taking::New) => prop_assert!(false, "it has a key"),
+            Ok(Taking::Resume) => prop_assert!(own.contains(&found.write)),
+            Ok(Taking::Above(above)) => {
+                prop_assert_eq!(above, bound);
+                prop_assert!(numbering.id_at(numbering.position_from(above).min(numbering.end())) >= bound
+                    || numbering.position_from(above) == numbering.end());
+            }
+            Err(held) => prop_assert!(held.free_at > WALL || ahead_s >= 10),
+        }
+    }
+}

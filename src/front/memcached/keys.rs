@@ -1,0 +1,82 @@
+//! The keys of a `get` that are not answered yet.
+
+/// The buffer that an idle connection keeps, so that common keys need no allocation for each request.
+const KEPT_BYTES_MAX: usize = 64;
+
+/// Keys with blanks between them. They are answered in their order.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    bytes: Vec<u8>,
+    /// The start of the first key that has no ID yet.
+    at: usize,
+}
+
+/// Returns whether a byte separates words.
+pub(super) fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | 0x0b | 0x0c)
+}
+
+/// Returns the words of a line.
+pub(super) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.split(is_blank).filter(|word| !word.is_empty())
+}
+
+impl Keys {
+    /// Replaces them. `keys` are one or more, with blanks between them.
+    pub(super) fn set(&mut self, keys: &[u8]) {
+        self.clear();
+        self.bytes.extend_from_slice(keys.trim_ascii());
+    }
+
+    /// Returns true if every key has its ID.
+    pub(super) fn is_empty(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Returns the keys that have no ID yet.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        words(&self.bytes[self.at..])
+    }
+
+    /// Takes the next key. Empty, if there is none.
+    pub(super) fn pop(&mut self) -> &[u8] {
+        let rest = &self.bytes[self.at..];
+        let blanks = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
+        let from = self.at + blanks;
+        let size = self.bytes[from..].iter().position(is_blank).unwrap_or(self.bytes.len() - from);
+        self.at = from + size;
+        &self.bytes[from..self.at]
+    }
+
+    /// Drops them.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.at = 0;
+    }
+
+    /// Frees a large buffer once every key has its ID.
+    pub(super) fn shrink(&mut self) {
+        if self.is_empty() && self.bytes.capacity() > KEPT_BYTES_MAX {
+            *self = Keys::default();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_come_in_their_order_whatever_is_between_them() {
+        let mut keys = Keys::default();
+        assert!(keys.is_empty());
+        keys.set(b" a\tbb \r c ");
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
+        assert_eq!(keys.pop(), b"a");
+        assert_eq!(keys.pop(), b"bb");
+        assert!(!keys.is_empty());
+        assert_eq!(keys.pop(), b"c");
+        assert!(keys.is_empty());
+        assert_eq!(keys.pop(), b"");
+    }
+}

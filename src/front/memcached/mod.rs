@@ -1,0 +1,157 @@
+//! memcached's protocol as katsubushi speaks it, as a front-end: `get orders` draws an ID from the source `orders`, and any
+//! other key from the door's source.
+//!
+//! - `text`: commands in lines. `binary`: commands in packets. A client may use both.
+//! - `keys`: the keys of a `get` that are not answered yet.
+//!
+//! The protocol has no place for a token, so the configuration refuses this door beside tokens unless it asks for none.
+
+mod binary;
+mod keys;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use self::keys::Keys;
+use super::words::Words;
+use super::{Ask, Conditions, Counts, Facts, FrameIds, FrameLimit, Front, Step};
+use crate::access::Session;
+use crate::config::Protocol;
+use snowbank_client::protocol::MAX_REPLY_SIZE;
+
+/// The longest key, as memcached has it.
+const KEY_BYTES_MAX: usize = 250;
+
+/// The IDs of one frame of a long reply, which is no longer than one of Snowbank's own protocol: the queue of a slow reader
+/// is bounded by that.
+const IDS_PER_FRAME: u64 = (MAX_REPLY_SIZE / (KEY_BYTES_MAX + text::VALUE_BYTES_MAX)) as u64;
+
+/// The form of a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Lines: one value for each key of a `get`.
+    Text,
+    /// A packet with one value.
+    Binary(binary::Echo),
+}
+
+/// The protocol on one connection.
+#[derive(Debug, Default)]
+pub struct Memcached {
+    /// The keys that have no IDs yet.
+    keys: Keys,
+}
+
+impl Memcached {
+    /// Returns the step that draws IDs for the next keys: all up to one that draws from another source.
+    fn draw(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
+        let mut sources = self.keys.iter().map(|key| source_of(key, facts));
+        let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
+        let count = 1 + sources.take_while(|other| *other == source).count() as u64;
+        Step::Ids { consumed, ask: Ask { source, count, wait: None, partial: false }, form }
+    }
+}
+
+/// Returns the source that a key draws from.
+fn source_of(key: &[u8], facts: &Facts) -> usize {
+    let door = Protocol::Memcached;
+    facts.source_of_key(door, key).unwrap_or_else(|| facts.default_source(door))
+}
+
+/// Returns a refusal as one line of text: its code, the time to retry after if there is one, and the reason.
+fn line_of(words: &Words) -> String {
+    let retry = words.retry_after.map_or_else(String::new, |after| {
+        // Rounded up: a client that waits that long must not be early.
+        format!("retry_after_ms={} ", after.as_micros().div_ceil(1_000))
+    });
+    format!("{} {retry}{}", words.code.name(), words.message)
+}
+
+/// Returns the statistics: katsubushi's nine, in its order.
+fn stats(conditions: &Conditions<'_>) -> [(&'static str, String); 9] {
+    let Counts { uptime, open, accepted, requests, errors } = (conditions.counts)();
+    [
+        ("pid", std::process::id().to_string()),
+        ("uptime", uptime.as_secs().to_string()),
+        ("time", (conditions.wall.0 / 1_000_000).to_string()),
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("curr_connections", open.to_string()),
+        ("total_connections", accepted.to_string()),
+        ("cmd_get", requests.to_string()),
+        ("get_hits", requests.saturating_sub(errors).to_string()),
+        ("get_misses", errors.to_string()),
+    ]
+}
+
+impl Front for Memcached {
+    const PROTOCOL: Protocol = Protocol::Memcached;
+
+    const HAS_TOKENS: bool = false;
+
+    type Form = Form;
+
+    fn new(_facts: &Facts) -> Self {
+        Memcached::default()
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+        if self.has_kept_requests() {
+            return self.draw(0, Form::Text, conditions.facts);
+        }
+        match bytes.first() {
+            None => Step::Incomplete,
+            Some(&binary::REQUEST) => self.packet(bytes, conditions, out),
+            Some(_) => self.line(bytes, conditions, out),
+        }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    fn rejection(&self, bytes: &[u8], _session: &Session) -> Option<String> {
+        text::rejection(bytes)
+    }
+
+    fn demand(&self, bytes: &[u8], _source: usize, _facts: &Facts) -> u64 {
+        text::demand(bytes)
+    }
+
+    #[inline]
+    fn frame_limit(&self, _form: Form, _needs_list: bool) -> FrameLimit {
+        FrameLimit { runs: usize::MAX, ids: IDS_PER_FRAME }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, form: Form, ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        for id in ids.ids(rng) {
+            let key = self.keys.pop();
+            match form {
+                Form::Text => text::value(out, key, id),
+                Form::Binary(echo) => binary::value(out, echo, key, id),
+            }
+        }
+        if form == Form::Text && self.keys.is_empty() {
+            text::end(out);
+        }
+        self.keys.shrink();
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        text::server_error(out, &line_of(words));
+    }
+
+    fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {
+        self.keys.clear();
+        match form {
+            Form::Text => text::server_error(out, &line_of(words)),
+            Form::Binary(echo) => binary::refusal(out, echo, words.code, &line_of(words)),
+        }
+    }
+}
+
+/// Encodes the refusal of a connection, because the daemon has all that it allows.
+pub(super) fn refuse_connection(out: &mut Vec<u8>) {
+    text::server_error(out, "too_busy: the daemon has all its connections; ask another, or later");
+}

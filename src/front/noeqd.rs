@@ -1,0 +1,107 @@
+//! noeqd's protocol as a front-end: one byte asks for so many IDs, and each comes back as eight bytes, big-endian.
+//!
+//! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
+
+use super::words::Words;
+use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
+use crate::config::Protocol;
+use snowbank_client::protocol::ErrorCode;
+
+/// The protocol on one connection.
+#[derive(Debug)]
+pub struct Noeqd {
+    /// The first byte has come, so that the client is no stranger.
+    has_begun: bool,
+    was_refused: bool,
+}
+
+impl Noeqd {
+    /// Takes the handshake: 0, the size of the token, and the token.
+    fn shake_hands(bytes: &[u8], conditions: &mut Conditions<'_>) -> Step<()> {
+        let (size, rest) = match bytes {
+            [] | [0] => return Step::Incomplete,
+            [0, size, rest @ ..] => (usize::from(*size), rest),
+            _ => return Step::Close { error: Some(ErrorCode::Unauthorized) },
+        };
+        let Some(token) = rest.get(..size) else { return Step::Incomplete };
+        if conditions.session.show_token(token, &conditions.facts.access).is_err() {
+            return Step::Close { error: Some(ErrorCode::Unauthorized) };
+        }
+        Step::Answered { consumed: 2 + size, error: None }
+    }
+}
+
+impl Front for Noeqd {
+    const PROTOCOL: Protocol = Protocol::Noeqd;
+
+    type Form = ();
+
+    fn new(_facts: &Facts) -> Self {
+        Noeqd { has_begun: false, was_refused: false }
+    }
+
+    #[inline]
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
+        let facts = conditions.facts;
+        if self.was_refused {
+            return Step::Close { error: None };
+        }
+        if !conditions.session.is_authorized() {
+            return Self::shake_hands(bytes, conditions);
+        }
+        let Some(&count) = bytes.first() else { return Step::Incomplete };
+        if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
+            return Step::Close { error: Some(ErrorCode::Malformed) };
+        }
+        self.has_begun = true;
+        if conditions.draining {
+            return Step::Close { error: Some(ErrorCode::ShuttingDown) };
+        }
+        if count == 0 || u32::from(count) > facts.max_count {
+            return Step::Close { error: Some(ErrorCode::BadCount) };
+        }
+        let source = facts.default_source(Protocol::Noeqd);
+        let ask = Ask { source, count: count.into(), wait: None, partial: false };
+        Step::Ids { consumed: 1, ask, form: () }
+    }
+
+    fn has_kept_requests(&self) -> bool {
+        self.was_refused
+    }
+
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
+        if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
+            return Some(stranger::describe(bytes, Protocol::Noeqd));
+        }
+        match bytes {
+            _ if !session.is_authorized() => Some(session.rejection().to_owned()),
+            [0, ..] => Some(String::from(
+                "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file",
+            )),
+            _ => None,
+        }
+    }
+
+    fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64 {
+        let is_mine = source == facts.default_source(Protocol::Noeqd);
+        if is_mine { bytes.iter().map(|&count| u64::from(count)).sum() } else { 0 }
+    }
+
+    #[inline]
+    fn frame_limit(&self, _form: (), _needs_list: bool) -> FrameLimit {
+        FrameLimit { runs: usize::MAX, ids: u64::MAX }
+    }
+
+    #[inline]
+    fn encode_ids(&mut self, out: &mut Vec<u8>, _form: (), ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
+        ids.ids(rng).for_each(|id| out.extend_from_slice(&id.to_be_bytes()));
+    }
+
+    /// Encodes nothing: the protocol has no errors.
+    fn farewell(&mut self, _out: &mut Vec<u8>, _words: &Words) {}
+
+    fn refuse(&mut self, _out: &mut Vec<u8>, _form: (), _words: &Words) {
+        self.was_refused = true;
+    }
+}

@@ -1,0 +1,214 @@
+//! Real clients of other protocols against the real daemon: each draws from two sources, pipelines, meets refusals, and lives
+//! through a restart and a kill -9. All IDs are distinct, and those of a connection increase.
+
+mod support;
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Daemon, Setup, has_program, skip};
+
+/// Two sources that always have IDs, and one of 16 a second.
+const SOURCES: &str = r#"
+[[sources]]
+name = "fast"
+worker_ids = 1
+[[sources]]
+name = "second"
+worker_ids = 2
+[[sources]]
+name = "slow"
+layout = "time:31,worker:10,sequence:4;tick=1s;epoch=2025-01-01T00:00:00Z"
+worker_ids = 1
+"#;
+
+/// A daemon that can be started again on the same port with the same state.
+struct Restarted {
+    home: tempfile::TempDir,
+    port: u16,
+    settings: &'static str,
+    daemon: Daemon,
+}
+
+impl Restarted {
+    fn start(settings: &'static str) -> Restarted {
+        let home = support::directory();
+        // Free again once this listener is dropped. Nothing else of this machine picks it in between, save by bad luck.
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
+        let daemon = Self::serve(home.path(), port, settings);
+        Restarted { home, port, settings, daemon }
+    }
+
+    fn serve(home: &Path, port: u16, settings: &str) -> Daemon {
+        Setup::configured(&format!("{settings}\n{SOURCES}"))
+            .env("SNOWBANK_STATE_DIR", home.join("state"))
+            .env("SNOWBANK_LOCK_DIR", home.join("locks"))
+            .option("--resp", format!("127.0.0.1:{port}"))
+            .listeners(2)
+            .start()
+    }
+
+    /// Starts it again, after a clean stop or a kill -9.
+    fn again(mut self, is_clean: bool) -> Restarted {
+        if is_clean {
+            self.daemon.stop();
+        } else {
+            self.daemon.kill();
+        }
+        let daemon = Self::serve(self.home.path(), self.port, self.settings);
+        Restarted { daemon, ..self }
+    }
+}
+
+/// The IDs that a client has printed.
+#[derive(Default)]
+struct Drawn {
+    all: HashSet<u64>,
+    last: HashMap<String, u64>,
+}
+
+impl Drawn {
+    /// Adds the ID of a line, which must be above the last one of its source and new.
+    fn add(&mut self, line: &str) {
+        let mut words = line.split(' ').skip(1);
+        let (Some(source), Some(Ok(id))) = (words.next(), words.next().map(str::parse)) else {
+            panic!("{line:?} is no ID");
+        };
+        let last = self.last.insert(source.to_owned(), id);
+        assert!(last.is_none_or(|last| last < id), "{id} after {last:?} of {source}");
+        assert!(self.all.insert(id), "{id} twice");
+    }
+}
+
+/// Runs a client through its phases: a restart follows the first, a kill -9 the second.
+fn runs_through(mut command: Command, settings: &'static str) {
+    let mut server = Restarted::start(settings);
+    command.arg(server.port.to_string()).arg(place().join("node_modules"));
+    let mut client =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the client's program runs");
+    let mut next = client.stdin.take().expect("piped");
+    let mut lines = BufReader::new(client.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        let before = drawn.all.len();
+        lines.by_ref().take_while(|line| line != "PHASE").for_each(|line| drawn.add(&line));
+        assert_eq!(drawn.all.len() - before, 2 * 1_220, "IDs of a phase");
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+            writeln!(next, "go").expect("the client runs");
+        }
+    }
+    assert!(client.wait().expect("it ends").success());
+    server.daemon.stop();
+}
+
+/// Returns the place of the newest clients, which tests/clients/install fills.
+fn place() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("target/clients")
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/clients").join(name)
+}
+
+fn has_newest(part: &str) -> bool {
+    let is_there = place().join(part).exists();
+    if !is_there {
+        skip("the newest clients are missing: tests/clients/install installs them");
+    }
+    is_there
+}
+
+#[test]
+fn the_distributions_redis_for_python() {
+    let mut python = Command::new("/usr/bin/python3");
+    if !python.args(["-c", "import redis"]).output().is_ok_and(|output| output.status.success()) {
+        return skip("Python's redis is missing: install the package python3-redis (tests/run does it)");
+    }
+    let mut python = Command::new("/usr/bin/python3");
+    python.arg(script("redis_py.py"));
+    runs_through(python, "");
+}
+
+#[test]
+fn the_newest_redis_for_python() {
+    if !has_newest("venv/bin/python") {
+        return;
+    }
+    let mut python = Command::new(place().join("venv/bin/python"));
+    python.arg(script("redis_py.py"));
+    runs_through(python, "");
+}
+
+#[test]
+fn ioredis() {
+    if has_newest("node_modules/ioredis") {
+        let mut node = Command::new("node");
+        node.arg(script("ioredis.js"));
+        runs_through(node, "resp.replies = \"string\"");
+    }
+}
+
+#[test]
+fn node_redis() {
+    if has_newest("node_modules/redis") {
+        let mut node = Command::new("node");
+        node.arg(script("node_redis.js"));
+        runs_through(node, "resp.replies = \"string\"");
+    }
+}
+
+#[test]
+fn redis_cli() {
+    if !has_program("redis-cli", "redis-tools") {
+        return;
+    }
+    let mut server = Restarted::start("");
+    let mut drawn = Drawn::default();
+    for is_clean in [Some(true), Some(false), None] {
+        for source in ["fast", "second"] {
+            let run = |arguments: &[&str]| {
+                let mut cli = Command::new("redis-cli");
+                let output =
+                    cli.args(["-p", &server.port.to_string()]).args(arguments).output().expect("it runs");
+                assert!(output.status.success(), "{output:?}");
+                String::from_utf8(output.stdout).expect("text")
+            };
+            for arguments in [&["-r", "20", "INCR", source][..], &["-3", "SNOWBANK.NEXT", source, "100"]] {
+                let ids = run(arguments);
+                assert!(ids.lines().count() >= 20, "{ids}");
+                ids.lines().for_each(|id| drawn.add(&format!("ID {source} {id}")));
+            }
+            let refusal = run(&["INCR", "nothing"]);
+            assert!(refusal.starts_with("UNKNOWN_SOURCE "), "{refusal}");
+        }
+        if let Some(is_clean) = is_clean {
+            server = server.again(is_clean);
+        }
+    }
+    server.daemon.stop();
+}
+
+#[test]
+fn redis_benchmark() {
+    if !has_program("redis-benchmark", "redis-tools") {
+        return;
+    }
+    let server = Restarted::start("resp.any_key = \"fast\"");
+    for arguments in [
+        &["-P", "1", "-n", "2000"][..],
+        &["-P", "64", "-n", "50000"],
+        &["-P", "16", "-n", "20000", "-r", "100000"],
+    ] {
+        let mut benchmark = Command::new("redis-benchmark");
+        benchmark.args(["-p", &server.port.to_string(), "-t", "incr", "-q", "--csv"]).args(arguments);
+        let output = benchmark.output().expect("it runs");
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success() && out.contains("\"INCR\",") && err.is_empty(), "{out}{err}");
+    }
+    server.daemon.stop();
+}

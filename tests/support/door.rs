@@ -1,0 +1,46 @@
+//! A client of a door that speaks bytes.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use super::DEADLINE;
+
+/// A connection whose replies are compared byte by byte.
+pub(crate) struct DoorClient(TcpStream);
+
+impl DoorClient {
+    pub(crate) fn connect(address: SocketAddr) -> DoorClient {
+        let stream = TcpStream::connect(address).expect("the door is open");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        DoorClient(stream)
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.write_all(bytes.as_ref()).expect("sent");
+    }
+
+    /// Reads this many bytes.
+    pub(crate) fn read(&mut self, size: usize) -> Vec<u8> {
+        let mut bytes = vec![0; size];
+        self.0.read_exact(&mut bytes).expect("as many bytes");
+        bytes
+    }
+
+    /// Reads a line, and returns it without its end.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            line.extend(self.read(1));
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).expect("text")
+    }
+
+    /// Reads to the end.
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("closed in order");
+        rest
+    }
+}
