@@ -1,11 +1,14 @@
 //! Clients that send rubbish, never read, come by the thousand, or say nothing more: they harm themselves alone.
 //!
 //! [`lobby`]: those that do not authorize themselves. [`admin`]: those at the admin listener.
+//! [`queues`]: those that do not read.
 
 #[path = "hostile/admin.rs"]
 mod admin;
 #[path = "hostile/lobby.rs"]
 mod lobby;
+#[path = "hostile/queues.rs"]
+mod queues;
 #[path = "secure/mod.rs"]
 mod secure;
 mod support;

@@ -307,13 +307,13 @@ fn a_rate_holds_for_all_connections_of_an_identity_together() {
     // On both shards.
     let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
     for wire in &mut wires {
-        assert_eq!(wire.next(Ask::of(250).wait_ms(0)).ids().len(), 250);
+        assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
     }
     // What a second yields is drawn, and a second has not passed unless this machine stood still: then it passes here.
     let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[0], Ask::of(1_000).wait_ms(0))).count();
     assert!(drawn < 100, "1,000 IDs at once again and again");
     // Others have rates of their own.
-    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000).wait_ms(0)).ids().len(), 1_000);
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
     assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000)).ids().len(), 100_000);
     // Within its wait a request waits until its IDs are allowed, and its neighbours behind it.
     let (waiting, behind) = wires.split_at_mut(1);
@@ -398,7 +398,7 @@ fn an_address_has_its_connections_and_its_rate() {
     let unix = support::Address::Unix(daemon.path("socket"));
     let mut local: Vec<Wire> = (0..5).map(|_| Wire::connect(&unix)).collect();
     for wire in &mut local {
-        assert_eq!(wire.next(Ask::of(5_000).wait_ms(0)).ids().len(), 5_000);
+        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
     }
     let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[1], Ask::of(1_000).wait_ms(0))).count();
     assert!((1..100).contains(&drawn));

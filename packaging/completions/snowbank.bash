@@ -52,6 +52,9 @@ _snowbank() {
             snowbank,status)
                 cmd="snowbank__subcmd__status"
                 ;;
+            snowbank,ticket)
+                cmd="snowbank__subcmd__ticket"
+                ;;
             snowbank,token)
                 cmd="snowbank__subcmd__token"
                 ;;
@@ -121,6 +124,9 @@ _snowbank() {
             snowbank__subcmd__help,status)
                 cmd="snowbank__subcmd__help__subcmd__status"
                 ;;
+            snowbank__subcmd__help,ticket)
+                cmd="snowbank__subcmd__help__subcmd__ticket"
+                ;;
             snowbank__subcmd__help,token)
                 cmd="snowbank__subcmd__help__subcmd__token"
                 ;;
@@ -144,6 +150,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__help__subcmd__state,show)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__show"
+                ;;
+            snowbank__subcmd__help__subcmd__ticket,set)
+                cmd="snowbank__subcmd__help__subcmd__ticket__subcmd__set"
                 ;;
             snowbank__subcmd__state,export)
                 cmd="snowbank__subcmd__state__subcmd__export"
@@ -169,6 +178,18 @@ _snowbank() {
             snowbank__subcmd__state__subcmd__help,show)
                 cmd="snowbank__subcmd__state__subcmd__help__subcmd__show"
                 ;;
+            snowbank__subcmd__ticket,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket,set)
+                cmd="snowbank__subcmd__ticket__subcmd__set"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,set)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__set"
+                ;;
             *)
                 ;;
         esac
@@ -176,7 +197,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check token ping status reload fleet state help"
+            opts="-h -V --help --version serve next decode range layout check token ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -672,7 +693,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check token ping status reload fleet state help"
+            opts="serve next decode range layout check token ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -940,6 +961,34 @@ _snowbank() {
         snowbank__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket)
+            opts="set"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1411,6 +1460,84 @@ _snowbank() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket)
+            opts="-h --help set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help)
+            opts="set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__set)
+            opts="-h --state-dir --lock-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lock-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -57,6 +57,7 @@ impl Status {
             self.check_reload(),
             self.check_connections(),
             self.check_authorization(),
+            self.check_queues(),
             self.check_latency(),
             self.check_wall_clock(),
         ];
@@ -352,6 +353,9 @@ mod tests {
         finds("connections", Level::Fail, "7 refused with too_busy", |status| {
             status.last_minute.connections_level = Level::Fail;
             status.last_minute.connections_refused = 7;
+        });
+        finds("queues", Level::Warn, "75 of 100 bytes queued", |status| {
+            (status.connections.queued_bytes, status.connections.queued_bytes_max) = (75, 100);
         });
         finds(
             "authorization",

@@ -9,7 +9,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
 use super::status::{
-    CertificateStatus, ClockState, Connections, FleetStatus, IdentityStatus, Level, SourceStatus, Status,
+    CertificateStatus, ClockState, Connections, FleetStatus, IdentityStatus, Level, ProtocolStatus,
+    SourceStatus, Status,
 };
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
@@ -237,6 +238,11 @@ impl Page<'_> {
         let help = "Requests that waited for rate_per_address, or were refused for it";
         self.counter("snowbank_address_slowed", help, None, connections.address_slowed)?;
         self.unauthorized(connections)?;
+        let help =
+            "Bytes queued: replies that clients have not taken, and requests that have arrived in part";
+        self.gauge("snowbank_queued", help, Some(&Unit::Bytes), connections.queued_bytes)?;
+        let help = "Bytes that may be queued";
+        self.gauge("snowbank_queued_max", help, Some(&Unit::Bytes), connections.queued_bytes_max)?;
         let bytes = Some(&Unit::Bytes);
         self.counter("snowbank_received", "Bytes read from clients", bytes, status.received_bytes)?;
         self.counter("snowbank_sent", "Bytes written to clients", bytes, status.sent_bytes)
@@ -259,6 +265,23 @@ impl Page<'_> {
         }
         let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));
         self.family("snowbank_errors", "Requests answered with an error", None, true, errors)?;
+        let family = [
+            (
+                "snowbank_protocol_connections",
+                "Connections open now",
+                false,
+                (|of| of.connections) as fn(&ProtocolStatus) -> u64,
+            ),
+            ("snowbank_protocol_requests", "Requests answered, those for IDs and others", true, |of| {
+                of.requests
+            }),
+            ("snowbank_protocol_errors", "Requests answered with an error", true, |of| of.errors),
+        ];
+        for (name, help, is_counter, value) in family {
+            let protocols = status.protocols.iter();
+            let values = protocols.map(|of| (("protocol", of.name.as_str()), value(of).into()));
+            self.family(name, help, None, is_counter, values)?;
+        }
         let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)

@@ -7,6 +7,8 @@ use crate::config::Grouped;
 /// The share of the default wait above which the wait queue counts as saturated. New requests are then refused, or soon
 /// will be.
 const SATURATED_SHARE: f64 = 0.75;
+/// The share of the budget for queues from which an operator should look. Shares of single connections have shrunk by then.
+const QUEUES_FULL_SHARE: f64 = 0.75;
 const REFUSALS: &str = "refusals";
 const LATENCY: &str = "latency";
 const CONNECTIONS: &str = "connections";
@@ -28,6 +30,20 @@ impl Status {
             }
         };
         about_daemon(CONNECTIONS, (self.last_minute.connections_level, message))
+    }
+
+    /// Checks that clients read their replies.
+    pub(super) fn check_queues(&self) -> Check {
+        let Connections { queued_bytes, queued_bytes_max, .. } = self.connections;
+        let found = format!("{} of {} bytes queued", Grouped(queued_bytes), Grouped(queued_bytes_max));
+        let result = if queued_bytes as f64 >= QUEUES_FULL_SHARE * queued_bytes_max.max(1) as f64 {
+            let effect =
+                "clients that do not take their replies are not read, and closed after limits.stall_timeout";
+            warn(format!("{found}: {effect}; see who they are, or raise limits.max_queued_bytes"))
+        } else {
+            ok(found)
+        };
+        about_daemon("queues", result)
     }
 
     /// Checks that connections authorize themselves.

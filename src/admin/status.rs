@@ -46,6 +46,9 @@ pub(crate) struct Status {
     #[serde(default)]
     pub(crate) identities: Vec<IdentityStatus>,
     pub(crate) connections: Connections,
+    /// The protocols that have listeners.
+    #[serde(default)]
+    pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
     /// `None`: the configuration is that of the start.
     pub(crate) last_reload: Option<LastReload>,
@@ -231,6 +234,20 @@ pub(crate) struct LastMinute {
     pub(crate) authorization_level: Level,
 }
 
+/// A protocol that clients speak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProtocolStatus {
+    pub(crate) name: String,
+    /// The addresses of its listeners.
+    pub(crate) addresses: Vec<String>,
+    /// Connections open now.
+    pub(crate) connections: u64,
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Those that were answered with an error.
+    pub(crate) errors: u64,
+}
+
 /// The clients' connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Connections {
@@ -247,6 +264,11 @@ pub(crate) struct Connections {
     /// Requests that waited for their address's rate, or were refused for it.
     #[serde(default)]
     pub(crate) address_slowed: u64,
+    /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
+    #[serde(default)]
+    pub(crate) queued_bytes: u64,
+    #[serde(default)]
+    pub(crate) queued_bytes_max: u64,
     /// Those open now that owe a token or shake hands over TLS.
     #[serde(default)]
     pub(crate) unauthorized: u64,
@@ -412,8 +434,10 @@ pub(crate) mod tests {
                 max: 10,
                 accepted: 1,
                 addresses: 1,
+                queued_bytes_max: 100,
                 ..Connections::default()
             },
+            protocols: Vec::new(),
             last_minute: LastMinute::default(),
             last_reload: None,
             errors: std::collections::BTreeMap::new(),

@@ -21,6 +21,7 @@ mod sql;
 mod state;
 mod status;
 mod stop;
+mod ticket;
 mod tls;
 mod token;
 
@@ -72,6 +73,8 @@ enum Command {
     Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
+    /// Say where a ticket source goes on: its first start needs it.
+    Ticket(ticket::Arguments),
 }
 
 /// The reason why a command failed.
@@ -151,6 +154,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Ticket(arguments) => ticket::run(&arguments, out),
         Command::Fleet(arguments) => fleet::run(&arguments, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),

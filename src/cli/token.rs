@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::next::read_token;
 use super::{Failure, Outcome};
-use crate::config::{hashed_line, is_name};
+use crate::config::{SOURCE_NAME, hashed_line, is_source_name};
 use snowbank_client::tls::provider;
 
 /// The text of `--help` below the options.
@@ -30,10 +30,8 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let identity = arguments.identity.as_deref();
-    if let Some(name) = identity.filter(|name| !is_name(name)) {
-        return Err(Failure::usage(format_args!(
-            "found {name:?}, allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits"
-        )));
+    if let Some(name) = identity.filter(|name| !is_source_name(name)) {
+        return Err(Failure::usage(format_args!("found {name:?}, allowed: {SOURCE_NAME}")));
     }
     let token = match &arguments.token_file {
         Some(path) => read_token(path)?,

@@ -164,6 +164,15 @@ settings! {
         rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
             |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
 
+        /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that clients
+        /// have not taken, and requests that have arrived in part. Each connection may have a share of what is left. One
+        /// that has more is not read until its client has taken its replies, and is closed after stall_timeout.
+        ///
+        /// Clients that read their replies have nothing queued. 128 MiB serve 400 clients that stand still for seconds with
+        /// the longest queue, and leave the daemon below the MemoryMax= of its unit with 50,000 connections.
+        max_queued_bytes: usize = "134217728" in Table("limits"), Reload,
+            |value| value.count(1_048_576..=1_099_511_627_776);
+
         /// IDs per request, 1 to 4,294,967,295 (the protocol's 32 bits). The daemon admits a request only if its IDs
         /// can be ready within its wait, so this bounds the work and the reply of one frame.
         ///

@@ -1,6 +1,7 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::daemon::rows;
+use super::fields::SourceKind;
 use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
@@ -47,6 +48,12 @@ impl Settings {
             lines.push(format!("admin on {}", admin.join(", ")));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
+            if source.is_ticket() {
+                let SourceSettings { name, increment, offset, .. } = source;
+                return format!(
+                    "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
+                );
+            }
             let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
             format!(
                 "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
@@ -67,8 +74,14 @@ impl Settings {
             format!("{} = {}\n", row.full_key(source), (row.show)(self, source.unwrap_or(0)))
         };
         let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
-        let of_sources = (0..self.sources.len())
-            .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| line(row, Some(index))));
+        let has = |index: usize, row: &&Row| {
+            let other =
+                if self.sources[index].is_ticket() { SourceKind::Snowflake } else { SourceKind::Ticket };
+            row.is_of_source() && !other.own_settings().contains(&row.key)
+        };
+        let of_sources = (0..self.sources.len()).flat_map(|index| {
+            rows().filter(move |row| has(index, row)).map(move |row| line(row, Some(index)))
+        });
         let of_identities = (0..self.identities.len())
             .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| line(row, Some(index))));
         of_daemon.chain(of_sources).chain(of_identities).collect()
@@ -130,6 +143,7 @@ impl Settings {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
         });
         pairs
+            .filter(|((_, left), (_, right))| !left.is_ticket() && !right.is_ticket())
             .filter_map(|((one, left), (two, right))| {
                 let ids = (&left.layout, &left.worker_ids.set);
                 let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;
@@ -147,6 +161,7 @@ impl Settings {
 
 fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
     match source.layout.life(now) {
+        _ if source.is_ticket() => None,
         Life::LastYear { left } => Some(format!(
             "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
             source.name,

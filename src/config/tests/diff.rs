@@ -16,6 +16,7 @@ const OTHERS: &[(&str, &str)] = &[
     ("limits.connections_per_address", "7"),
     ("limits.rate_per_address", "7"),
     ("limits.max_count", "7"),
+    ("limits.max_queued_bytes", "2000000"),
     ("limits.max_wait", r#""7s""#),
     ("limits.stall_timeout", r#""7s""#),
     ("limits.idle_timeout", r#""1h""#),
@@ -40,6 +41,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("tls.key", r#""credential:daemon.key""#),
     ("tls.client_ca", r#""/clients.crt""#),
     ("name", r#""other""#),
+    ("kind", r#""ticket""#),
+    ("increment", "7"),
+    ("offset", "7"),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
     ("burst_window", r#""7ms""#),
@@ -65,8 +69,18 @@ fn other(row: &Row) -> &'static str {
     other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// Settings that one of this section needs beside it: a certificate and its key.
+/// Settings that one of this section needs beside it: a certificate and its key, or the kind of a ticket source.
 fn beside(section: Section, key: &str) -> String {
+    match (section, key) {
+        (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
+        (Section::SourceAlone, "increment") => {
+            return String::from("name = \"default\"\nkind = \"ticket\"\n");
+        }
+        (Section::SourceAlone, "offset") => {
+            return String::from("name = \"default\"\nkind = \"ticket\"\nincrement = 9\n");
+        }
+        _ => {}
+    }
     let pair = ["certificate", "key"].into_iter();
     let pair = pair.filter(|other| section == Section::Table("tls") && *other != key);
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
@@ -85,7 +99,10 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             let beside = if value == r#""""# { String::new() } else { beside(row.section, key) };
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
-        Section::SourceAlone => (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::SourceAlone => {
+            let beside = beside(row.section, key);
+            (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
+        }
         Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
         Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
@@ -96,6 +113,9 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
 fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
+        Section::SourceAlone if row.key != "name" => {
+            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
+        }
         _ => settings(beside_source(row)),
     };
     let (file, full) = file_with(row, other(row));

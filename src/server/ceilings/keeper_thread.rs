@@ -387,7 +387,7 @@ impl Ceilings {
 }
 
 /// Returns whether a running source's record takes the place of this one in the state: both have the same key.
-fn is_record_of(record: &Record, source: &Source) -> bool {
+pub(super) fn is_record_of(record: &Record, source: &Source) -> bool {
     record.name == source.name() && record.numbering == *source.numbering()
 }
 

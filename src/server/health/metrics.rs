@@ -228,9 +228,13 @@ pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
+    /// The protocols that have listeners, with their addresses.
+    pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
+    /// The bytes that all connections keep: replies that clients have not taken, and requests that are not decoded.
+    pub(crate) queued_bytes: CachePadded<AtomicUsize>,
     keeper: Mutex<LastSeen>,
     recent: Mutex<Recent>,
     history: Mutex<History>,
@@ -242,12 +246,19 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(shards: usize, instance: String, started: Reading) -> Self {
+    pub(crate) fn new(
+        shards: usize,
+        listeners: Vec<(Protocol, Vec<String>)>,
+        instance: String,
+        started: Reading,
+    ) -> Self {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
+            listeners,
             open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
+            queued_bytes: CachePadded::default(),
             keeper: Mutex::new(LastSeen::new(started)),
             recent: Mutex::default(),
             history: Mutex::default(),

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Metrics, SourceCounters};
+use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
 use crate::access::Identity;
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
-    KindStatus, LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
+    KindStatus, LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status,
+    TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
-use crate::config::Limits;
+use crate::config::{Limits, Protocol};
 use crate::counter::Counter;
 use crate::fleet::rules;
 use crate::numbering::{Numbering, TicketCounter};
@@ -84,6 +85,11 @@ impl Common {
             sources,
             identities: identities_status(&live_config),
             connections: self.connections_status(limits),
+            protocols: metrics
+                .listeners
+                .iter()
+                .map(|listeners| protocol_status(metrics, listeners))
+                .collect(),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -105,6 +111,8 @@ impl Common {
             addresses: self.addresses.connected() as u64,
             address_refused: self.addresses.refused(),
             address_slowed: self.addresses.slowed(),
+            queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
+            queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
             gave_way,
             unauthorized_timeouts: metrics.shards.iter().map(|shard| shard.unauthorized_timeouts.get()).sum(),
@@ -214,6 +222,20 @@ fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
         }
     };
     live_config.facts.access.identities().values().map(status).collect()
+}
+
+fn protocol_status(metrics: &Metrics, (protocol, addresses): &(Protocol, Vec<String>)) -> ProtocolStatus {
+    let index = *protocol as usize;
+    let sum = |of: fn(&ProtocolCounters) -> u64| {
+        metrics.shards.iter().map(|shard| of(&shard.protocols[index])).sum()
+    };
+    ProtocolStatus {
+        name: protocol.name().to_owned(),
+        addresses: addresses.clone(),
+        connections: metrics.open_by_protocol[index].load(Ordering::Relaxed) as u64,
+        requests: sum(|counters| counters.requests.get()),
+        errors: sum(|counters| counters.errors.get()),
+    }
 }
 
 fn clock_status(metrics: &Metrics) -> ClockStatus {

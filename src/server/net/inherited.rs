@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use listenfd::ListenFd;
 use socket2::Socket;
 
-use super::listen::Listener;
+use super::listen::{self, Listener};
 use crate::config::{Address, InheritedAddresses, Purpose};
 use crate::server::shared::start_error::StartError;
 
@@ -105,8 +105,8 @@ fn take_listener(handed_over: &mut ListenFd, index: usize, over_tls: bool) -> Re
     }
     let mut address = address_of(&socket).ok_or("found a socket without an address")?;
     if matches!(address, Address::Tcp { .. }) {
-        // As for our own sockets, whatever the unit sets. 40 ms per call without it.
-        socket.set_tcp_nodelay(true).map_err(|_| NO_STREAM)?;
+        // As for our own sockets, whatever the unit sets.
+        listen::tune(&socket).map_err(|_| NO_STREAM)?;
     }
     if over_tls {
         address = match address {

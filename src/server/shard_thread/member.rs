@@ -1,6 +1,7 @@
 //! A connection's membership in its thread: its slot for a waker, and its part in a stop.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 
 use super::thread_state::ThreadState;
@@ -10,13 +11,19 @@ pub(super) struct Member {
     pub(super) thread: Rc<ThreadState>,
     slot: usize,
     undrained: bool,
+    /// The bytes that it keeps between turns, in units of [`KEPT_UNIT`].
+    kept_units: usize,
 }
+
+/// The unit in which the bytes that connections keep are counted. Less than that is not counted: half a request costs no
+/// access to memory that all threads write.
+const KEPT_UNIT: usize = 4 * 1024;
 
 impl Member {
     pub(super) fn new(thread: Rc<ThreadState>) -> Self {
         let slot = thread.turn.borrow_mut().wakers.reserve();
         thread.undrained.set(thread.undrained.get() + 1);
-        Member { thread, slot, undrained: true }
+        Member { thread, slot, undrained: true, kept_units: 0 }
     }
 
     pub(super) fn slot(&self) -> usize {
@@ -26,6 +33,20 @@ impl Member {
     /// Returns true while the stop waits for this connection.
     pub(super) fn is_undrained(&self) -> bool {
         self.undrained
+    }
+
+    /// Counts the bytes that the connection keeps between turns.
+    #[inline]
+    pub(super) fn note_kept(&mut self, bytes: usize) {
+        let units = bytes / KEPT_UNIT;
+        if units != self.kept_units {
+            let queued = &self.thread.common.metrics.queued_bytes;
+            match units.checked_sub(self.kept_units) {
+                Some(more) => queued.fetch_add(more * KEPT_UNIT, Ordering::Relaxed),
+                None => queued.fetch_sub((self.kept_units - units) * KEPT_UNIT, Ordering::Relaxed),
+            };
+            self.kept_units = units;
+        }
     }
 
     /// Stores the waker by which the stop wakes this task. Call it before the task sleeps.
@@ -51,6 +72,7 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.note_drained();
+        self.note_kept(0);
         self.thread.turn.borrow_mut().wakers.release(self.slot);
     }
 }

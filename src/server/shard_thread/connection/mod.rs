@@ -9,11 +9,13 @@
 //!
 //! - `access`: the session of a connection: who its client is.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
+//! - `queue`: what a connection keeps between turns, and its share of the budget for that.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
 mod access;
 mod authorize;
+mod queue;
 mod take;
 mod write;
 
@@ -27,12 +29,12 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
 
 pub(super) use self::access::begin;
-use self::authorize::GUEST_READ_BYTES_MAX;
+use self::queue::Share;
 use super::backlog::Backlog;
 use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
-use super::turn_state::{READ_BYTES_MAX, TurnState};
+use super::turn_state::TurnState;
 use super::turnstile::Place;
 use crate::access::Session;
 use crate::clock::{self, BootMicros};
@@ -67,6 +69,7 @@ pub(super) async fn serve<F: Front>(
         is_busy: false,
         place: Place::default(),
         guest: guest.map(Box::new),
+        share: Share::WHOLE,
     };
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
@@ -101,6 +104,8 @@ struct Connection<F: Front> {
     place: Place,
     /// Its place in the lobby until the client has sent its token.
     guest: Option<Box<Guest>>,
+    /// Its share of the budget for what connections keep, as of its last turn.
+    share: Share,
 }
 
 /// The outcome of a turn.
@@ -129,8 +134,10 @@ impl<F: Front> Connection<F> {
             // Replies that fit the socket's buffer are out before anything is awaited.
             if !self.unwritten.is_empty() || self.stream.has_unsent() {
                 self.note_silent();
+                self.note_kept();
                 Box::pin(self.flush()).await?;
             }
+            self.note_kept();
             let read = match turn {
                 Turn::Done => true,
                 // Other connections of this shard have their turn before a client that receives a long reply.
@@ -155,6 +162,9 @@ impl<F: Front> Connection<F> {
                 }
                 Turn::End => return Ok(Turn::End),
             };
+            if read && self.keeps_much() {
+                Box::pin(self.await_share()).await?;
+            }
             turn = if read { self.next_turn().await? } else { self.turn_of_unread() };
             if self.guest.is_some() && Box::pin(self.leaves_lobby(&mut turn)).await {
                 return Ok(turn);
@@ -278,8 +288,7 @@ impl<F: Front> Connection<F> {
     ) -> Poll<io::Result<usize>> {
         let kept = self.unread.len();
         input[..kept].copy_from_slice(&self.unread);
-        let read_bytes_max = if self.guest.is_some() { GUEST_READ_BYTES_MAX } else { READ_BYTES_MAX };
-        let read_to = input.len().min(kept + read_bytes_max);
+        let read_to = input.len().min(kept + self.share.read_bytes_max());
         let mut buffer = ReadBuf::new(&mut input[..read_to]);
         buffer.advance(kept);
         let polled = Pin::new(&mut self.stream).poll_read(cx, &mut buffer);

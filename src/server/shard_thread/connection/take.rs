@@ -13,11 +13,7 @@ use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
 use snowbank_client::layout::UnixMicros;
-use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
-
-/// Bytes queued for a client that reads slowly; then nothing more is read from it. Four whole reply frames: two on their way
-/// to the socket, two being filled.
-const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+use snowbank_client::protocol::ErrorCode;
 
 /// Errors in a row, with nothing else between them, after which the connection is closed. A client with a defect has seen
 /// many of them by then, and an error costs more than a request.
@@ -32,6 +28,7 @@ impl<F: Front> Connection<F> {
         state: &mut TurnState,
         (bytes, wall): (&[u8], UnixMicros),
     ) -> Turn<F> {
+        self.find_share(thread, &live_config.limits);
         let mut at = 0;
         let turn = loop {
             if self.backlog.is_some() && !self.encode_backlog(live_config, state) {
@@ -104,12 +101,6 @@ impl<F: Front> Connection<F> {
         }
     }
 
-    /// Returns true if one more frame could exceed the bytes that may be queued for the client.
-    fn is_queue_full(&self, output: &[u8]) -> bool {
-        let most = if self.guest.is_some() { 0 } else { REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE };
-        output.len() + self.unwritten.len() > most
-    }
-
     /// Serves a request for IDs: encodes them or a refusal, or returns the request if it has to wait. `later` are the bytes
     /// behind the request.
     #[inline]
@@ -149,7 +140,7 @@ impl<F: Front> Connection<F> {
     fn encode_ids(&mut self, live_config: &LiveConfig, state: &mut TurnState, ask: &Ask, form: F::Form) {
         let numbering = live_config.source(ask.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        if self.front.frame_limit(form, needs_list).fits(&state.runs) {
+        if self.share.of_frame(self.front.frame_limit(form, needs_list)).fits(&state.runs) {
             let of_reply = Some(ask.count_in(&state.runs));
             let frame_ids = FrameIds { runs: &state.runs, random, needs_list, of_reply, more: false };
             self.front.encode_ids(&mut state.output, form, &frame_ids, &mut state.rng);
@@ -229,7 +220,7 @@ impl<F: Front> Connection<F> {
         let form = backlog.form;
         let numbering = live_config.source(backlog.source).numbering();
         let (random, needs_list) = (numbering.random_parts(), numbering.needs_list());
-        let limit = self.front.frame_limit(form, needs_list);
+        let limit = self.share.of_frame(self.front.frame_limit(form, needs_list));
         while !self.is_queue_full(&state.output) {
             let of_reply = backlog.of_reply();
             let more = backlog.next_frame(numbering, limit, &mut state.runs);

@@ -1,0 +1,120 @@
+//! The bytes that a connection keeps between turns: replies that its client has not taken, and requests that are not decoded.
+//!
+//! All connections together have a budget for them. One connection may keep a share of what the others leave, so the share
+//! shrinks as the budget fills, and those that keep the most are the first that are not read (dynamic thresholds, as A. K.
+//! Choudhury and E. L. Hahne proposed for switches, 1998). A client that reads its replies keeps nothing, and notices nothing.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::Connection;
+use super::authorize::GUEST_READ_BYTES_MAX;
+use crate::clock;
+use crate::config::Limits;
+use crate::front::{FrameLimit, Front};
+use crate::server::shard_thread::thread_state::ThreadState;
+use crate::server::shard_thread::turn_state::READ_BYTES_MAX;
+use snowbank_client::protocol::MAX_REPLY_SIZE;
+
+/// The most bytes of replies queued for one client; then nothing more is read from it. Four whole reply frames: two on their
+/// way to the socket, two being filled.
+const REPLY_QUEUE_BYTES_MAX: usize = 4 * MAX_REPLY_SIZE;
+
+/// The part of the free budget, as a divisor, that one connection may keep. So 64 connections that never read fill half of the
+/// budget, and ten thousand cannot exceed it by more than the smallest steps.
+const SHARE: usize = 64;
+
+/// Bytes that a connection may keep whatever the others keep, so that each makes progress: a few requests.
+const KEPT_FREELY: usize = 4 * 1024;
+
+/// The bytes that TLS may hold, encrypted and not sent: a record.
+const TLS_UNSENT_BYTES: usize = 16 * 1024;
+
+/// The most of one frame while the budget is nearly used up: about four KiB.
+const SMALL_FRAME: FrameLimit = FrameLimit { runs: 256, ids: 512 };
+
+/// The time after which a connection that keeps too much looks again at the budget.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The connection's share of the budget in a turn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// Bytes of replies above which no further one is encoded.
+    replies_max: usize,
+}
+
+impl Share {
+    pub(super) const WHOLE: Share = Share { replies_max: REPLY_QUEUE_BYTES_MAX - MAX_REPLY_SIZE };
+    /// The share of a client that owes a token: one reply.
+    const OF_GUEST: Share = Share { replies_max: 0 };
+
+    /// Returns the bytes that a turn may read.
+    pub(super) fn read_bytes_max(self) -> usize {
+        if self.replies_max == Share::WHOLE.replies_max { READ_BYTES_MAX } else { GUEST_READ_BYTES_MAX }
+    }
+
+    /// Returns the most that one frame may hold, of what the protocol allows.
+    pub(super) fn of_frame(self, limit: FrameLimit) -> FrameLimit {
+        if self.replies_max >= MAX_REPLY_SIZE {
+            return limit;
+        }
+        // Runs are small however many IDs they have.
+        let ids = if limit.ids == u64::MAX { u64::MAX } else { limit.ids.min(SMALL_FRAME.ids) };
+        FrameLimit { runs: limit.runs.min(SMALL_FRAME.runs), ids }
+    }
+}
+
+/// Returns the bytes that one connection may keep.
+fn kept_max(thread: &ThreadState, limits: &Limits) -> usize {
+    let used = thread.common.metrics.queued_bytes.load(Ordering::Relaxed);
+    limits.max_queued_bytes.saturating_sub(used) / SHARE
+}
+
+impl<F: Front> Connection<F> {
+    /// Finds the connection's share of the budget for this turn.
+    pub(super) fn find_share(&mut self, thread: &ThreadState, limits: &Limits) {
+        self.share = match self.guest {
+            Some(_) => Share::OF_GUEST,
+            None => {
+                Share { replies_max: kept_max(thread, limits).clamp(KEPT_FREELY, Share::WHOLE.replies_max) }
+            }
+        };
+    }
+
+    /// Returns true if one more frame could exceed the bytes that may be queued for the client.
+    pub(super) fn is_queue_full(&self, output: &[u8]) -> bool {
+        output.len() + self.unwritten.len() > self.share.replies_max
+    }
+
+    /// Counts what the connection keeps.
+    pub(super) fn note_kept(&mut self) {
+        let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
+        self.member.note_kept(self.unread.capacity() + self.unwritten.capacity() + unsent);
+    }
+
+    /// Waits while the connection keeps more of a half request than its share of the budget.
+    ///
+    /// # Errors
+    /// The budget was full for `stall_timeout`.
+    pub(super) async fn await_share(&self) -> io::Result<()> {
+        let thread = &self.member.thread;
+        loop {
+            let limits = &thread.live_config.borrow().limits.clone();
+            if self.unread.len() <= kept_max(thread, limits).max(KEPT_FREELY) {
+                return Ok(());
+            }
+            if clock::os::boot().since(self.read_at) >= limits.stall_timeout {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Returns true if the rest of a request is so long that it needs a share of the budget.
+    pub(super) fn keeps_much(&self) -> bool {
+        self.unread.len() > KEPT_FREELY
+    }
+}

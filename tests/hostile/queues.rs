@@ -1,0 +1,94 @@
+//! Clients by the hundred that ask for much and read nothing: memory stays within its budget, goes back, and others are served.
+
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use crate::support::http::{sample, scrape};
+use crate::support::wire::{self, EXPLICIT};
+use crate::support::{Ask, Reply, Setup, poll};
+
+const MIB: f64 = 1_048_576.0;
+
+/// The budget of the daemon, and how far connections may exceed it: each by a few requests and a small frame.
+const BUDGET: f64 = 4.0 * MIB;
+const DEAF: usize = 300;
+const STEP: f64 = 32.0 * 1_024.0;
+
+#[test]
+fn clients_that_never_read_share_a_budget_which_goes_back_when_they_are_gone() {
+    let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 4194304\nstall_timeout = \"1h\"\n";
+    let daemon = Setup::configured(limits).admin().start();
+    let mut served = daemon.connect();
+    served.next(Ask::of(100_000).flags(EXPLICIT));
+    let queued = || sample(&scrape(&daemon), "snowbank_queued_bytes");
+    assert_eq!(queued(), 0.0);
+    let at_rest_kib = daemon.resident_kib();
+
+    // Each asks for 80 MB.
+    let requests: Vec<u8> =
+        (0..100).flat_map(|tag| Ask::of(100_000).tag(tag).wait_ms(65_534).flags(EXPLICIT).bytes()).collect();
+    let deaf: Vec<TcpStream> = (0..DEAF)
+        .map(|_| {
+            let mut stream = TcpStream::connect(daemon.addresses[0].tcp()).expect("the daemon listens");
+            stream.write_all(&requests).expect("it leaves");
+            stream
+        })
+        .collect();
+    let mut highest = 0.0_f64;
+    poll("the budget to be used up", || {
+        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "who reads is served");
+        highest = highest.max(queued());
+        (highest >= BUDGET / 2.0).then_some(())
+    });
+    for _ in 0..200 {
+        assert_eq!(served.next(Ask::of(1)).id_count(), Some(1), "who reads is served");
+        highest = highest.max(queued());
+    }
+    assert!(highest <= BUDGET + DEAF as f64 * STEP, "{highest} bytes queued");
+    poll("the check's line", || daemon.log().contains("check queues warns").then_some(()));
+    let most_kib = daemon.resident_kib();
+    drop(deaf);
+    poll("an empty budget", || (queued() == 0.0).then_some(()));
+    // The allocator takes a moment, and a request to notice.
+    let grown_kib = || daemon.resident_kib().saturating_sub(at_rest_kib);
+    poll("memory that went back", || {
+        served.assert_open();
+        std::thread::sleep(Duration::from_millis(20));
+        (grown_kib() < 8 * 1_024).then_some(())
+    });
+    println!(
+        "{at_rest_kib} KiB at rest, {most_kib} KiB with {highest} bytes queued, then {} more",
+        grown_kib()
+    );
+}
+
+/// Half a request is read on as soon as the budget has room again.
+#[test]
+fn a_client_that_reads_again_gets_all_of_it() {
+    let limits = "worker_ids = \"0-255\"\n[limits]\nmax_queued_bytes = 1048576\nstall_timeout = \"1h\"\n";
+    let daemon = Setup::configured(limits).start();
+    let requests: Vec<u8> =
+        (0..20).flat_map(|tag| Ask::of(100_000).tag(tag).wait_ms(65_534).flags(EXPLICIT).bytes()).collect();
+    let mut wires: Vec<_> = (0..40)
+        .map(|_| {
+            let mut wire = daemon.connect();
+            wire.send(&requests);
+            wire
+        })
+        .collect();
+    // Some go without a word, some read all.
+    for wire in wires.drain(..30) {
+        let _ = wire.tcp().shutdown(Shutdown::Both);
+    }
+    for wire in &mut wires {
+        let mut last = 0;
+        for tag in 0..20 {
+            let Reply::List(found, ids) = wire.reply() else { panic!("no list") };
+            assert_eq!((found, ids.len()), (tag, 100_000));
+            assert!(last < ids[0]);
+            last = ids[ids.len() - 1];
+        }
+    }
+    assert_eq!(daemon.connect().call(&wire::ping(1, b"")), Reply::Pong(1, Vec::new()));
+}
