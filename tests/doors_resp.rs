@@ -229,11 +229,11 @@ fn a_waiting_request_is_overtaken_by_none_of_its_connection() {
     let mut client = Client::of(&daemon);
     // The slow source has 16 IDs a second, so that the second request waits.
     client
-        .send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nINCR fast\r\nPING\r\n");
+        .send("SNOWBANK.NEXT slow 16 WAIT 5000\r\nSNOWBANK.NEXT slow 16 WAIT 5000\r\nPING\r\nINCR fast\r\n");
     let (first, second) = (client.list(), client.list());
     assert!(first.len() == 16 && second.len() == 16 && first[15] < second[0]);
-    client.integer();
     client.expect("+PONG\r\n");
+    client.integer();
     daemon.stop();
 }
 
@@ -290,4 +290,46 @@ fn a_transaction_is_answered_as_one_array_in_its_order() {
     let ids: Vec<u64> = (0..20_000).map(|_| client.integer()).collect();
     assert!(ids.is_sorted_by(|left, right| left < right));
     daemon.stop();
+}
+
+#[test]
+fn incrby_of_a_ticket_source_claims_its_numbers_as_one() {
+    let config = "shards = 2\n[[sources]]\nname = \"orders\"\nkind = \"ticket\"\n[[sources]]\nname = \"odd\"\nkind = \
+                  \"ticket\"\nincrement = 2";
+    let setup = Setup::configured(config).resp();
+    for name in ["orders", "odd"] {
+        let mut set = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        set.args(["ticket", "set", name, "1000", "--state-dir"]).arg(setup.path("state"));
+        let output = set.output().expect("it runs");
+        assert!(output.status.success(), "{output:?}");
+    }
+    let daemon = setup.start();
+    // Two connections, on one shard each, in turn.
+    let mut clients = [Client::of(&daemon), Client::of(&daemon)];
+    let mut last = 1_000;
+    for round in 0..50 {
+        let (client, by) = (&mut clients[round % 2], 1 + (round as u64 * 37) % 400);
+        client.send(array(&["INCRBY", "orders", &by.to_string()]) + &array(&["INCR", "orders"]));
+        assert_eq!((client.integer(), client.integer()), (last + by, last + by + 1));
+        last += by + 1;
+    }
+    let [client, _] = &mut clients;
+    client.asks("INCRBY orders 0\r\n", "-BAD_COUNT found count 0, allowed 1 to 1000000\r\n");
+    client.send("INCRBY odd 2\r\n");
+    assert!(client.line().starts_with("-ERR INCRBY of source odd can only add 1"));
+    daemon.stop();
+}
+
+#[test]
+fn integers_that_javascript_cannot_read_are_warned_of() {
+    let warned = |config: &str| {
+        let daemon = Setup::configured(config).resp().start();
+        // The line after the warnings.
+        support::poll("the start's lines", || daemon.log().contains("state in ").then_some(()));
+        let log = daemon.log();
+        daemon.stop();
+        log.contains("IDs of source \"default\" are above 2^53")
+    };
+    assert!(warned("") && !warned("resp.replies = \"string\""));
+    assert!(!warned("layout = \"time:31,worker:10,sequence:12;tick=1s;epoch=2025-01-01T00:00:00Z\""));
 }
