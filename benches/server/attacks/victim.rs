@@ -52,6 +52,11 @@ impl Seen {
         Ok(Seen { latency, lost: 0, all: 0 })
     }
 
+    fn add(&mut self, other: &Seen) -> io::Result<()> {
+        (self.lost, self.all) = (self.lost + other.lost, self.all + other.all);
+        self.latency.add(&other.latency).map_err(io::Error::other)
+    }
+
     /// Counts a request that was due then.
     fn count(&mut self, is_answered: bool, due: Instant) {
         self.all += 1;
@@ -139,15 +144,19 @@ impl Victim {
     /// Returns so many requests for one ID.
     pub(crate) fn requests(&self, count: usize) -> Vec<u8> {
         match self.kind {
-            Kind::Snowbank => next(1, false).repeat(count),
+            Kind::Snowbank => next().repeat(count),
             Kind::Redis => b"INCR ids\r\n".repeat(count),
         }
     }
 
-    /// Returns so many requests whose replies are long: 8 KB each.
+    /// Returns so many requests whose replies are long, about 1 KB each, and need no IDs.
     pub(crate) fn long_requests(&self, count: usize) -> Vec<u8> {
         match self.kind {
-            Kind::Snowbank => next(1_000, true).repeat(count),
+            Kind::Snowbank => {
+                let mut info = Vec::new();
+                request::encode_info(&mut info, 0);
+                info.repeat(count)
+            }
             Kind::Redis => b"GET long\r\n".repeat(count),
         }
     }
@@ -172,50 +181,75 @@ impl Victim {
 
     /// Reads a reply that is no error.
     fn read_reply(&self, stream: &mut TcpStream) -> io::Result<()> {
-        let mut reply = [0; 256];
-        let mut size = 0;
-        loop {
-            size += match stream.read(&mut reply[size..])? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                more => more,
-            };
-            match self.kind {
-                Kind::Snowbank if size >= 5 => {
-                    let length = u32::from_le_bytes([reply[0], reply[1], reply[2], reply[3]]) as usize;
-                    const ERROR: u8 = 0xFF;
-                    if size >= 4 + length {
-                        return if reply[4] == ERROR { Err(io::Error::other("refused")) } else { Ok(()) };
-                    }
+        /// The kind of a reply of Snowbank that is an error.
+        const ERROR: u8 = 0xFF;
+        let refused = || Err(io::Error::other("refused"));
+        match self.kind {
+            Kind::Snowbank => {
+                let mut head = [0; 4];
+                stream.read_exact(&mut head)?;
+                let mut body = vec![0; u32::from_le_bytes(head).min(65_536) as usize];
+                stream.read_exact(&mut body)?;
+                if body.first() == Some(&ERROR) { refused() } else { Ok(()) }
+            }
+            Kind::Redis => {
+                let (mut first, mut byte) = (None, [0]);
+                while byte != *b"\n" {
+                    stream.read_exact(&mut byte)?;
+                    first.get_or_insert(byte);
                 }
-                Kind::Redis if reply[size - 1] == b'\n' => {
-                    return if reply[0] == b'-' { Err(io::Error::other("refused")) } else { Ok(()) };
-                }
-                _ => {}
+                if first == Some(*b"-") { refused() } else { Ok(()) }
             }
         }
     }
 
-    /// Asks for single IDs at fixed instants. A request that could not be sent because the one before it was still out
-    /// counts from when it was due.
+    /// Asks for single IDs at fixed instants, whether or not those before were answered. A reply counts from when its request
+    /// was due.
     pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
-        let (mut seen, mut stream, request) = (Seen::new()?, None, self.requests(1));
-        let (begin, mut index) = (Instant::now(), 0_usize);
-        while begin.elapsed() < stretch {
-            let due = begin + EVERY * index as u32;
-            thread::sleep(due.saturating_duration_since(Instant::now()));
-            if index.is_multiple_of(REQUESTS_PER_CONNECTION) || stream.is_none() {
-                stream = self.connect().ok();
+        let request = self.requests(1);
+        let begin = Instant::now();
+        let due_at = |index: usize| begin + EVERY * index as u32;
+        let mut sum = Seen::new()?;
+        thread::scope(|scope| {
+            let mut readers = Vec::new();
+            for first in (0_usize..)
+                .step_by(REQUESTS_PER_CONNECTION)
+                .take_while(|&first| due_at(first) < begin + stretch)
+            {
+                thread::sleep(due_at(first).saturating_duration_since(Instant::now()));
+                let Ok((mut stream, replies)) =
+                    self.connect().and_then(|stream| Ok((stream.try_clone()?, stream)))
+                else {
+                    sum.all += REQUESTS_PER_CONNECTION as u64;
+                    sum.lost += REQUESTS_PER_CONNECTION as u64;
+                    continue;
+                };
+                readers.push(scope.spawn(move || self.read_replies(replies, due_at(first))));
+                for index in first..first + REQUESTS_PER_CONNECTION {
+                    thread::sleep(due_at(index).saturating_duration_since(Instant::now()));
+                    if stream.write_all(&request).is_err() {
+                        break;
+                    }
+                }
             }
-            let answered = stream.as_mut().map(|stream| {
-                stream.write_all(&request)?;
-                self.read_reply(stream)
-            });
-            let is_answered = matches!(answered, Some(Ok(())));
-            if !is_answered {
-                stream = None;
+            for reader in readers {
+                let seen = reader.join().map_err(|_| io::Error::other("a reader failed"))??;
+                sum.add(&seen)?;
             }
-            seen.count(is_answered, due);
-            index += 1;
+            Ok(sum)
+        })
+    }
+
+    /// Reads the replies to one connection's requests, the first of which was due then.
+    fn read_replies(&self, mut stream: TcpStream, first_due: Instant) -> io::Result<Seen> {
+        let mut seen = Seen::new()?;
+        for index in 0..REQUESTS_PER_CONNECTION {
+            if self.read_reply(&mut stream).is_err() {
+                let rest = (REQUESTS_PER_CONNECTION - index) as u64;
+                (seen.all, seen.lost) = (seen.all + rest, seen.lost + rest);
+                break;
+            }
+            seen.count(true, first_due + EVERY * index as u32);
         }
         Ok(seen)
     }
@@ -229,6 +263,7 @@ impl Victim {
                 break;
             }
             thread::sleep(due.saturating_duration_since(Instant::now()));
+            let asked = Instant::now();
             let answer = || -> io::Result<bool> {
                 let mut stream = TcpStream::connect_timeout(&self.admin, LOST_AFTER)?;
                 stream.set_read_timeout(Some(LOST_AFTER))?;
@@ -236,15 +271,15 @@ impl Victim {
                 let mut answer = [0; 64];
                 Ok(stream.read(&mut answer)? > 12 && answer.starts_with(b"HTTP/1.1 200"))
             };
-            seen.count(answer().unwrap_or(false), due);
+            seen.count(answer().unwrap_or(false), asked);
         }
         Ok(seen)
     }
 }
 
-fn next(count: u32, explicit: bool) -> Vec<u8> {
+fn next() -> Vec<u8> {
     let mut out = Vec::new();
-    let next = Next { source: 0, count, wait: Wait::DEFAULT, explicit, partial: false };
+    let next = Next { source: 0, count: 1, wait: Wait::DEFAULT, explicit: false, partial: false };
     request::encode_next(&mut out, 0, &next);
     out
 }
@@ -294,7 +329,7 @@ fn start_redis(
     let Some(process) = Process::redis_with(&options)? else { return Ok(None) };
     if attack == Attack::Deaf {
         let mut stream = TcpStream::connect(process.address())?;
-        stream.write_all(&[b"SET long ", &[b'x'; 8_000][..], b"\r\n"].concat())?;
+        stream.write_all(&[b"SET long ", &[b'x'; 1_000][..], b"\r\n"].concat())?;
         let _ = stream.read(&mut [0; 16])?;
     }
     Ok(Some(process))
