@@ -17,6 +17,7 @@
 //!   that takes a grant away starts another generation, so that grants come back only from writes handed out later.
 
 mod managed_source;
+mod reservation;
 
 pub use managed_source::{ManagedSource, PERIOD, Reach};
 
@@ -352,6 +353,9 @@ impl Keeper {
         }
         writer.due = Some(now.boot.after(PERIOD));
         if ceilings.is_empty() {
+            let pauses = self.sources.iter().zip(&writer.durable);
+            let pause = pauses.map(|(managed, durable)| managed.pause(now, *durable)).min();
+            writer.due = Some(now.boot.after(pause.unwrap_or(PERIOD)));
             // Nobody asks. The next request tries again, and a failure of long ago does not keep it from that.
             writer.failure = None;
             return None;

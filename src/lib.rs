@@ -37,8 +37,8 @@
 //! - `admin`: the operator's view: status, metrics, the page.
 //! - [`service`]: notifications to the service manager, and the log.
 //! - `system_error`: the causes behind the operating system's errors.
-//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), the wire
-//!   format (`protocol`) and addresses, which the daemon uses too.
+//! - `snowbank_client`, a crate of its own in clients/rust: the client library, with the layouts of IDs (`layout`), their
+//!   forms as text (`format`), the wire format (`protocol`) and addresses, which the daemon uses too.
 //!
 //! # One request's walk
 //!

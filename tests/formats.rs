@@ -215,6 +215,23 @@ fn alias_keys_may_be_a_credential() {
     assert_eq!(next("credential:other").status.code(), Some(2));
 }
 
+#[test]
+fn numbers_of_a_ticket_counter_are_read_without_a_layout() {
+    for (format, text) in [("decimal", "1000000007"), ("hex", "3b9aca07"), ("base62", "15ftgN")] {
+        let decode = ["decode", "--layout", "ticket", "--from", format, text];
+        assert_eq!(prints(&decode), ["1000000007"]);
+        let json = prints(&[&decode[..], &["--json"]].concat());
+        assert_eq!(json, [r#"{"id":"1000000007","layout":"ticket"}"#]);
+    }
+    for format in ["objectid", "uuidv7"] {
+        let line =
+            refuses(2, &["decode", "--layout", "ticket", "--source", "tickets", "--from", format, "5"]);
+        assert!(line.contains("the numbers of \"tickets\" have none"), "{line}");
+    }
+    let line = refuses(2, &["decode", "--layout", "ticket", "9223372036854775808"]);
+    assert!(line.contains("above the largest ID"), "{line}");
+}
+
 /// Reads lines `FORMAT TEXT` and prints the fields as Python's and MongoDB's own libraries see them.
 const READER: &str = r#"
 import sys, uuid
@@ -224,6 +241,7 @@ for line in sys.stdin:
     if form == "objectid":
         read = ObjectId(text)
         print(int(read.generation_time.timestamp()), str(read))
+        assert ObjectId("507f1f77bcf86cd799439011").generation_time.isoformat() == "2012-10-17T21:13:27+00:00"
     else:
         read = uuid.UUID(text)
         assert read.variant == uuid.RFC_4122

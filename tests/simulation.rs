@@ -6,8 +6,12 @@
 //! nobody asks for a minute or for hours, and a second daemon tries to start. Older copies of the state take its place, which
 //! the marks in the machine's locks reveal within a boot.
 //!
-//! [`world`] holds all of it, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
-//! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source that yields too little.
+//! A second world, [`site`], has two daemons, several sources, joins, and layouts and worker IDs that change between lives.
+//! [`lead`] watches the ID clock after a far step back.
+//!
+//! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
+//! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
+//! that yields too little.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
@@ -34,6 +38,8 @@ mod machine;
 mod recovery;
 #[path = "simulation/requests.rs"]
 mod requests;
+#[path = "simulation/site.rs"]
+mod site;
 #[path = "simulation/starts.rs"]
 mod starts;
 #[path = "simulation/storage.rs"]
@@ -151,13 +157,20 @@ fn a_crash_loop_gains_less_than_the_wall_clock() {
     (0..20).for_each(crash_again_and_again);
 }
 
+/// Runs so many seeds, or as many as the environment says, or its one.
+fn run(seeds: u64, life: fn(u64)) {
+    match from_environment("SNOWBANK_SEED") {
+        Some(seed) => life(seed),
+        None => (0..from_environment("SNOWBANK_SEEDS").unwrap_or(seeds)).for_each(life),
+    }
+}
+
 #[test]
 fn a_daemons_life_keeps_the_promises() {
-    if let Some(seed) = from_environment("SNOWBANK_SEED") {
-        return live(seed);
-    }
-    let seeds = from_environment("SNOWBANK_SEEDS").unwrap_or(3_000);
-    for seed in 0..seeds {
-        live(seed);
-    }
+    run(3_000, live);
+}
+
+#[test]
+fn a_machine_with_two_daemons_keeps_the_promises() {
+    run(60, site::live);
 }

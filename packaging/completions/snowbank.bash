@@ -52,6 +52,9 @@ _snowbank() {
             snowbank,status)
                 cmd="snowbank__subcmd__status"
                 ;;
+            snowbank,ticket)
+                cmd="snowbank__subcmd__ticket"
+                ;;
             snowbank__subcmd__fleet,check)
                 cmd="snowbank__subcmd__fleet__subcmd__check"
                 ;;
@@ -118,6 +121,9 @@ _snowbank() {
             snowbank__subcmd__help,status)
                 cmd="snowbank__subcmd__help__subcmd__status"
                 ;;
+            snowbank__subcmd__help,ticket)
+                cmd="snowbank__subcmd__help__subcmd__ticket"
+                ;;
             snowbank__subcmd__help__subcmd__fleet,check)
                 cmd="snowbank__subcmd__help__subcmd__fleet__subcmd__check"
                 ;;
@@ -138,6 +144,9 @@ _snowbank() {
                 ;;
             snowbank__subcmd__help__subcmd__state,show)
                 cmd="snowbank__subcmd__help__subcmd__state__subcmd__show"
+                ;;
+            snowbank__subcmd__help__subcmd__ticket,set)
+                cmd="snowbank__subcmd__help__subcmd__ticket__subcmd__set"
                 ;;
             snowbank__subcmd__state,export)
                 cmd="snowbank__subcmd__state__subcmd__export"
@@ -163,6 +172,18 @@ _snowbank() {
             snowbank__subcmd__state__subcmd__help,show)
                 cmd="snowbank__subcmd__state__subcmd__help__subcmd__show"
                 ;;
+            snowbank__subcmd__ticket,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket,set)
+                cmd="snowbank__subcmd__ticket__subcmd__set"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,help)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__help"
+                ;;
+            snowbank__subcmd__ticket__subcmd__help,set)
+                cmd="snowbank__subcmd__ticket__subcmd__help__subcmd__set"
+                ;;
             *)
                 ;;
         esac
@@ -170,7 +191,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check ping status reload fleet state help"
+            opts="-h -V --help --version serve next decode range layout check ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -298,7 +319,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__check)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -337,6 +358,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -444,7 +473,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__init)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --add --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --add --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -483,6 +512,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -506,7 +543,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__list)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --json --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --json --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -545,6 +582,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -568,7 +613,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__fleet__subcmd__release)
-            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --admin --log-format --log-level --source --force --help"
+            opts="-h --config --listen --layout --worker-id --shards --order --state-dir --lock-dir --resp --memcached --noeqd --admin --log-format --log-level --source --force --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -607,6 +652,14 @@ _snowbank() {
                     return 0
                     ;;
                 --resp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memcached)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --noeqd)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -634,7 +687,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check ping status reload fleet state help"
+            opts="serve next decode range layout check ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -902,6 +955,34 @@ _snowbank() {
         snowbank__subcmd__help__subcmd__status)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket)
+            opts="set"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__ticket__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1359,6 +1440,84 @@ _snowbank() {
                     return 0
                     ;;
                 --timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket)
+            opts="-h --help set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help)
+            opts="set help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__help__subcmd__set)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__ticket__subcmd__set)
+            opts="-h --state-dir --lock-dir --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --state-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lock-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

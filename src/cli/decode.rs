@@ -25,7 +25,8 @@ pub(super) struct Arguments {
     source: String,
     #[command(flatten)]
     keys: KeyOptions,
-    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`
+    /// The IDs' layout: a preset's name, or a layout in text form; see `snowbank layout`. "ticket" is that of a ticket counter's
+    /// numbers, which have no fields
     #[arg(long, value_name = "NAME|SPEC", default_value = "twitter")]
     layout: String,
     /// Print one JSON object per line
@@ -33,42 +34,64 @@ pub(super) struct Arguments {
     json: bool,
 }
 
+/// The name that stands for no layout.
+const TICKET: &str = "ticket";
+
 pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
-    let chosen = Chosen::resolve(&arguments.layout)?;
-    let label = chosen.label();
-    let context = Context::new(&arguments.source, Some(&chosen.layout));
-    let codec = arguments.keys.codec(&arguments.from, context)?;
-    // With one node field, its value is the worker ID.
-    let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
+    let chosen = match arguments.layout.as_str() {
+        TICKET => None,
+        name_or_spec => Some(Chosen::resolve(name_or_spec)?),
+    };
+    let layout = chosen.as_ref().map(|chosen| &chosen.layout);
+    let codec = arguments.keys.codec(&arguments.from, Context::new(&arguments.source, layout))?;
     // All IDs are read before anything is printed, so that a mistake in the last one leaves no half answer.
     let mut lines = Vec::new();
     for text in &arguments.ids {
-        let id = match arguments.from {
-            Format::Decimal => chosen.layout.parse_id(text).map_err(Failure::usage)?,
+        let id = match (&arguments.from, layout) {
+            (Format::Decimal, Some(layout)) => layout.parse_id(text).map_err(Failure::usage)?,
             _ => codec.read(text).map_err(Failure::usage)?,
         };
-        let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
-        let time = chosen.layout.rfc3339(decoded.instant);
-        let worker_id = has_several.then_some(decoded.worker);
-        if arguments.json {
-            let unix_ms = decoded.instant.unix_ms();
-            let id = id.to_string();
-            let fields = decoded.fields;
-            write_json(&Line { id, layout: &label, time, unix_ms, worker_id, fields }, &mut lines)?;
-        } else {
-            write!(lines, "{id} {time}")?;
-            // The first field is the time, which is there already.
-            for (name, value) in &decoded.fields[1..] {
-                write!(lines, " {name}={value}")?;
-            }
-            match worker_id {
-                Some(id) => writeln!(lines, " (worker ID {id})")?,
-                None => writeln!(lines)?,
-            }
+        match &chosen {
+            Some(chosen) => write_decoded(chosen, id, arguments.json, &mut lines)?,
+            None if arguments.json => write_json(&Ticket { id: id.to_string(), layout: TICKET }, &mut lines)?,
+            None => writeln!(lines, "{id}")?,
         }
     }
-    chosen.warn_unless_alive();
+    if let Some(chosen) = chosen {
+        chosen.warn_unless_alive();
+    }
     Ok(out.write_all(&lines)?)
+}
+
+/// Writes the instant and the fields of an ID.
+fn write_decoded(chosen: &Chosen, id: u64, json: bool, lines: &mut Vec<u8>) -> Outcome {
+    let decoded = chosen.layout.decode(id).map_err(Failure::usage)?;
+    let time = chosen.layout.rfc3339(decoded.instant);
+    // With one node field, its value is the worker ID.
+    let has_several = chosen.layout.fields().iter().filter(|field| field.role() == Role::Node).count() > 1;
+    let worker_id = has_several.then_some(decoded.worker);
+    if json {
+        let (id, layout, unix_ms) = (id.to_string(), &*chosen.label(), decoded.instant.unix_ms());
+        write_json(&Line { id, layout, time, unix_ms, worker_id, fields: decoded.fields }, lines)?;
+        return Ok(());
+    }
+    write!(lines, "{id} {time}")?;
+    // The first field is the time, which is there already.
+    for (name, value) in &decoded.fields[1..] {
+        write!(lines, " {name}={value}")?;
+    }
+    match worker_id {
+        Some(id) => writeln!(lines, " (worker ID {id})")?,
+        None => writeln!(lines)?,
+    }
+    Ok(())
+}
+
+/// The output of `--json` for a ticket counter's number.
+#[derive(Serialize)]
+struct Ticket {
+    id: String,
+    layout: &'static str,
 }
 
 /// The output of `--json` for an ID.

@@ -21,6 +21,7 @@ mod sql;
 mod state;
 mod status;
 mod stop;
+mod ticket;
 mod tls;
 
 #[cfg(test)]
@@ -69,6 +70,8 @@ enum Command {
     Fleet(fleet::Arguments),
     /// Show the state that a daemon keeps over restarts, or move it to another machine.
     State(state::Arguments),
+    /// Say where a ticket source goes on: its first start needs it.
+    Ticket(ticket::Arguments),
 }
 
 /// The reason why a command failed.
@@ -147,6 +150,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Check(arguments) => check::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
+        Command::Ticket(arguments) => ticket::run(&arguments, out),
         Command::Fleet(arguments) => fleet::run(&arguments, out),
         Command::Reload(arguments) => ask_reload::run(&arguments),
         Command::Status(arguments) => status::run(&arguments, out),

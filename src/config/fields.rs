@@ -35,6 +35,42 @@ impl fmt::Display for Shards {
     }
 }
 
+/// The kind of a source's IDs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// Of the time and a worker ID, by a layout.
+    #[default]
+    Snowflake,
+    /// Of a counter.
+    Ticket,
+}
+
+impl SourceKind {
+    /// Its name in configurations and in INFO.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SourceKind::Snowflake => "snowflake",
+            SourceKind::Ticket => "ticket",
+        }
+    }
+
+    /// The settings of a source that only this kind has.
+    pub(super) const fn own_settings(self) -> &'static [&'static str] {
+        match self {
+            SourceKind::Snowflake => &[
+                "layout",
+                "worker_ids",
+                "worker_id_from",
+                "burst_window",
+                "max_ahead",
+                "on_step_back",
+                "sequence_start",
+            ],
+            SourceKind::Ticket => &["increment", "offset"],
+        }
+    }
+}
+
 /// The permission bits of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileMode(pub u32);

@@ -50,7 +50,7 @@ pub use diff::{Changed, diff};
 pub use doors::{
     Door, MemcachedSettings, NoeqdSettings, PROTOCOLS, Protocol, Purpose, Replies, RespSettings,
 };
-pub use fields::{FileMode, SHARDS_MAX, Shards, WorkerIds};
+pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
 pub use log::{LogFormat, LogLevel};
@@ -65,6 +65,7 @@ pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
+pub(crate) use value::{SOURCE_NAME, is_source_name};
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;

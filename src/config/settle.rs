@@ -6,11 +6,12 @@ use std::num::NonZeroUsize;
 use super::Settings;
 use super::daemon::{TlsSettings, rows};
 use super::doors::{Door, Purpose};
-use super::fields::WorkerIds;
+use super::fields::{SourceKind, WorkerIds};
 use super::findings::Findings;
 use super::mistake::{Mistakes, Origin};
 use super::reader::Reader;
 use super::source::SourceSettings;
+use super::state_dir::StateDirChoice;
 use super::units::Plain;
 use snowbank_client::address::{Address, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::{Life, Numbering, UnixMicros, WorkerSet, concurrent_collision};
@@ -29,6 +30,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tokens(&settings, &mut findings);
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
+    check_state(&settings, &mut findings);
     let mut sound = Vec::new();
     for (index, source) in settings.sources.iter_mut().enumerate() {
         if settle_source(index, source, now, &mut findings) {
@@ -193,6 +195,18 @@ fn check_horizon(settings: &Settings, findings: &mut Findings) {
     }
 }
 
+/// A ticket source has a state: without one it would begin again at its first number.
+fn check_state(settings: &Settings, findings: &mut Findings) {
+    let ticket = settings.sources.iter().find(|source| source.is_ticket());
+    if let Some(ticket) = ticket.filter(|_| settings.state_dir == StateDirChoice::None) {
+        let name = &ticket.name;
+        let text = format!(
+            "found \"none\", allowed with the ticket source {name:?}: a directory, because no clock keeps its numbers from coming twice"
+        );
+        findings.mistake_of("state_dir", text);
+    }
+}
+
 fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
     for (index, source) in sources.iter().enumerate() {
         let name = &source.name;
@@ -204,7 +218,7 @@ fn check_names(sources: &[SourceSettings], findings: &mut Findings) {
     }
 }
 
-/// Completes and checks one source. Returns whether its layout and its worker IDs can be used.
+/// Completes and checks one source. Returns true if it has a layout and worker IDs that can be used.
 fn settle_source(
     index: usize,
     source: &mut SourceSettings,
@@ -212,6 +226,11 @@ fn settle_source(
     findings: &mut Findings,
 ) -> bool {
     let mut place = Place { index, findings };
+    place.refuse_settings_of_another_kind(source);
+    if source.is_ticket() {
+        place.check_counter(source);
+        return false;
+    }
     if !place.is_layout_alive(source, now) || !place.fit_worker_ids(source) {
         return false;
     }
@@ -264,6 +283,34 @@ impl Place<'_> {
     fn mistake(&mut self, key: &str, text: String) {
         if let Some((full, origin)) = self.of(key) {
             self.findings.mistake(origin, full, text);
+        }
+    }
+
+    /// Reports settings of this source that its kind does not have. Those of all sources together do not count.
+    fn refuse_settings_of_another_kind(&mut self, source: &SourceSettings) {
+        let (other, names) = match source.kind {
+            SourceKind::Snowflake => (SourceKind::Ticket, "layout and worker_ids"),
+            SourceKind::Ticket => (SourceKind::Snowflake, "increment and offset"),
+        };
+        for key in other.own_settings() {
+            let own = format!("sources[{}].{key}", self.index);
+            // The reference gives a counter's defaults to every source.
+            let is_default = other == SourceKind::Ticket && (source.increment, source.offset) == (1, 1);
+            if let Some(origin) = self.findings.origins.of(&own).cloned().filter(|_| !is_default) {
+                let kind = source.kind.name();
+                let text = format!(
+                    "found in a {kind} source, allowed: in one of kind {:?}; a {kind} source has {names}",
+                    other.name()
+                );
+                self.findings.mistake(origin, own, text);
+            }
+        }
+    }
+
+    /// Checks that the offset is one of the increment.
+    fn check_counter(&mut self, source: &SourceSettings) {
+        if let Err(text) = source.numbering() {
+            self.mistake("offset", text);
         }
     }
 

@@ -6,10 +6,11 @@
 
 use std::time::Duration;
 
-use super::fields::WorkerIds;
+use super::fields::{SourceKind, WorkerIds};
 use super::fleet::WorkerIdFrom;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
 use crate::fleet::SWAPS_MAX;
+use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::layout::Layout;
 
@@ -38,6 +39,20 @@ settings! {
         /// The name by which clients find this source: 1 to 64 of the characters a-z 0-9 . _ -, not all digits, and
         /// different for each source. A file with `[[sources]]` must name each of them.
         name: String = r#""default""# in SourceAlone, Restart(PLACE), |value| value.name();
+
+        /// The kind of its IDs: "snowflake" makes them of the time and a worker ID, by a layout; "ticket" counts, as a table's
+        /// sequence does, and has no layout, no worker_ids and no other setting of the clock. A ticket source needs a state
+        /// (state_dir), and does not start before `snowbank ticket set` has said where it goes on.
+        kind: SourceKind = r#""snowflake""# in SourceAlone, Restart(MADE_OF),
+            |value| value.choice(&[SourceKind::Snowflake, SourceKind::Ticket].map(|kind| (kind.name(), kind)));
+
+        /// Of a ticket source, the distance between two IDs. With increment 2 and the offsets 1 and 2, two daemons give odd
+        /// and even numbers, and never the same one.
+        increment: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
+
+        /// Of a ticket source, its first ID: from 1 to increment. Daemons that number one table have the same increment and an
+        /// offset each.
+        offset: u64 = "1" in SourceAlone, Restart(MADE_OF), |value| value.count(1..=LAST_ID);
 
         /// The fields of an ID: the name of a preset (`snowbank layout` lists them), a text such as
         /// "time:41,datacenter:5,worker:5,sequence:12;tick=1ms;epoch=1288834974657", or the same as a table.
@@ -90,9 +105,28 @@ settings! {
 }
 
 impl SourceSettings {
+    /// Returns its numbering: by its layout and worker IDs, or by its counter.
+    ///
+    /// # Errors
+    /// In words, what does not fit.
+    pub fn numbering(&self) -> Result<Numbering, String> {
+        match self.kind {
+            SourceKind::Snowflake => Numbering::new(self.layout.clone(), self.worker_ids.set.clone())
+                .map_err(|error| error.to_string()),
+            SourceKind::Ticket => TicketCounter::new(&self.name, self.increment, self.offset)
+                .map(Numbering::Ticket)
+                .map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns true for a ticket source, of which no setting of a layout or of the clock counts.
+    pub fn is_ticket(&self) -> bool {
+        self.kind == SourceKind::Ticket
+    }
+
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
     pub fn is_lent(&self) -> bool {
-        self.worker_id_from == WorkerIdFrom::Coordinator
+        self.worker_id_from == WorkerIdFrom::Coordinator && !self.is_ticket()
     }
 
     /// Returns this many ticks of its layout.

@@ -1,11 +1,16 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::daemon::rows;
+use super::doors::Replies;
+use super::fields::SourceKind;
 use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
-use snowbank_client::layout::{Life, UnixMicros, collision};
+use snowbank_client::layout::{Life, Position, UnixMicros, collision};
+
+/// The largest number up to which a double holds every integer.
+const EXACT_INTEGERS: u64 = 1 << 53;
 
 impl SourceSettings {
     /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
@@ -47,6 +52,12 @@ impl Settings {
             lines.push(format!("admin on {}", admin.join(", ")));
         }
         lines.extend(self.sources.iter().enumerate().map(|(index, source)| {
+            if source.is_ticket() {
+                let SourceSettings { name, increment, offset, .. } = source;
+                return format!(
+                    "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
+                );
+            }
             let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
             format!(
                 "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
@@ -67,8 +78,14 @@ impl Settings {
             format!("{} = {}\n", row.full_key(source), (row.show)(self, source.unwrap_or(0)))
         };
         let of_daemon = rows().filter(|row| !row.is_of_source()).map(|row| line(row, None));
-        let of_sources = (0..self.sources.len())
-            .flat_map(|index| rows().filter(|row| row.is_of_source()).map(move |row| line(row, Some(index))));
+        let has = |index: usize, row: &&Row| {
+            let other =
+                if self.sources[index].is_ticket() { SourceKind::Snowflake } else { SourceKind::Ticket };
+            row.is_of_source() && !other.own_settings().contains(&row.key)
+        };
+        let of_sources = (0..self.sources.len()).flat_map(|index| {
+            rows().filter(move |row| has(index, row)).map(move |row| line(row, Some(index)))
+        });
         of_daemon.chain(of_sources).collect()
     }
 
@@ -108,6 +125,7 @@ impl Settings {
                  the daemon does, though no IDs"
             ));
         }
+        warnings.extend(self.inexact_in_javascript());
         let usual = Settings::default().lock_dir;
         if self.lock_dir != usual {
             let usual = usual.display();
@@ -121,6 +139,22 @@ impl Settings {
         warnings
     }
 
+    /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
+    fn inexact_in_javascript(&self) -> Option<String> {
+        let is_asked = !self.resp.listen.is_empty() && self.resp.replies == Replies::Integer;
+        let outgrows = |source: &&SourceSettings| {
+            let numbering = source.numbering().ok().filter(|numbering| !numbering.is_ticket());
+            numbering
+                .is_some_and(|numbering| numbering.id_at(Position(numbering.end().0 - 1)) > EXACT_INTEGERS)
+        };
+        let source = self.sources.iter().find(outgrows).filter(|_| is_asked)?;
+        Some(format!(
+            "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
+             one: for such clients set resp.replies = \"string\"",
+            source.name
+        ))
+    }
+
     /// Warns of pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart.
     /// If the epochs are nearer, the configuration is refused.
     fn repeated_later(&self) -> Vec<String> {
@@ -128,6 +162,7 @@ impl Settings {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
         });
         pairs
+            .filter(|((_, left), (_, right))| !left.is_ticket() && !right.is_ticket())
             .filter_map(|((one, left), (two, right))| {
                 let ids = (&left.layout, &left.worker_ids.set);
                 let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;
@@ -145,6 +180,7 @@ impl Settings {
 
 fn ends_soon(source: &SourceSettings, now: UnixMicros) -> Option<String> {
     match source.layout.life(now) {
+        _ if source.is_ticket() => None,
         Life::LastYear { left } => Some(format!(
             "the layout of source {:?} ends {}, in {} days: plan for another (a later epoch, or more time)",
             source.name,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::SignedDuration;
 
 use super::doors::Replies;
-use super::fields::{FileMode, Shards, WorkerIds};
+use super::fields::{FileMode, Shards, SourceKind, WorkerIds};
 use super::file_ref::FileRef;
 use super::fleet::{CoordinatorKind, WorkerIdFrom};
 use super::log::{LogFormat, LogLevel};
@@ -65,6 +65,7 @@ macro_rules! written {
 written! {
     bool: |choice| choice.to_string();
     usize: |count| count.to_string();
+    u64: |count| count.to_string();
     NonZeroU32: |count| count.to_string();
     Shards: |count| count.to_string();
     FileMode: |mode| format!("\"{:04o}\"", mode.0);
@@ -87,6 +88,7 @@ written! {
     Order: |order| quoted(order.name());
     OnStepBack: |choice| quoted(choice.name());
     SequenceStart: |choice| quoted(choice.name());
+    SourceKind: |kind| quoted(kind.name());
     Replies: |choice| quoted(choice.name());
     LogFormat: |format| quoted(format.name());
     LogLevel: |level| quoted(level.name());

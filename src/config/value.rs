@@ -60,6 +60,16 @@ pub(super) fn excerpt(text: &str) -> String {
     }
 }
 
+/// The names that a source can have, in words.
+pub(crate) const SOURCE_NAME: &str = "1 to 64 of the characters a-z 0-9 . _ -, not all digits";
+
+/// Returns true for a name that a source can have. Digits alone are an index where a client names a source.
+pub(crate) fn is_source_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && !name.bytes().all(|b| b.is_ascii_digit())
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
+}
+
 /// A value as it stands in the file (or as an override gave it).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Value<'v>(pub(super) &'v Spanned<DeValue<'v>>);
@@ -326,17 +336,7 @@ impl<'v> Value<'v> {
 
     /// Reads the name of a source.
     pub(super) fn name(self) -> Result<String, Refusal> {
-        let fits = |name: &&str| {
-            // Digits alone are an index where a client names a source.
-            (1..=64).contains(&name.len())
-                && !name.bytes().all(|b| b.is_ascii_digit())
-                && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b))
-        };
-        self.0
-            .get_ref()
-            .as_str()
-            .filter(fits)
-            .map(str::to_owned)
-            .ok_or_else(|| self.refuse("1 to 64 of the characters a-z 0-9 . _ -, not all digits"))
+        let name = self.0.get_ref().as_str().filter(|name| is_source_name(name));
+        name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::numbering::LAST_ID;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::ErrorCode;
 
@@ -86,6 +87,14 @@ pub fn in_words(refused: Refused<'_>) -> Words {
             ErrorCode::NoCeiling,
             None,
             format!("the layout of source {source} has come to the end of its life; change it"),
+        ),
+        Refusal::CounterEnded => (
+            ErrorCode::Exhausted,
+            None,
+            format!(
+                "source {source} has not as many numbers left: its counter ends at {LAST_ID}; ask for fewer, or move its \
+                 table to a source with a layout"
+            ),
         ),
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     };

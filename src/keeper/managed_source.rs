@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::reservation::{self, Reservation};
 use crate::ceiling::CeilingRule;
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules;
+use crate::numbering::Numbering;
 use crate::source::Source;
 use snowbank_client::layout::{Position, Tick};
 
@@ -21,6 +23,15 @@ const SHORTEST_PERIOD: Duration = Duration::from_millis(5);
 /// The longest time since the last use for that.
 const IN_USE: Duration = Duration::from_secs(3);
 
+/// The rule for how far ahead of the cursor a ceiling is kept.
+#[derive(Debug)]
+enum Ahead {
+    /// Of a source that follows the clock.
+    ByClock(CeilingRule),
+    /// Of a ticket source.
+    ByDemand(Reservation),
+}
+
 /// The distance that a writer keeps its ceilings ahead, and the moment when they rise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
@@ -35,7 +46,7 @@ pub enum Reach {
 #[derive(Debug)]
 pub struct ManagedSource {
     source: Arc<Source>,
-    rule: CeilingRule,
+    ahead: Ahead,
     /// The position where it started, then its first ceiling.
     first: Durable,
     /// The fleet's ceiling when it started. `None`: it is of no fleet.
@@ -67,14 +78,18 @@ impl Durable {
 }
 
 impl ManagedSource {
-    /// A source that starts at `start`, before its first ceiling.
+    /// A source that starts at `start`, before its first ceiling. `rule` is that of a source that follows the clock.
     pub fn new(source: Arc<Source>, rule: CeilingRule, start: Position, now: Now) -> Self {
         let first = Durable { ceiling: start, generation: source.grant().generation() };
         let untouched = source.cursor().unwrap_or(start);
         let used_at = now.boot;
+        let ahead = match source.numbering() {
+            Numbering::Snowflake(_) => Ahead::ByClock(rule),
+            Numbering::Ticket(_) => Ahead::ByDemand(Reservation::new(untouched, now)),
+        };
         ManagedSource {
             source,
-            rule,
+            ahead,
             first,
             fleet: None,
             untouched,
@@ -105,14 +120,17 @@ impl ManagedSource {
         &self.source
     }
 
-    /// Returns how far ahead of the wall clock its ceiling is kept.
+    /// Returns for how long IDs last below its ceiling.
     pub(super) fn horizon(&self) -> Duration {
-        self.rule.horizon
+        match &self.ahead {
+            Ahead::ByClock(rule) => rule.horizon,
+            Ahead::ByDemand(_) => reservation::LASTS,
+        }
     }
 
     /// Returns the first ceiling: all writers make it durable, then [`grant`](ManagedSource::grant) grants it.
     pub fn first_ceiling(&self, now: Now) -> Position {
-        self.wanted_ceiling(now, Duration::ZERO).max(self.first.ceiling)
+        self.wanted_ceiling(now, Duration::ZERO, self.first.ceiling).max(self.first.ceiling)
     }
 
     /// Grants the first ceiling, which is durable.
@@ -163,6 +181,9 @@ impl ManagedSource {
             self.seen = cursor;
             self.used_at = now.boot;
         }
+        if let Ahead::ByDemand(reservation) = &mut self.ahead {
+            reservation.look(self.seen, now);
+        }
     }
 
     /// Returns whether a write cannot wait until it is due: the grant was taken away since this ceiling was handed out, or
@@ -184,13 +205,31 @@ impl ManagedSource {
         if !is_wanted && !self.is_in_use(now) {
             return None;
         }
-        let ceiling = self.wanted_ceiling(now, uptime).max(durable.ceiling);
+        let ceiling = self.wanted_ceiling(now, uptime, durable.ceiling).max(durable.ceiling);
         (ceiling > durable.ceiling || self.is_stale(durable)).then_some(ceiling)
+    }
+
+    /// Returns the pause until the next look at a ceiling that needed no raise.
+    pub(super) fn pause(&self, now: Now, durable: Durable) -> Duration {
+        match &self.ahead {
+            Ahead::ByClock(_) => PERIOD,
+            Ahead::ByDemand(_) => self.period(now, durable),
+        }
     }
 
     /// Returns the pause between two raises while this ceiling is durable.
     pub(super) fn period(&self, now: Now, durable: Durable) -> Duration {
-        let reached_in = self.source.reaches_in(now, durable.ceiling);
+        let reached_in = match (&self.ahead, self.source.cursor()) {
+            (Ahead::ByClock(_), _) => self.source.reaches_in(now, durable.ceiling),
+            (Ahead::ByDemand(reservation), Some(cursor))
+                if now.boot.since(self.used_at) <= IN_USE
+                    && durable.ceiling < self.source.numbering().end() =>
+            {
+                let half_used_in = reservation.half_used_in(cursor, durable.ceiling);
+                return half_used_in.clamp(SHORTEST_PERIOD, PERIOD);
+            }
+            (Ahead::ByDemand(_), _) => return PERIOD,
+        };
         // One that is reached within moments cannot be kept ahead of requests: each that meets it asks for a raise.
         if now.boot.since(self.used_at) > IN_USE || reached_in < 2 * SHORTEST_PERIOD {
             return PERIOD;
@@ -198,17 +237,29 @@ impl ManagedSource {
         (reached_in / 2).min(PERIOD)
     }
 
-    /// The ceiling that the rule wants at a moment.
+    /// Returns the ceiling that the rule wants at a moment, where `durable` is the present one.
+    fn wanted_ceiling(&self, now: Now, uptime: Duration, durable: Position) -> Position {
+        let reservation = match &self.ahead {
+            Ahead::ByClock(rule) => return self.ceiling_by_clock(rule, now, uptime),
+            Ahead::ByDemand(reservation) => reservation,
+        };
+        let waiting = self.source.wait_queue().admitted_ids();
+        let (grant, cursor) = (self.source.grant(), self.source.cursor().unwrap_or(durable));
+        let is_met = grant.is_wanted() && durable <= grant.ceiling();
+        reservation.next_ceiling(cursor, durable, waiting, is_met).min(self.source.numbering().end())
+    }
+
+    /// Returns the ceiling that the rule of a clock wants at a moment.
     ///
     /// A source that has claimed nothing keeps no reserve above a start that is further ahead than `max_ahead`. Otherwise
     /// each crash while the wall clock stands would move the next start up by that reserve, without a bound.
-    fn wanted_ceiling(&self, now: Now, uptime: Duration) -> Position {
+    fn ceiling_by_clock(&self, rule: &CeilingRule, now: Now, uptime: Duration) -> Position {
         let numbering = self.source.numbering();
         let mut id_time = self.source.id_time(now);
         if self.source.cursor() == Some(self.untouched) {
-            id_time = id_time.min(now.after(self.rule.max_ahead).wall);
+            id_time = id_time.min(now.after(rule.max_ahead).wall);
         }
-        let reach = self.rule.reach(now, id_time, uptime);
+        let reach = rule.reach(now, id_time, uptime);
         numbering.first_of(Tick(numbering.tick_at(reach).0.saturating_add(1)))
     }
 }

@@ -28,6 +28,7 @@ mod shared;
 #[cfg(any(test, fuzzing))]
 pub use self::shard_thread::fuzzing;
 
+pub use self::ceilings::simulated;
 pub use self::ceilings::start_sources::State;
 pub use self::health::handle::{Health, StopTimes};
 pub use self::lifecycle::reload::{ReloadError, Reloaded, Reloader};

@@ -171,6 +171,9 @@ impl Lane {
         runs: &mut Vec<Run>,
     ) -> Result<(), u64> {
         let window = &self.window();
+        if self.source.numbering().is_ticket() {
+            return self.take_tickets(window, count, rng, runs);
+        }
         let short = count.saturating_sub(self.here());
         let left = self.source.left(window);
         if short > left {
@@ -187,6 +190,19 @@ impl Lane {
         let mut claim = |count| Some(Span { from: self.source.claim(window, count, rng)?, count });
         let span = claim(missing.saturating_add(ahead())).or_else(|| claim(missing)).ok_or(missing)?;
         self.hand_out_span(span, missing, runs);
+        Ok(())
+    }
+
+    /// Takes consecutive numbers of a ticket counter by a claim of their own. Nothing is kept, so nothing is skipped.
+    fn take_tickets(
+        &mut self,
+        window: &Window,
+        count: u64,
+        rng: &mut fastrand::Rng,
+        runs: &mut Vec<Run>,
+    ) -> Result<(), u64> {
+        let from = self.source.claim(window, count, rng).ok_or(count)?;
+        self.hand_out_span(Span { from, count }, count, runs);
         Ok(())
     }
 
@@ -333,7 +349,7 @@ impl Lane {
         let Some(window) = self.window else {
             return;
         };
-        if self.order == Order::Strict {
+        if self.order == Order::Strict || self.source.numbering().is_ticket() {
             if self.here() > 0 {
                 self.drop_blocks();
             }

@@ -97,7 +97,12 @@ impl Source {
         if base > now.wall {
             catch_up.raise_to(base, now.boot);
         }
-        let wait_queue = WaitQueue::new(numbering.ids_per_tick(), rules.burst_window, tick_of(&numbering));
+        let wait_queue = match &numbering {
+            Numbering::Snowflake(layout) => {
+                WaitQueue::new(layout.ids_per_tick(), rules.burst_window, tick_of(&numbering))
+            }
+            Numbering::Ticket(_) => WaitQueue::of_tickets(),
+        };
         let cursor = CachePadded::new(AtomicU64::new(start.0));
         let newest_boot_us = AtomicI64::new(now.boot.0);
         Source {

@@ -42,6 +42,16 @@ impl SequenceStart {
     }
 }
 
+impl Rules {
+    /// The rules of a ticket counter, which follows no clock.
+    pub const OF_TICKETS: Rules = Rules {
+        burst_window: Duration::ZERO,
+        max_ahead: Duration::ZERO,
+        on_step_back: OnStepBack::Ride,
+        sequence_start: SequenceStart::Zero,
+    };
+}
+
 /// The rules by which a source follows the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {

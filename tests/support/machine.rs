@@ -1,6 +1,7 @@
 //! A machine whose daemons come and go: its state, its locks and its clock stay.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -43,6 +44,15 @@ impl Machine {
             Some(clock) => clock.under(setup),
             None => setup,
         }
+    }
+
+    /// Runs a command of `snowbank` with this machine's state and locks, and returns its exit code and its two outputs.
+    pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_snowbank"));
+        command.args(args).env("SNOWBANK_STATE_DIR", self.path("state"));
+        let output = command.env("SNOWBANK_LOCK_DIR", self.path("locks")).output().expect("the program runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
     pub(crate) fn start(&self, toml: &str) -> Daemon {

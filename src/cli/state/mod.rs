@@ -57,17 +57,17 @@ Exit codes:
   2  wrong use";
 
 #[derive(Debug, clap::Args)]
-struct Directory {
+pub(super) struct Directory {
     /// The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]
     #[arg(long, env = "SNOWBANK_STATE_DIR", value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, clap::Args)]
-struct LockDirectory {
+pub(super) struct LockDirectory {
     /// The directory of the machine's worker-ID locks, with their marks
     #[arg(long, env = "SNOWBANK_LOCK_DIR", value_name = "DIR", default_value = "/run/lock/snowbank")]
-    lock_dir: PathBuf,
+    pub(super) lock_dir: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 }
 
 impl Directory {
-    fn path(&self) -> Result<PathBuf, Failure> {
+    pub(super) fn path(&self) -> Result<PathBuf, Failure> {
         let given = self.state_dir.clone().filter(|path| !path.as_os_str().is_empty());
         let choice = StateDirChoice::from(given);
         match choice.place(|name| std::env::var_os(name)).map_err(Failure::usage)? {
@@ -170,7 +170,7 @@ fn lock_existing(path: &Path) -> Result<StateDir, Failure> {
     StateDir::lock(path).map_err(Failure::no)
 }
 
-fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
+pub(super) fn refuse_foreign(records: &[Record], path: &Path) -> Outcome {
     match store::foreign(records, &HostIdentity::here()) {
         None => Ok(()),
         Some(_) => Err(Failure::no(format_args!(

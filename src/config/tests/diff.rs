@@ -39,6 +39,9 @@ const OTHERS: &[(&str, &str)] = &[
     ("tls.key", r#""credential:daemon.key""#),
     ("tls.client_ca", r#""/clients.crt""#),
     ("name", r#""other""#),
+    ("kind", r#""ticket""#),
+    ("increment", "7"),
+    ("offset", "7"),
     ("layout", r#""discord""#),
     ("worker_ids", r#""0,2-3""#),
     ("burst_window", r#""7ms""#),
@@ -64,8 +67,18 @@ fn other(row: &Row) -> &'static str {
     other.unwrap_or_else(|| panic!("{key} is new: add another value of it")).1
 }
 
-/// Settings that one of this section needs beside it: a certificate and its key.
+/// Settings that one of this section needs beside it: a certificate and its key, or the kind of a ticket source.
 fn beside(section: Section, key: &str) -> String {
+    match (section, key) {
+        (Section::SourceAlone, "kind") => return String::from("name = \"default\"\n"),
+        (Section::SourceAlone, "increment") => {
+            return String::from("name = \"default\"\nkind = \"ticket\"\n");
+        }
+        (Section::SourceAlone, "offset") => {
+            return String::from("name = \"default\"\nkind = \"ticket\"\nincrement = 9\n");
+        }
+        _ => {}
+    }
     let pair = ["certificate", "key"].into_iter();
     let pair = pair.filter(|other| section == Section::Table("tls") && *other != key);
     pair.map(|other| format!("{other} = \"/old/{other}\"\n")).collect()
@@ -84,7 +97,10 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             let beside = if value == r#""""# { String::new() } else { beside(row.section, key) };
             (format!("[{table}]\n{key} = {value}\n{beside}"), format!("{table}.{key}"))
         }
-        Section::SourceAlone => (format!("[[sources]]\n{key} = {value}\n"), format!("sources[0].{key}")),
+        Section::SourceAlone => {
+            let beside = beside(row.section, key);
+            (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
+        }
         Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
@@ -94,6 +110,9 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
 fn check_row(row: &Row) {
     let running = match row.section {
         Section::Table("tls") => settings(&format!("[tls]\n{}", beside(row.section, ""))),
+        Section::SourceAlone if row.key != "name" => {
+            settings(&format!("[[sources]]\n{}", beside(row.section, row.key)))
+        }
         _ => settings(beside_source(row)),
     };
     let (file, full) = file_with(row, other(row));

@@ -39,6 +39,9 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         },
         clock: ClockSettings { step_hold: seconds(60) },
         sources: vec![SourceSettings {
+            kind: SourceKind::Snowflake,
+            increment: 1,
+            offset: 1,
             name: "default".into(),
             layout: Layout::resolve("twitter").unwrap(),
             worker_ids: WorkerIds { set: WorkerSet::single(0), are_given: false, by_field: None },
@@ -216,6 +219,9 @@ fn every_setting_reaches_its_field() {
         },
         clock: ClockSettings { step_hold: seconds(7) },
         sources: vec![SourceSettings {
+            kind: SourceKind::Snowflake,
+            increment: 1,
+            offset: 1,
             name: "default".into(),
             layout: Layout::resolve("clearing").unwrap(),
             worker_ids: WorkerIds { set: "0,7-8".parse().unwrap(), are_given: true, by_field: None },

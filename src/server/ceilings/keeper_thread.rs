@@ -14,7 +14,7 @@ use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::Record;
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Member};
+use crate::fleet::{AnyCoordinator, Bound, Member};
 use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -111,7 +111,7 @@ impl Ceilings {
     /// The system has no thread left.
     pub(crate) fn grant(
         durable: Durable,
-        fleet: Option<(Member, Duration)>,
+        fleet: Option<(Member<AnyCoordinator>, Duration)>,
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {
@@ -387,7 +387,7 @@ impl Ceilings {
 }
 
 /// Returns whether a running source's record takes the place of this one in the state: both have the same key.
-fn is_record_of(record: &Record, source: &Source) -> bool {
+pub(super) fn is_record_of(record: &Record, source: &Source) -> bool {
     record.name == source.name() && record.numbering == *source.numbering()
 }
 

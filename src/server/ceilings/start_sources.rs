@@ -394,6 +394,11 @@ fn manage(
     now: Now,
 ) -> ManagedSource {
     let rule = rule_of(settings, &numbering);
+    if numbering.is_ticket() {
+        let (name, grant) = (settings.name.clone(), Grant::new(Position(0)));
+        let source = Source::new(name, numbering, Rules::OF_TICKETS, grant, start.position, now);
+        return ManagedSource::new(Arc::new(source), rule, start.position, now);
+    }
     let rules = Rules {
         burst_window: settings.burst_window,
         max_ahead: start.max_ahead(settings.on_step_back, &rule),

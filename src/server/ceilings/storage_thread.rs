@@ -160,7 +160,11 @@ fn run(store: &mut DiskStore, job: Job) -> Done {
     }
 }
 
-fn write_ceilings(store: &mut DiskStore, write: &Write, joining: &[Arc<Source>]) -> Result<(), StoreError> {
+pub(super) fn write_ceilings(
+    store: &mut DiskStore,
+    write: &Write,
+    joining: &[Arc<Source>],
+) -> Result<(), StoreError> {
     if !write.is_join {
         return store.raise(&write.ceilings, write.wall_minus_boot_us);
     }

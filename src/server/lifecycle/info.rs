@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Settings, SourceSettings};
+use crate::config::{Settings, SourceKind, SourceSettings};
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
 use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
@@ -17,10 +17,13 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
     let describe = |(index, source): (usize, &SourceSettings)| info::Source {
         index: index as u16,
         name: source.name.clone(),
-        kind: Some(info::SourceKind::Snowflake),
-        layout: Some(source.layout.to_string()),
-        worker_ids: Some(source.worker_ids.set.iter().collect()),
-        per_second: Some(source.layout.ids_per_second().saturating_mul(source.worker_ids.set.len() as u64)),
+        kind: Some(match source.kind {
+            SourceKind::Snowflake => info::SourceKind::Snowflake,
+            SourceKind::Ticket => info::SourceKind::Ticket,
+        }),
+        layout: (!source.is_ticket()).then(|| source.layout.to_string()),
+        worker_ids: (!source.is_ticket()).then(|| source.worker_ids.set.iter().collect()),
+        per_second: (!source.is_ticket()).then(|| source.ids_per_second()),
     };
     let info = Info {
         protocol: protocol::VERSION,

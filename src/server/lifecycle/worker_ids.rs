@@ -5,10 +5,9 @@ use crate::config::{Settings, SourceSettings};
 use crate::numbering::Numbering;
 use crate::server::shared::start_error::StartError;
 
-/// Returns the numbering of a source's layout and worker IDs.
+/// Returns the numbering of a source.
 pub(super) fn number(source: &SourceSettings) -> Result<Numbering, StartError> {
-    Numbering::new(source.layout.clone(), source.worker_ids.set.clone())
-        .map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))
+    source.numbering().map_err(|error| StartError::WrongSetting(format!("source {}: {error}", source.name)))
 }
 
 /// Locks the worker IDs of a numbering on this machine.

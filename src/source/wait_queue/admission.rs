@@ -3,6 +3,7 @@
 
 use super::{Entry, PASSING_SHARE, Queue, Refusal, WaitId, WaitRequest, share};
 use crate::clock::BootMicros;
+use crate::numbering::Numbering;
 use crate::source::{Bound, Source, Window};
 use crate::sync::Ordering;
 use snowbank_client::layout::Position;
@@ -34,7 +35,9 @@ impl Source {
             }
             Bound::Sealed => return Err(Refusal::Sealed),
             Bound::Ceiling if self.grant.is_lost() => return Err(Refusal::Lost),
-            Bound::Ended if self.left(window) == 0 => return Err(Refusal::Ended),
+            Bound::Ended if self.left(window) == 0 && !self.numbering.is_ticket() => {
+                return Err(Refusal::Ended);
+            }
             Bound::Clock => self.begin_catch_up(window.now()),
             Bound::Ceiling | Bound::Ended | Bound::YetToBegin(_) => {}
         }
@@ -51,7 +54,10 @@ impl Source {
         let generation = self.grant.generation();
         let at = queue.waiting.partition_point(|entry| entry.request.due <= request.due);
         queue.waiting.insert(at, Entry { id, request, spans: Vec::new(), generation, limit_by_due, turn });
-        self.close_passage_to_its_promise(window, &mut queue);
+        match self.numbering {
+            Numbering::Snowflake(_) => self.close_passage_to_its_promise(window, &mut queue),
+            Numbering::Ticket(_) => self.let_pass(queue.waiting.len(), 0),
+        }
         Ok(id)
     }
 
@@ -73,6 +79,9 @@ impl Source {
         if window.now.jumped {
             // The ID clock is unknown until the keeper has looked. It looks as soon as a request waits.
             return Ok(None);
+        }
+        if self.numbering.is_ticket() {
+            return self.promise_whole(window, request).map(|()| None);
         }
         let supply = self.supply(window, request.due);
         let count = request.promised();

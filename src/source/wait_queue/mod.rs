@@ -16,6 +16,7 @@
 mod admission;
 mod request;
 mod share;
+mod whole;
 
 pub use request::{Finished, Refusal, Signals, WaitId, WaitRequest};
 
@@ -25,6 +26,7 @@ use crossbeam::utils::CachePadded;
 
 use super::{Bound, Source, Span, Window};
 use crate::clock::Now;
+use crate::numbering::Numbering;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, lock};
 use share::Share;
 use snowbank_client::layout::Position;
@@ -146,6 +148,11 @@ pub struct WaitQueue {
 }
 
 impl WaitQueue {
+    /// Creates the queue of a ticket counter: requests wait for its ceiling, and share out nothing.
+    pub(super) fn of_tickets() -> Self {
+        WaitQueue { left_for_passing: 0, ..WaitQueue::new(1, Duration::ZERO, Duration::MAX) }
+    }
+
     pub(super) fn new(ids_per_tick: u64, burst_window: Duration, tick: Duration) -> Self {
         // The rest of a tick is claimed with the next wake-up, if that is not too late for it.
         let rolls_over = burst_window >= LATE_WAKE_UP;
@@ -242,13 +249,16 @@ impl Source {
         let mut queue = self.wait_queue.lock();
         let collected_before = queue.finished.len();
         self.forget_lost_claims(generation, &mut queue);
-        self.feed(&window, &mut queue, rng);
+        match self.numbering {
+            Numbering::Snowflake(_) => self.feed(&window, &mut queue, rng),
+            Numbering::Ticket(_) => self.feed_whole(&window, &mut queue, rng),
+        }
         let some_wait = !queue.waiting.is_empty();
         let meets_ceiling = window.bound == Bound::Ceiling && some_wait;
         if window.bound == Bound::Clock && some_wait {
             self.begin_catch_up(now);
         }
-        self.end_waits(&window, &mut queue);
+        self.end_waits(&window, &mut queue, rng);
         let mut shards: Vec<usize> =
             queue.finished[collected_before..].iter().map(|(shard, _)| *shard).collect();
         let next = self.next_event(&window, &queue);
@@ -325,11 +335,13 @@ impl Source {
         self.wait_queue.set_passing(ids);
     }
 
-    fn end_waits(&self, window: &Window, queue: &mut Queue) {
+    fn end_waits(&self, window: &Window, queue: &mut Queue, rng: &mut fastrand::Rng) {
         let is_over =
             |entry: &mut Entry| entry.request.due <= window.now.boot || window.bound == Bound::Sealed;
         for entry in queue.waiting.extract_if(.., is_over) {
             self.wait_queue.uncount(entry.request.count);
+            let mut entry = entry;
+            self.take_the_rest(window, &mut entry, rng);
             let satisfied = entry.request.partial && !entry.spans.is_empty();
             let refusal = (!satisfied).then(|| self.refusal_at_deadline(window));
             queue.finished.push(entry.finish(refusal));
@@ -342,6 +354,7 @@ impl Source {
             Bound::Ceiling => self.refusal_without_grant(),
             Bound::Standing(ready_in) => Refusal::ClockBehind(ready_in),
             Bound::YetToBegin(begins_in) => Refusal::YetToBegin(begins_in),
+            Bound::Ended if self.numbering.is_ticket() => Refusal::CounterEnded,
             Bound::Ended => Refusal::Ended,
             Bound::Sealed => Refusal::Sealed,
         }

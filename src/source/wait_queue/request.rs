@@ -44,6 +44,8 @@ pub enum Refusal {
     Lost,
     /// The layout's life is over.
     Ended,
+    /// The ticket counter has not as many numbers left.
+    CounterEnded,
     /// The source was sealed, because the daemon stops.
     Sealed,
 }

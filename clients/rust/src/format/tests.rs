@@ -34,6 +34,10 @@ fn codec(name: &str, layout: &str) -> Codec {
     format(name).codec(Context::new("orders", Some(&layout))).unwrap()
 }
 
+fn codec_of_dictionary(characters: &str) -> Codec {
+    codec(&format!("dictionary:{characters}"), "twitter")
+}
+
 #[track_caller]
 fn refuses(name: &str, text: &str, parts: &[&str]) {
     let error = codec(name, "twitter").read(text).unwrap_err().to_string();
@@ -63,6 +67,11 @@ fn the_published_short_key() {
     assert_eq!(codec.read("hQnT0wuETI").unwrap(), 17640439786371072);
     assert_eq!(codec.read("oohQnT0wuETI").unwrap(), 17640439786371072, "with leading zeros");
     assert_eq!(codec.text(0).unwrap(), "o");
+    // Its dictionary has 62 distinct characters.
+    let published = "ohrfjdgPzp3T2XkNulQBFas9eJDmW7VKSC51cbUL8tRiOqIwZn406YEMyGxHAv";
+    assert_eq!(published.len(), 62);
+    let spelled_out = codec_of_dictionary(published);
+    assert_eq!(spelled_out.read("hQnT0wuETI"), Ok(17640439786371072));
 }
 
 #[test]
@@ -176,7 +185,8 @@ fn other_texts_are_refused_in_one_line() {
 
 #[test]
 fn uuids_and_object_ids_of_others_are_refused() {
-    // The published examples of RFC 9562, of MongoDB, and of the game server.
+    // The published examples of RFC 9562, of the game server, and of MongoDB (2012-10-17T21:13:27Z).
+    assert_eq!("21e58ba8-5c7e-4524-ae8f-079faf987b3b".len(), 36);
     refuses("uuidv7", "017F22E2-79B0-7CC3-98C4-DC0C0C07398F", &["milliseconds", "layout"]);
     refuses("uuidv7", "21e58ba8-5c7e-4524-ae8f-079faf987b3b", &["version 4", "uuidv7 is of version 7"]);
     refuses("uuidv8", "2489E9AD-2EE2-8E00-8EC9-32D5F69181C0", &["digest", "name the source"]);

@@ -24,6 +24,22 @@ fn simple_2020() {
 }
 
 #[test]
+fn the_second_series_of_the_simplified_form() {
+    // Its epoch is 1970-01-01T00:00:00+08:00.
+    let spec = "time:41,datacenter:5,worker:5,sequence:12;epoch=1970-01-01T00:00:00+08:00";
+    assert_eq!(layout(spec).epoch_unix_ms(), -28_800_000);
+    for (id, time) in [
+        (6698247966366502912, "2020-08-09T07:26:02.611Z"),
+        (6698248027448152064, "2020-08-09T07:26:17.174Z"),
+        (6698248032162549760, "2020-08-09T07:26:18.298Z"),
+        (6698248033076908032, "2020-08-09T07:26:18.516Z"),
+        (6698248033827688448, "2020-08-09T07:26:18.695Z"),
+    ] {
+        decodes(spec, id, time, "datacenter=1 worker=1 sequence=0");
+    }
+}
+
+#[test]
 fn twitter() {
     // The protocol's vector, and its worker number: datacenter 11, worker 26.
     decodes("twitter", 1541815603606036480, "2022-06-28T16:07:40.105Z", "datacenter=11 worker=26 sequence=0");
@@ -65,7 +81,21 @@ fn clearing_ends_within_a_tick_that_is_read_but_not_made() {
 #[test]
 fn the_largest_time_of_13_digits_without_an_offset_is_in_2262() {
     let layout = layout("time:13d,sequence:1d,machine:2d,table:3d:random");
-    assert_eq!(layout.last().date(), "2262-04-11");
+    assert_eq!((layout.last().unix_ms(), layout.last().date()), (9223372036854, "2262-04-11".to_owned()));
+}
+
+#[test]
+fn only_the_offset_with_one_zero_less_fits_the_clearing_house_s_examples() {
+    let of = |offset_ms: i64| {
+        let spec = format!("time:13d,sequence:1d,machine:2d,table:3d:random;epoch=-{offset_ms}");
+        layout(&spec).decode(1613024787541981316).unwrap().instant.unix_ms()
+    };
+    let batch = layout("clearing-batch").decode(1478484776931281).unwrap().instant.unix_ms();
+    // Eleven seconds apart, on one machine; with the printed offset, 38 years.
+    assert_eq!(of(134_540_000_000) - batch, 10_610);
+    assert!((of(1_345_400_000_000) - batch) / 31_557_600_000 <= -38);
+    // The offset of its code was chosen for IDs that exceed 1609040000000, from 2016-09-04 on.
+    assert_eq!(UnixMicros::from_unix_ms(1_609_040_000_000 - 136_040_000_000).date(), "2016-09-04");
 }
 
 #[test]
@@ -108,6 +138,9 @@ fn kubernetes() {
     let layout = layout("kubernetes");
     assert_eq!(layout.decode(17640439786371072).unwrap().tick, Tick(513404));
     assert_eq!((layout.workers(), layout.ids_per_second()), (1 << 24, 2048));
+    assert_eq!(layout.workers(), 16_777_216);
+    let years = (layout.end().0 - layout.first().0) as f64 / (365.25 * 86_400e6);
+    assert!((8.5..8.6).contains(&years), "{years}");
     assert_eq!(layout.rfc3339(layout.first()), "2021-09-16T08:14:08Z");
 }
 

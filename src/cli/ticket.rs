@@ -1,0 +1,105 @@
+//! `snowbank ticket set`: stores where the counter of a ticket source goes on.
+
+use std::io::Write;
+
+use super::state::{Directory, LockDirectory, refuse_foreign};
+use super::{Failure, Outcome};
+use crate::ceiling::store::{self, Record, StateDir};
+use crate::ceiling::{HostIdentity, Mark, Owner, lock_workers};
+use crate::config::{SOURCE_NAME, is_source_name};
+use crate::numbering::{LAST_ID, Numbering, TicketCounter};
+
+const HELP: &str = "\
+No clock protects a ticket source: while nothing is stored of its counter, `serve` refuses it. VALUE is the highest number \
+that was ever handed out, by Snowbank or by what it takes over from, and 0 for a new table. The source goes on with the \
+first number of its increment and offset above VALUE. Stop the daemon that uses the state directory first. A counter that \
+is stored here already only moves up.
+
+Exit codes:
+  0  stored
+  1  refused: in use, or numbers above VALUE may have been handed out
+  2  wrong use";
+
+/// Options of `snowbank ticket`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Store the highest number that was handed out: the source goes on above it
+    #[command(after_help = HELP)]
+    Set(SetArguments),
+}
+
+#[derive(Debug, clap::Args)]
+struct SetArguments {
+    /// The source's name
+    #[arg(value_parser = parse_name)]
+    name: String,
+    /// The highest number that was ever handed out; 0 if none was
+    #[arg(value_parser = parse_value, allow_hyphen_values = true)]
+    value: u64,
+    #[command(flatten)]
+    directory: Directory,
+    #[command(flatten)]
+    locks: LockDirectory,
+}
+
+fn parse_name(name: &str) -> Result<String, String> {
+    is_source_name(name).then(|| name.to_owned()).ok_or_else(|| format!("allowed: {SOURCE_NAME}"))
+}
+
+fn parse_value(text: &str) -> Result<u64, String> {
+    let value = text.parse().ok().filter(|&value| value <= LAST_ID);
+    value.ok_or_else(|| format!("allowed: a whole number from 0 to {LAST_ID}"))
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    match &arguments.command {
+        Command::Set(arguments) => set(arguments, out),
+    }
+}
+
+fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
+    let SetArguments { name, value, directory, locks } = arguments;
+    let path = directory.path()?;
+    let directory = StateDir::lock(&path).map_err(Failure::no)?;
+    let mut records = directory.read().map_err(Failure::no)?;
+    refuse_foreign(&records, &path)?;
+    // The state holds a value; increment and offset are the configuration's. Counted by ones, any value has a position.
+    let numbering = Numbering::Ticket(TicketCounter::new(name, 1, 1).map_err(Failure::usage)?);
+    // Held until it is durable: no daemon of this machine has the counter meanwhile.
+    let locks = lock_workers(&locks.lock_dir, &numbering).map_err(Failure::no)?;
+    let owner = Owner::after(records.iter().map(|record| &record.owner));
+    let ceiling = numbering.position_from(value + 1);
+    let wanted = Record::new(name, &numbering, ceiling, &owner, &HostIdentity::here());
+    // It says nothing of the time: a record of this boot would be taken for what a daemon believed of the clock.
+    let wanted = Record { clean: true, boot: None, ..wanted };
+    let stored = records.iter().find(|record| record.key() == wanted.key());
+    let marks = locks.marks().map_err(Failure::no)?;
+    if stored.is_some_and(|stored| stored.released) || marks.iter().any(|mark| mark.is_released) {
+        return Err(Failure::no(format_args!(
+            "source {name:?}: `snowbank state export` moved its counter away; bring it back with `snowbank state import`"
+        )));
+    }
+    let bounds =
+        stored.map(|stored| stored.id_bound).into_iter().chain(marks.iter().map(|mark| mark.id_bound));
+    if let Some(bound) = bounds.max().filter(|&bound| bound > wanted.id_bound) {
+        let highest = bound - 1;
+        return Err(Failure::no(format_args!(
+            "source {name:?}: found {value}, allowed: from {highest} on, because numbers up to {highest} may have been handed \
+             out"
+        )));
+    }
+    let mark = Mark { id_bound: wanted.id_bound, state: owner.state.clone(), is_released: false };
+    records.retain(|record| record.key() != wanted.key());
+    records.push(wanted);
+    store::write(&directory, &records).map_err(Failure::no)?;
+    locks.mark(&mark).map_err(|error| {
+        Failure::no(format_args!("cannot mark the counter's lock: {error}; run the command again"))
+    })?;
+    Ok(writeln!(out, "source {name:?} goes on above {value}")?)
+}

@@ -1,0 +1,128 @@
+//! A daemon's ceilings on clocks that a simulation provides, without threads: the shipped start, the shipped keeper, and the
+//! shipped state file and locks in directories.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::keeper_thread::is_record_of;
+use super::start_sources::{self, Durable, Found, Granted, Joining, Planned, State};
+use super::storage_thread::write_ceilings;
+use crate::ceiling::store::{DiskStore, Record};
+use crate::ceiling::{Owner, StoreError, WorkerLocks, lock_workers};
+use crate::clock::{Reading, StepRule, Wall};
+use crate::config::SourceSettings;
+use crate::keeper::{Keeper, Outcome, Reach, Write};
+use crate::numbering::Numbering;
+use crate::server::shared::start_error::StartError;
+
+/// The ceilings of one process.
+#[derive(Debug)]
+pub struct Ceilings {
+    /// Decides on raises.
+    pub keeper: Keeper,
+    /// The part of the wall clock that the process believes.
+    pub wall: Arc<Wall>,
+    owner: Option<Owner>,
+    locks: Vec<WorkerLocks>,
+    store: Option<DiskStore>,
+    retired: Vec<Record>,
+}
+
+impl Ceilings {
+    /// Starts over a state directory, or with none.
+    ///
+    /// # Errors
+    /// As a daemon's start.
+    pub fn start(
+        directory: Option<&Path>,
+        lock_dir: &Path,
+        settings: &[SourceSettings],
+        rule: StepRule,
+        reading: Reading,
+    ) -> Result<Self, StartError> {
+        let found = Found::open(State { directory, adopt: false })?;
+        let numberings: Vec<Numbering> = settings.iter().map(numbering).collect();
+        let locks = numberings.iter().map(|numbering| lock_workers(lock_dir, numbering));
+        let locks = locks.collect::<Result<_, _>>()?;
+        let wall = Arc::new(Wall::new(rule, reading, found.remembered(&numberings, reading)));
+        let granted = found.grant(settings, &numberings, locks, &[], (wall.believe(reading), &wall))?;
+        let Granted { durable, owner, .. } = granted;
+        let Durable { mut sources, locks, first_ceilings, stored } = durable;
+        for (managed, (index, ceiling)) in sources.iter_mut().zip(first_ceilings) {
+            let id_bound = managed.source().numbering().id_bound(ceiling);
+            locks[index].mark_granted(id_bound).expect("the lock is ours");
+            managed.grant(ceiling);
+        }
+        let (store, retired) = stored.map_or((None, Vec::new()), |(store, retired)| (Some(store), retired));
+        let keeper = Keeper::new(sources, &[Reach::Local], Arc::clone(&wall), reading);
+        Ok(Ceilings { keeper, wall, owner, locks, store, retired })
+    }
+
+    /// Begins to take in a source, as a reload does.
+    ///
+    /// # Errors
+    /// Why it cannot start, or not now.
+    pub fn join(
+        &mut self,
+        lock_dir: &Path,
+        settings: SourceSettings,
+        reading: Reading,
+    ) -> Result<(), String> {
+        let now = self.keeper.believe(reading);
+        let numbering = numbering(&settings);
+        let mut locks = lock_workers(lock_dir, &numbering).map_err(|error| error.to_string())?;
+        self.owner.iter().for_each(|owner| locks.mark_for(owner));
+        let running: Vec<_> = self.keeper.sources().cloned().collect();
+        let joining = vec![Joining { settings, numbering, locks }];
+        let is_kept = self.store.is_some();
+        let planned = start_sources::plan_joining(&running, &self.retired, joining, is_kept, now)?;
+        let Planned { sources, locks, .. } = planned;
+        self.keeper.join(sources, now).map_err(|_| String::from("an earlier one is still written"))?;
+        self.locks.extend(locks);
+        Ok(())
+    }
+
+    /// Makes a write, as the storage thread does.
+    pub fn write(&mut self, write: &Write) -> Outcome {
+        let joining: Vec<_> = self.keeper.joining().cloned().collect();
+        let result = match &mut self.store {
+            Some(store) => write_ceilings(store, write, &joining),
+            None => Ok(()),
+        };
+        Outcome { writer: write.writer, number: write.number, result }
+    }
+
+    /// Takes the outcome of a write. Returns the number of sources that have joined.
+    pub fn written(&mut self, outcome: Outcome, reading: Reading) -> usize {
+        let now = self.keeper.believe(reading);
+        let locks = &self.locks;
+        let mark = |index: usize, id_bound| locks[index].mark_granted(id_bound).expect("the lock is ours");
+        let joined = self.keeper.written(outcome, now, mark).map_or(0, |written| written.joined);
+        if joined > 0 {
+            let sources: Vec<_> = self.keeper.sources().cloned().collect();
+            self.retired.retain(|record| !sources.iter().any(|source| is_record_of(record, source)));
+        }
+        // Sources that were given up have no locks.
+        self.locks.truncate(self.keeper.sources().count() + self.keeper.joining().count());
+        joined
+    }
+
+    /// Stops cleanly.
+    ///
+    /// # Errors
+    /// The ceilings may not be trimmed.
+    pub fn stop(mut self) -> Result<(), StoreError> {
+        let trims = self.keeper.seal();
+        for &(index, cursor) in &trims {
+            self.locks[index].mark_granted(self.keeper.id_bound(index, cursor)).expect("the lock is ours");
+        }
+        let wall_minus_boot_us = self.keeper.wall_minus_boot_us();
+        self.store.map_or(Ok(()), |mut store| store.trim(&trims, wall_minus_boot_us))
+    }
+}
+
+/// Numbers the worker IDs of a source.
+fn numbering(settings: &SourceSettings) -> Numbering {
+    let workers = settings.worker_ids.set.clone();
+    Numbering::new(settings.layout.clone(), workers).expect("the settings are checked")
+}

@@ -1,0 +1,394 @@
+//! A machine with two daemons, each with a state of its own or none, and several sources. Their layouts and worker IDs change
+//! between two lives, and pass from one daemon to the other. Sources join at reloads. The shipped start, keeper, state file
+//! and locks run, in directories in memory.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::sync::Arc;
+
+use snowbank::config::{self, Overrides, Settings, SourceSettings};
+use snowbank::keeper::{Outcome, Write};
+use snowbank::server::StartError;
+use snowbank::server::simulated::Ceilings;
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard};
+use snowbank_client::layout::{Layout, UnixMicros, concurrent_collision};
+use tempfile::TempDir;
+
+use crate::machine::Machine;
+use crate::world::locks;
+use crate::{MS, SECOND, STEP_RULE};
+
+/// The first two have the same ID space. IDs of the third are higher; after it the others are refused.
+const LAYOUTS: [&str; 3] = [
+    "twitter",
+    "time:41,machine:10,sequence:12;epoch=1288834974657",
+    "time:39,sequence:8,machine:16;tick=10ms",
+];
+const WORKERS: [&str; 6] = ["1", "2", "0-3", "2,5", "4-9", "9"];
+const NAMES: [&str; 3] = ["orders", "batches", "events"];
+const SHARDS: usize = 2;
+const STEPS: usize = 600;
+/// IDs flow again after this long, once clocks and storage work: a forward step is held for a minute, and an ID clock is at
+/// most `max_ahead`, 10 s, ahead.
+const RECOVERS_WITHIN_US: i64 = 80 * SECOND;
+
+/// One process.
+struct Process {
+    ceilings: Ceilings,
+    shards: Vec<Shard>,
+    settings: Settings,
+    /// The configuration with the source that joins.
+    joining: Option<Settings>,
+    under_way: Option<(i64, Write)>,
+}
+
+/// The place of one daemon.
+struct Place {
+    /// `None`: the daemon keeps nothing.
+    state: Option<TempDir>,
+    process: Option<Process>,
+    /// The last configuration that started.
+    started: Option<Settings>,
+    /// By the sources' names, the last life's settings, and the highest ID of all.
+    highest: HashMap<String, (SourceSettings, u64)>,
+}
+
+struct Site {
+    seed: u64,
+    rng: fastrand::Rng,
+    machine: Machine,
+    highest_wall_us: i64,
+    locks: TempDir,
+    places: [Place; 2],
+    /// Every ID that was handed out, with the index of the first layout of its space.
+    handed_out: HashSet<(usize, u64)>,
+    fails_one_in: u32,
+}
+
+/// Returns the index of the first layout with this one's ID space.
+fn space_of(layout: &Layout) -> usize {
+    let has_space = |text: &str| Layout::resolve(text).expect("a layout").space() == layout.space();
+    LAYOUTS.iter().position(|text| has_space(text)).expect("one of these")
+}
+
+fn collide(left: &SourceSettings, right: &SourceSettings) -> bool {
+    let (ours, theirs) = (&left.worker_ids.set, &right.worker_ids.set);
+    concurrent_collision((&left.layout, ours), (&right.layout, theirs)).is_some()
+}
+
+fn source_toml(name: &str, rng: &mut fastrand::Rng) -> String {
+    let (layout, workers) = (LAYOUTS[rng.usize(..LAYOUTS.len())], WORKERS[rng.usize(..WORKERS.len())]);
+    format!("[[sources]]\nname = {name:?}\nlayout = {layout:?}\nworker_ids = {workers:?}\n")
+}
+
+impl Process {
+    /// Gives each shard a lane for each source.
+    fn open_lanes(&mut self, seed: u64, machine: &Machine) {
+        let now = self.ceilings.keeper.believe(machine.read());
+        let sources: Vec<_> = self.ceilings.keeper.sources().cloned().collect();
+        let rings: Vec<Rings> =
+            sources.iter().map(|_| (0..SHARDS).map(|_| Ring::default()).collect()).collect();
+        let lanes = |index| {
+            let lane = |(source, rings): (&Arc<_>, &Rings)| {
+                Lane::new(Arc::clone(source), Arc::clone(rings), index, Order::Relaxed, now)
+            };
+            sources.iter().zip(&rings).map(lane).collect()
+        };
+        self.shards =
+            (0..SHARDS).map(|index| Shard::new(index, lanes(index), seed + index as u64, now)).collect();
+    }
+}
+
+impl Place {
+    /// A source that has all worker IDs of another name continues it, as after a renaming. That name begins with nothing then.
+    fn forget_renamed(&mut self) {
+        let Some(process) = &self.process else { return };
+        for source in &process.settings.sources {
+            let has_all = |before: &SourceSettings| {
+                let numbers = |of: &SourceSettings| of.layout.numbers_in_space(&of.worker_ids.set);
+                let ours = numbers(source);
+                before.layout.space() == source.layout.space()
+                    && numbers(before).iter().all(|number| ours.contains(number))
+            };
+            self.highest.retain(|name, (before, _)| *name == source.name || !has_all(before));
+        }
+    }
+}
+
+impl Site {
+    fn new(seed: u64) -> Self {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let true_us = 1_800_000_000 * SECOND + rng.i64(0..SECOND);
+        let place = |is_kept: bool| Place {
+            state: is_kept.then(locks),
+            process: None,
+            started: None,
+            highest: HashMap::new(),
+        };
+        Site {
+            seed,
+            places: [place(true), place(rng.u8(..3) > 0)],
+            machine: Machine { true_us, boot_at_us: true_us - 500 * SECOND, wall_offset_us: 0, frozen: None },
+            highest_wall_us: true_us,
+            locks: locks(),
+            handed_out: HashSet::new(),
+            fails_one_in: [0, 0, 10][rng.usize(..3)],
+            rng,
+        }
+    }
+
+    fn keeps_all(&self) -> bool {
+        self.places.iter().all(|place| place.state.is_some())
+    }
+
+    fn load(&self, toml: &str) -> Option<Settings> {
+        let file = Some((Path::new("snowbank.toml"), toml));
+        let now = UnixMicros(self.machine.wall());
+        config::load(file, &Overrides::default(), NonZeroUsize::MIN, now).ok()
+    }
+
+    /// Draws a configuration without sources that collide, or returns the last one.
+    fn draw_settings(&mut self, index: usize) -> Settings {
+        if self.rng.bool()
+            && let Some(started) = &self.places[index].started
+        {
+            return started.clone();
+        }
+        loop {
+            let count = self.rng.usize(1..=2);
+            let toml: String = NAMES[..count].iter().map(|name| source_toml(name, &mut self.rng)).collect();
+            if let Some(settings) = self.load(&toml) {
+                return settings;
+            }
+        }
+    }
+
+    /// Returns whether a source's worker IDs are those of the other daemon.
+    fn is_held(&self, index: usize, source: &SourceSettings) -> bool {
+        let other = self.places[1 - index].process.as_ref();
+        let of = |process: &Process| {
+            let joining = process.joining.iter().flat_map(|settings| settings.sources.clone());
+            process.settings.sources.iter().cloned().chain(joining).collect::<Vec<_>>()
+        };
+        other.is_some_and(|process| of(process).iter().any(|theirs| collide(theirs, source)))
+    }
+
+    /// Now and then: a start waits a moment for a lock that another process has, in real time.
+    fn tries_what_is_held(&mut self) -> bool {
+        self.rng.u8(..40) == 0
+    }
+
+    fn start(&mut self, index: usize) {
+        let settings = self.draw_settings(index);
+        self.start_with(index, settings);
+    }
+
+    fn start_with(&mut self, index: usize, settings: Settings) {
+        let is_held = settings.sources.iter().any(|source| self.is_held(index, source));
+        if is_held && !self.tries_what_is_held() {
+            return;
+        }
+        let place = &mut self.places[index];
+        let directory = place.state.as_ref().map(TempDir::path);
+        let reading = self.machine.read();
+        let started = Ceilings::start(directory, self.locks.path(), &settings.sources, STEP_RULE, reading);
+        let seed = self.seed;
+        match started {
+            Ok(ceilings) => {
+                assert!(!is_held, "seed {seed}: two daemons have a worker ID: {:?}", settings.sources);
+                place.started = Some(settings.clone());
+                let (shards, joining, under_way) = (Vec::new(), None, None);
+                let mut process = Process { ceilings, shards, settings, joining, under_way };
+                process.open_lanes(seed, &self.machine);
+                place.process = Some(process);
+                place.forget_renamed();
+            }
+            Err(StartError::WorkerIdHeld(_)) => assert!(is_held, "seed {seed}: nobody has the worker IDs"),
+            // A changed layout whose IDs would be too low. The configuration that ran before is not refused.
+            Err(StartError::WrongSetting(reason) | StartError::ClockBehind(reason)) => {
+                let is_changed = place.started.as_ref() != Some(&settings);
+                assert!(is_changed, "seed {seed}: refused as it ran before: {reason}");
+            }
+            Err(error) => panic!("seed {seed}: {error}"),
+        }
+    }
+
+    /// A source joins at a reload.
+    fn join(&mut self, index: usize) {
+        let Some(process) = &self.places[index].process else { return };
+        let count = process.settings.sources.len();
+        if process.joining.is_some() || count == NAMES.len() {
+            return;
+        }
+        let sources = process.settings.sources.iter().map(|source| {
+            let SourceSettings { name, layout, worker_ids, .. } = source;
+            format!(
+                "[[sources]]\nname = {name:?}\nlayout = \"{layout}\"\nworker_ids = \"{}\"\n",
+                worker_ids.set
+            )
+        });
+        let toml = sources.collect::<String>() + &source_toml(NAMES[count], &mut self.rng);
+        let Some(settings) = self.load(&toml) else { return };
+        let newcomer = settings.sources[count].clone();
+        let is_held = self.is_held(index, &newcomer);
+        if is_held && !self.tries_what_is_held() {
+            return;
+        }
+        let (seed, reading, lock_dir) = (self.seed, self.machine.read(), self.locks.path());
+        let process = self.places[index].process.as_mut().expect("it runs");
+        if process.ceilings.join(lock_dir, newcomer, reading).is_ok() {
+            assert!(!is_held, "seed {seed}: a worker ID of another daemon joins");
+            process.joining = Some(settings);
+        }
+    }
+
+    /// The keeper's thread looks, and the storage thread ends what it is at.
+    fn keep(&mut self, index: usize) {
+        let (reading, now_us, seed) = (self.machine.read(), self.machine.true_us, self.seed);
+        let fails = self.fails_one_in > 0 && self.rng.u32(..self.fails_one_in) == 0;
+        let Some(process) = &mut self.places[index].process else { return };
+        if let Some((_, write)) = process.under_way.take_if(|(ends_us, _)| *ends_us <= now_us) {
+            // A write that failed may be durable.
+            let is_made = !fails || self.rng.bool();
+            let made = is_made.then(|| process.ceilings.write(&write));
+            let made = made.filter(|_| !fails).unwrap_or_else(|| {
+                let failed = snowbank::ceiling::StoreError::new(String::from("the disk failed"));
+                Outcome { writer: write.writer, number: write.number, result: Err(failed) }
+            });
+            assert!(fails || made.result.is_ok(), "seed {seed}: {made:?}");
+            if process.ceilings.written(made, reading) > 0 {
+                process.settings = process.joining.take().expect("it was asked for");
+                process.open_lanes(seed, &self.machine);
+                self.places[index].started = Some(process.settings.clone());
+                self.places[index].forget_renamed();
+            } else if write.is_join {
+                process.joining = None;
+            }
+        }
+        let Some(process) = &mut self.places[index].process else { return };
+        let mut writes = process.ceilings.keeper.look(reading).writes;
+        if let Some(write) = writes.pop() {
+            let takes_us = [2 * MS, 500 * MS, 4 * SECOND][self.rng.usize(..20).saturating_sub(17)];
+            process.under_way = Some((now_us + self.rng.i64(0..takes_us), write));
+        }
+    }
+
+    /// One shard serves one request. Returns whether it had IDs.
+    fn take(&mut self, index: usize, source: usize) -> bool {
+        let (reading, seed) = (self.machine.read(), self.seed);
+        let Place { process: Some(process), highest, state, .. } = &mut self.places[index] else {
+            return false;
+        };
+        let now = process.ceilings.keeper.believe(reading);
+        let shard = &mut process.shards[self.rng.usize(..SHARDS)];
+        shard.wake(now);
+        let (lane, rng) = shard.lane(source);
+        let mut runs = Vec::new();
+        if lane.take(self.rng.u64(1..30), || 0, rng, &mut runs).is_err() {
+            return false;
+        }
+        shard.top_up();
+        let SourceSettings { name, layout, .. } = &process.settings.sources[source];
+        let space = space_of(layout);
+        for run in &runs {
+            let ids = (0..u64::from(run.count)).map(|index| run.first + index * run.stride);
+            for id in ids {
+                assert!(self.handed_out.insert((space, id)), "seed {seed}: {id} of {name} again");
+            }
+        }
+        // A changed ID space lies above always; other worker IDs of one space only as far as the ID clock can catch up.
+        let (first, last) = (runs[0].first, runs.iter().map(|run| run.last()).max().expect("a run"));
+        let settings = &process.settings.sources[source];
+        let (before, highest) = highest.entry(name.clone()).or_insert_with(|| (settings.clone(), 0));
+        assert!(
+            space_of(&before.layout) == space || first > *highest || state.is_none(),
+            "seed {seed}: {first} of {name} in another layout, after {highest}"
+        );
+        (*before, *highest) = (settings.clone(), last.max(*highest));
+        true
+    }
+
+    /// The process ends: cleanly, or within a write, which is made or not.
+    fn end(&mut self, index: usize, is_clean: bool) {
+        let Some(mut process) = self.places[index].process.take() else { return };
+        let write = process.under_way.take().filter(|_| is_clean || self.rng.bool());
+        if let Some((_, write)) = write {
+            process.ceilings.write(&write);
+        }
+        if is_clean {
+            process.ceilings.stop().expect("storage works");
+        }
+        if self.places[index].state.is_none() {
+            // What keeps nothing is unique only from where the clock has passed all that was handed out.
+            self.machine.true_us += 20 * MS;
+        }
+    }
+
+    fn disturb_the_clock(&mut self) {
+        let size = [5 * MS, SECOND, 5 * SECOND, 30 * SECOND][self.rng.usize(..4)];
+        match self.rng.u8(..3) {
+            // A clock that steps back is not covered where nothing is kept.
+            0 if self.keeps_all() => self.machine.wall_offset_us -= size,
+            1 => self.machine.wall_offset_us += size,
+            _ if self.keeps_all() => self.machine.wall_offset_us = 0,
+            _ => {}
+        }
+    }
+
+    fn pass(&mut self, lasting_us: i64) {
+        self.machine.true_us += lasting_us;
+        self.highest_wall_us = self.highest_wall_us.max(self.machine.wall());
+        (0..self.places.len()).for_each(|index| self.keep(index));
+    }
+
+    fn step(&mut self) {
+        let lasting_us = [MS, 50 * MS, 2 * SECOND][self.rng.usize(..20).saturating_sub(17)];
+        let lasting_us = self.rng.i64(0..lasting_us);
+        self.pass(lasting_us);
+        let index = self.rng.usize(..self.places.len());
+        let Some(process) = &self.places[index].process else { return self.start(index) };
+        let sources = process.settings.sources.len();
+        match self.rng.u8(..100) {
+            0..80 => {
+                let source = self.rng.usize(..sources);
+                self.take(index, source);
+            }
+            80..86 => self.join(index),
+            86..90 => self.disturb_the_clock(),
+            90..95 => self.end(index, true),
+            95..98 => self.end(index, false),
+            _ => {}
+        }
+    }
+
+    /// Storage works and the clock is right: each daemon starts as it last did, and each of its sources has IDs again.
+    fn recover(&mut self) {
+        self.fails_one_in = 0;
+        self.machine.wall_offset_us = self.highest_wall_us - self.machine.true_us;
+        for index in 0..self.places.len() {
+            self.end(1 - index, true);
+            if self.places[index].process.is_none()
+                && let Some(started) = self.places[index].started.clone()
+            {
+                self.start_with(index, started);
+            }
+            let Some(process) = &self.places[index].process else { continue };
+            for source in 0..process.settings.sources.len() {
+                let until_us = self.machine.true_us + RECOVERS_WITHIN_US;
+                while !self.take(index, source) {
+                    let seed = self.seed;
+                    assert!(self.machine.true_us < until_us, "seed {seed}: no IDs of source {source}");
+                    self.pass(100 * MS);
+                }
+            }
+        }
+    }
+}
+
+/// The life of a machine.
+pub(crate) fn live(seed: u64) {
+    let mut site = Site::new(seed);
+    (0..STEPS).for_each(|_| site.step());
+    site.recover();
+}
