@@ -1,6 +1,6 @@
 //! A well-behaved client beside hostile peers, at the daemon and at Redis under the same attack.
 //!
-//! - [`victim`]: the servers, the client at 1,000 requests a second that connects anew now and then, and probes.
+//! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and then, and probes.
 //! - [`peers`]: what the hostile peers do.
 
 mod peers;
@@ -24,7 +24,7 @@ pub(crate) fn run(effort: Effort) -> io::Result<()> {
     let stretch = effort.stretch(Duration::from_secs(6), Duration::from_secs(2));
     println!("\n## Hostile peers\n");
     println!(
-        "One client asks for single IDs at 1,000/s for {} s, and connects anew after every 250 of them, with its token. One \
+        "One client asks for single IDs at 1,000/s for {} s, and connects again after every 250 of them, with its token. One \
          thread plays the peers. Redis (INCR) has `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, \
          `maxmemory-clients 128mb`. Lost: not answered within a second, refused, or no connection.\n",
         stretch.as_secs_f64()

@@ -13,7 +13,7 @@ use super::victim::{Kind, Victim};
 /// Requests that one write sends.
 const AT_ONCE: usize = 500;
 
-/// What the peers do.
+/// The behaviour of the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
     None,
@@ -156,7 +156,7 @@ fn shake_hands(victim: &Victim, stop: &AtomicBool) {
     }
 }
 
-/// The first message of a handshake. The server signs its answer whoever sends it.
+/// The first message of a handshake. The server signs its answer also for a peer that goes no further.
 fn client_hello() -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -19,7 +19,7 @@ const TOKEN: &[u8] = b"a-token-of-the-benchmark";
 const EVERY: Duration = Duration::from_millis(1);
 /// The time between two probes.
 const PROBE_EVERY: Duration = Duration::from_millis(100);
-/// The requests after which the client connects anew.
+/// The requests after which the client connects again.
 const REQUESTS_PER_CONNECTION: usize = 250;
 /// The time after which a request is lost.
 const LOST_AFTER: Duration = Duration::from_secs(1);
