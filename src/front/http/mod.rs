@@ -27,8 +27,8 @@ pub(crate) struct Head<'a> {
     pub(crate) query: &'a str,
     /// The media types that the client accepts. Empty, if it does not say.
     pub(crate) accept: &'a str,
-    /// The token of `Authorization: Bearer`.
-    pub(crate) token: Option<&'a [u8]>,
+    /// Why the client may not draw: it has sent no token, or a wrong one.
+    pub(crate) denial: Option<&'a str>,
     /// The request has a body.
     pub(crate) has_body: bool,
 }
@@ -44,10 +44,9 @@ pub(crate) enum Answer {
     Done(Reply),
 }
 
-/// Returns the bytes that refuse a connection, because all that the daemon allows are open.
-pub(super) fn refuse_connection(out: &mut Vec<u8>, max_connections: usize) {
-    let text = format!("the daemon has all its {max_connections} connections; ask another, or later");
-    let body = reply::problem("too_busy", &text, None);
+/// Returns the bytes that refuse a connection, because all that it or the daemon may have are open.
+pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
+    let body = reply::problem("too_busy", message, None);
     let size = body.len();
     out.extend_from_slice(
         format!(

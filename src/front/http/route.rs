@@ -34,7 +34,9 @@ fn try_answer(
         read_only(head)?;
         return Ok(Answer::Done(Reply::of(super::reply::JSON, OPENAPI.to_owned())));
     }
-    check_token(head, facts)?;
+    if let Some(denial) = head.denial {
+        return Err(Reply::refusal(ErrorCode::Unauthorized, 401, denial, None));
+    }
     if head.has_body {
         return Err(malformed("found a body, allowed: none; parameters stand in the query"));
     }
@@ -66,16 +68,6 @@ fn try_answer(
             }
         }
     }
-}
-
-fn check_token(head: &Head<'_>, facts: &Facts) -> Result<(), Reply> {
-    let Some(tokens) = &facts.tokens else { return Ok(()) };
-    let message = match head.token {
-        Some(token) if tokens.accepts(token) => return Ok(()),
-        Some(_) => "the token is not one of the daemon's; check the client's token",
-        None => "this daemon asks for a token; send it as Authorization: Bearer TOKEN",
-    };
-    Err(Reply::refusal(ErrorCode::Unauthorized, 401, message, None))
 }
 
 /// Refuses methods that would change something.

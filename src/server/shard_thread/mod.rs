@@ -7,6 +7,7 @@
 //!   shard.
 //! - `draw`: draws IDs for a request of any protocol, at once or after a wait.
 //! - `http`: one connection of the HTTP door, whose bytes a library parses.
+//! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
 //! - `turnstile`: keeps connections that send much from making the others wait.
@@ -18,6 +19,7 @@ mod draw;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 mod http;
+mod limits;
 mod member;
 mod open;
 pub(crate) mod run;

@@ -14,7 +14,7 @@ use super::turnstile::Place;
 use super::{connection, http};
 use crate::config::Protocol;
 use crate::front::{Front, Memcached, Native, Noeqd, Resp};
-use crate::server::net::accept::Admitted;
+use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::lobby::{self, Guest};
 use crate::server::net::rejections;
@@ -41,29 +41,45 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             (stream, _, guest) => (stream, guest),
         };
         match door.protocol {
-            Protocol::Native => serve::<Native>(stream, guest, member).await,
-            Protocol::Resp => serve::<Resp>(stream, guest, member).await,
-            Protocol::Memcached => serve::<Memcached>(stream, guest, member).await,
-            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member).await,
+            Protocol::Native => serve::<Native>(stream, guest, member, open).await,
+            Protocol::Resp => serve::<Resp>(stream, guest, member, open).await,
+            Protocol::Memcached => serve::<Memcached>(stream, guest, member, open).await,
+            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member, open).await,
             // Boxed, because it needs more than the others.
-            Protocol::Http => Box::pin(serve_http(stream, door.is_loopback, guest, member)).await,
+            Protocol::Http => Box::pin(serve_http(stream, door.is_loopback, guest, member, open)).await,
         }
-        drop(open);
     });
 }
 
 /// Serves a connection of a protocol that is a [`Front`] to its end.
-async fn serve<F: Front>(stream: SocketStream, guest: Option<Guest>, member: Member) {
-    let front = F::new(&member.thread.live_config.borrow().facts);
-    let guest = place_in_lobby(&member, guest, front.is_authorized()).await;
-    connection::serve(stream, front, member, guest).await;
+async fn serve<F: Front>(
+    stream: SocketStream,
+    guest: Option<Guest>,
+    member: Member,
+    mut open: OpenConnection,
+) {
+    let (front, session) = {
+        let live_config = member.thread.live_config.borrow();
+        let session = connection::begin(&stream, &mut open, &live_config, F::HAS_TOKENS);
+        (F::new(&live_config.facts), session)
+    };
+    let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
+    connection::serve(stream, front, member, (session, guest)).await;
+    drop(open);
 }
 
 /// Serves a connection of the HTTP door to its end.
-async fn serve_http(stream: SocketStream, is_loopback: bool, guest: Option<Guest>, member: Member) {
-    let needs_token = member.thread.live_config.borrow().facts.tokens.is_some();
-    let guest = place_in_lobby(&member, guest, !needs_token).await;
-    http::serve(stream, is_loopback, member, guest).await;
+async fn serve_http(
+    stream: SocketStream,
+    is_loopback: bool,
+    guest: Option<Guest>,
+    member: Member,
+    mut open: OpenConnection,
+) {
+    let session = connection::begin(&stream, &mut open, &member.thread.live_config.borrow(), true);
+    let guest = place_in_lobby(&member, guest, session.is_authorized()).await;
+    http::serve(stream, is_loopback, member, (session, guest)).await;
+    drop(open);
 }
 
 /// Returns the place of a connection in the lobby, until its client has sent the token that is due. `None` if none is.

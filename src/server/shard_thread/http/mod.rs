@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use self::respond::Responder;
 use self::watched::{Activity, Watched};
 use super::member::Member;
+use crate::access::{Denial, Session};
 use crate::admin::{HEAD_BYTES_MAX, HEADERS_MAX};
 use crate::server::net::lobby::{AUTHORIZED_WITHIN, Guest};
 use crate::server::net::rejections;
@@ -36,6 +37,8 @@ enum End {
     Stalled,
     /// The client sent no token, and a newcomer needed its place.
     GaveWay,
+    /// A reload took away what the client has shown.
+    Revoked(Denial),
 }
 
 /// Serves one connection to its end. With a place in the lobby, the client owes a token. `is_loopback`: only this machine
@@ -44,12 +47,11 @@ pub(super) async fn serve(
     stream: SocketStream,
     is_loopback: bool,
     mut member: Member,
-    mut guest: Option<Guest>,
+    (session, mut guest): (Session, Option<Guest>),
 ) {
     let thread = Rc::clone(&member.thread);
     let activity = Rc::new(Activity::default());
-    let (peer, origin) = (stream.peer(), stream.origin());
-    let responder = Responder::new(Rc::clone(&thread), is_loopback, (peer.clone(), origin.clone()));
+    let responder = Responder::new(Rc::clone(&thread), is_loopback, &stream, session);
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         activity.begin_answer();
         let response = responder.respond(&request).await;
@@ -91,6 +93,11 @@ pub(super) async fn serve(
         if responder.is_authorized() {
             guest = None;
         }
+        if !activity.is_answering()
+            && let Err(denial) = responder.renew()
+        {
+            return Poll::Ready(End::Revoked(denial));
+        }
         if let Some(guest) = guest.as_mut().filter(|_| !activity.is_answering()) {
             guest.note_silent();
             if gives_way.as_mut().poll(cx).is_ready() {
@@ -107,12 +114,17 @@ pub(super) async fn serve(
         timer.as_mut().poll(cx).map(|()| End::Stalled)
     })
     .await;
-    if let (Some(_), false) = (&guest, matches!(end, End::Closed)) {
-        let reason = match end {
-            End::GaveWay => "it sent no token, and a newcomer needed its place",
-            _ => "it sent no token within five seconds",
-        };
-        rejections::log_unauthorized(peer, &origin, reason);
+    let (peer, origin) = responder.peer();
+    match end {
+        End::Revoked(denial) => rejections::log(peer, &format!("after a reload: {denial}")),
+        End::GaveWay => {
+            let reason = "it sent no token, and a newcomer needed its place";
+            rejections::log_unauthorized(peer, origin, reason);
+        }
+        End::Stalled if guest.is_some() => {
+            rejections::log_unauthorized(peer, origin, "it sent no token within five seconds");
+        }
+        End::Stalled | End::Closed => {}
     }
     member.note_drained();
 }

@@ -1,6 +1,6 @@
 //! The response to one request.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,18 @@ use std::time::Duration;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{self, HeaderMap, HeaderValue};
 use hyper::{Request, Response, StatusCode};
+use rustls::pki_types::CertificateDer;
 use tokio::time::sleep;
 
 use super::body::Body;
+use crate::access::{Denial, Session, Shown};
 use crate::admin::is_local_name;
+use crate::clock;
 use crate::config::Protocol;
 use crate::front::Conditions;
 use crate::front::http::{Answer, Head, Reply, answer};
 use crate::server::net::rejections;
+use crate::server::net::socket_stream::SocketStream;
 use crate::server::shard_thread::draw::draw;
 use crate::server::shard_thread::thread_state::ThreadState;
 use snowbank_client::protocol::ErrorCode;
@@ -24,6 +28,9 @@ use snowbank_client::protocol::ErrorCode;
 /// slow.
 const UNAUTHORIZED_DELAY: Duration = Duration::from_secs(1);
 
+/// The answer to a client that has sent no token.
+const NO_TOKEN: &str = "this daemon asks for a token; send it as Authorization: Bearer TOKEN";
+
 /// Answers the requests of one connection.
 pub(super) struct Responder {
     thread: Rc<ThreadState>,
@@ -31,19 +38,56 @@ pub(super) struct Responder {
     is_loopback: bool,
     /// The peer, and its address without the port.
     peer: (String, String),
-    /// A request has had a right token, or none is asked for.
+    /// The certificates that the client has shown, and by what they were checked. `None` without TLS.
+    shown: Option<(Vec<CertificateDer<'static>>, u64)>,
+    /// The identity of its client. `None` while a request draws.
+    session: RefCell<Option<Session>>,
+    /// A request was authorized, or needs not to be.
     authorized: Cell<bool>,
 }
 
 impl Responder {
-    pub(super) fn new(thread: Rc<ThreadState>, is_loopback: bool, peer: (String, String)) -> Self {
-        let authorized = Cell::new(thread.live_config.borrow().facts.tokens.is_none());
-        Responder { thread, is_loopback, peer, authorized }
+    pub(super) fn new(
+        thread: Rc<ThreadState>,
+        is_loopback: bool,
+        stream: &SocketStream,
+        session: Session,
+    ) -> Self {
+        let owned = |shown: Shown<'_>| {
+            (shown.chain.iter().map(|one| one.clone().into_owned()).collect(), shown.checked_by)
+        };
+        Responder {
+            thread,
+            is_loopback,
+            peer: (stream.peer(), stream.origin()),
+            shown: stream.shown().map(owned),
+            authorized: Cell::new(session.is_authorized()),
+            session: RefCell::new(Some(session)),
+        }
     }
 
     /// Returns true unless the client still owes a token.
     pub(super) fn is_authorized(&self) -> bool {
         self.authorized.get()
+    }
+
+    /// The peer, and its address without the port.
+    pub(super) fn peer(&self) -> &(String, String) {
+        &self.peer
+    }
+
+    /// Follows a reload between two requests.
+    ///
+    /// # Errors
+    /// The configuration takes away what the client has shown, so the connection must be closed.
+    pub(super) fn renew(&self) -> Result<(), Denial> {
+        let live_config = self.thread.live_config.borrow();
+        let mut session = self.session.borrow_mut();
+        let Some(session) = session.as_mut().filter(|session| !session.is_of(live_config.version)) else {
+            return Ok(());
+        };
+        let shown = self.shown.as_ref().map(|(chain, checked_by)| Shown { chain, checked_by: *checked_by });
+        session.renew((&live_config.facts.access, live_config.version), shown, clock::os::boot())
     }
 
     /// Returns the response to a request, which may have to wait for its IDs.
@@ -52,25 +96,31 @@ impl Responder {
         if self.is_loopback && !headers.get(header::HOST).is_none_or(is_local_name) {
             return self.reply(Reply::misdirected());
         }
-        let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+        let denial = self.denial_of(bearer_of(headers));
+        let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
         let head = Head {
             method: request.method().as_str(),
             path: request.uri().path(),
             query: request.uri().query().unwrap_or_default(),
-            accept: text(header::ACCEPT).unwrap_or_default(),
-            token: bearer_of(headers),
+            accept: accept.unwrap_or_default(),
+            denial: denial.as_deref(),
             has_body: !request.body().is_end_stream(),
         };
         let (ask, listing) = match self.answer(&head) {
             Answer::Draw(ask, listing) => (ask, listing),
             Answer::Done(reply) => {
                 if reply.error == Some(ErrorCode::Unauthorized) {
-                    self.note_unauthorized().await;
+                    self.note_unauthorized(head.denial).await;
                 }
                 return self.reply(reply);
             }
         };
-        let runs = match draw(&self.thread, Protocol::Http, ask).await {
+        let Some(session) = self.session.take() else {
+            unreachable!("a connection has one request at a time");
+        };
+        let drawn = draw(&self.thread, &session, Protocol::Http, ask).await;
+        self.session.replace(Some(session));
+        let runs = match drawn {
             Ok(runs) => runs,
             Err(words) => return response_of(Reply::of_words(&words)),
         };
@@ -82,28 +132,56 @@ impl Responder {
         with_headers(StatusCode::OK, content_type, body)
     }
 
+    /// Shows the token of a request. Returns why the client may not draw, if so.
+    ///
+    /// Each request brings its own token: a proxy sends those of several clients on one connection.
+    fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
+        if let Err(denial) = self.renew() {
+            return Some(denial.to_string());
+        }
+        let live_config = self.thread.live_config.borrow();
+        let (rules, mut session) = (&live_config.facts.access, self.session.borrow_mut());
+        let session = session.as_mut()?;
+        match token {
+            Some(token) => match session.show_token(token, rules) {
+                Ok(()) => {}
+                Err(denial) => return Some(denial.to_string()),
+            },
+            None => session.forget_token(rules),
+        }
+        if let Some(identity) = session.newcomer() {
+            let peer = &*self.peer.0;
+            tracing::info!(
+                identity = identity.name,
+                peer,
+                "an identity has connected, for the first time since the start"
+            );
+        }
+        if !session.is_authorized() {
+            return Some(String::from(NO_TOKEN));
+        }
+        self.authorized.set(true);
+        None
+    }
+
     fn answer(&self, head: &Head<'_>) -> Answer {
         let live_config = self.thread.live_config.borrow();
-        let facts = &live_config.facts;
-        if !self.authorized.get()
-            && facts.tokens.as_ref().is_none_or(|all| head.token.is_some_and(|token| all.accepts(token)))
-        {
-            self.authorized.set(true);
-        }
         let counts = || self.thread.common.metrics.counts_of(Protocol::Http);
+        let mut session = self.session.borrow_mut();
+        let Some(session) = session.as_mut() else {
+            unreachable!("a connection has one request at a time");
+        };
         // A connection that the stop finds idle is closed, and any other after its answer.
-        let conditions = Conditions { facts, draining: false, wall: self.thread.now().wall, counts: &counts };
+        let wall = self.thread.now().wall;
+        let conditions =
+            Conditions { facts: &live_config.facts, session, draining: false, wall, counts: &counts };
         answer(head, &conditions, &|index| live_config.source(index).numbering())
     }
 
-    /// Notes a request without a right token, and lets the client wait unless it has sent one before.
-    async fn note_unauthorized(&self) {
+    /// Logs a request without a right token, and lets the client wait unless one was authorized before.
+    async fn note_unauthorized(&self, denial: Option<&str>) {
         let (peer, origin) = &self.peer;
-        rejections::log_unauthorized(
-            peer.clone(),
-            origin,
-            "no token, or one that is not one of auth.token_file",
-        );
+        rejections::log_unauthorized(peer.clone(), origin, denial.unwrap_or(NO_TOKEN));
         if !self.authorized.get() {
             sleep(UNAUTHORIZED_DELAY).await;
         }
