@@ -85,7 +85,7 @@ fn what_may_not_be_chosen_is_refused_and_nothing_is_handed_out() {
         assert!(line.contains(part), "{line}");
     }
     let twice = refusal(&next(&daemon, "trades", &["--set", "table=1", "--set", "table=2"]));
-    assert!(twice.contains("table is set twice"), "{twice}");
+    assert!(twice.contains("\"table\" is set twice"), "{twice}");
     let samples = support::http::scrape(&daemon);
     let handed_out: Vec<_> =
         samples.iter().filter(|(name, _)| name.starts_with("snowbank_ids_issued")).collect();

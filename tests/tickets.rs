@@ -281,3 +281,45 @@ fn wrong_settings_of_a_ticket_source_are_named() {
     let plain = "[[sources]]\nname = \"orders\"\nincrement = 2\n";
     machine.setup(plain).end().assert_refusal(&["sources[0].increment", "\"ticket\""]);
 }
+
+#[test]
+fn a_reload_adds_a_ticket_source_that_the_state_knows() {
+    let machine = counted_from("100");
+    let ids = "[[sources]]\nname = \"ids\"\n";
+    let setup = machine.setup(ids);
+    let config = setup.path("snowbank.toml");
+    let daemon = setup.start();
+    let reload = |toml: &str, part: &str| {
+        fs::write(&config, toml).expect("the configuration is written");
+        daemon.signal(rustix::process::Signal::HUP);
+        support::poll(part, || daemon.log().contains(part).then_some(()));
+    };
+    reload(&format!("{ids}{}", ORDERS.replace("orders", "users")), "snowbank ticket set users VALUE");
+    reload(&format!("{ids}{ORDERS}"), "source \"orders\" added");
+    let mut wire = daemon.connect();
+    assert_eq!(wire.next(Ask::of(2).source(1)).ids(), [101, 102]);
+    let Reply::Info(_, json) = wire.call(&support::wire::info(5)) else { panic!("no INFO") };
+    let info: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    let source = &info["sources"][1];
+    assert_eq!(source, &serde_json::json!({"index": 1, "name": "orders", "kind": "ticket"}));
+    daemon.stop();
+    assert_eq!(next(&machine.start(ORDERS), 1), [103]);
+}
+
+#[test]
+fn a_counter_moves_to_another_machine_once() {
+    let (old, new) = (counted_from("7"), Machine::new());
+    let file = old.path("export").display().to_string();
+    let exported = old.run(&["state", "export", "--output", &file]);
+    assert_eq!(exported.0, Some(0), "{exported:?}");
+    old.setup(ORDERS).end().assert_refusal(&["\"orders\"", "snowbank state import"]);
+    let (code, _, err) = old.run(&["ticket", "set", "orders", "900"]);
+    assert!(code == Some(1) && err.contains("moved its counter away"), "{code:?}, {err}");
+    let imported = new.run(&["state", "import", &file]);
+    assert_eq!(
+        (imported.0, imported.1.contains("ticket counter: goes on from ID 8")),
+        (Some(0), true),
+        "{imported:?}"
+    );
+    assert_eq!(next(&new.start(ORDERS), 1), [8]);
+}

@@ -8,7 +8,9 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
-use super::status::{CertificateStatus, ClockState, Connections, FleetStatus, Level, SourceStatus, Status};
+use super::status::{
+    CertificateStatus, ClockState, Connections, FleetStatus, Level, ProtocolStatus, SourceStatus, Status,
+};
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
 pub(crate) fn openmetrics(status: &Status, process: &Process) -> String {
@@ -230,6 +232,23 @@ impl Page<'_> {
         }
         let errors = status.errors.iter().map(|(code, &count)| (("code", code.as_str()), count.into()));
         self.family("snowbank_errors", "Requests answered with an error", None, true, errors)?;
+        let family = [
+            (
+                "snowbank_protocol_connections",
+                "Connections open now",
+                false,
+                (|of| of.connections) as fn(&ProtocolStatus) -> u64,
+            ),
+            ("snowbank_protocol_requests", "Requests answered, those for IDs and others", true, |of| {
+                of.requests
+            }),
+            ("snowbank_protocol_errors", "Requests answered with an error", true, |of| of.errors),
+        ];
+        for (name, help, is_counter, value) in family {
+            let protocols = status.protocols.iter();
+            let values = protocols.map(|of| (("protocol", of.name.as_str()), value(of).into()));
+            self.family(name, help, None, is_counter, values)?;
+        }
         let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)

@@ -30,7 +30,7 @@ pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    LastMinute, LastReload, Latency, Level, SourceMinute, SourceStatus, Status,
+    LastMinute, LastReload, Latency, Level, ProtocolStatus, SourceMinute, SourceStatus, Status,
 };
 
 #[cfg(test)]

@@ -43,6 +43,9 @@ pub(crate) struct Status {
     pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
     pub(crate) connections: Connections,
+    /// The protocols that have listeners.
+    #[serde(default)]
+    pub(crate) protocols: Vec<ProtocolStatus>,
     pub(crate) last_minute: LastMinute,
     /// `None`: the configuration is that of the start.
     pub(crate) last_reload: Option<LastReload>,
@@ -209,6 +212,20 @@ pub(crate) struct LastMinute {
     pub(crate) connections_level: Level,
     #[serde(default)]
     pub(crate) authorization_level: Level,
+}
+
+/// A protocol that clients speak.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ProtocolStatus {
+    pub(crate) name: String,
+    /// The addresses of its listeners.
+    pub(crate) addresses: Vec<String>,
+    /// Connections open now.
+    pub(crate) connections: u64,
+    /// Requests that were answered.
+    pub(crate) requests: u64,
+    /// Those that were answered with an error.
+    pub(crate) errors: u64,
 }
 
 /// The clients' connections.
@@ -389,6 +406,7 @@ pub(crate) mod tests {
                 queued_bytes_max: 100,
                 ..Connections::default()
             },
+            protocols: Vec::new(),
             last_minute: LastMinute::default(),
             last_reload: None,
             errors: std::collections::BTreeMap::new(),

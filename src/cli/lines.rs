@@ -44,7 +44,7 @@ impl LineOptions {
         let mut chosen = Vec::new();
         for (index, (field, value)) in self.set.iter().enumerate() {
             if self.set[..index].iter().any(|(earlier, _)| earlier == field) {
-                return Err(Failure::usage(format_args!("--set: {field} is set twice; set it once")));
+                return Err(Failure::usage(format_args!("--set: {field:?} is set twice; set it once")));
             }
             let layout = layout.ok_or_else(|| {
                 Failure::usage(format_args!("--set: the numbers of {source:?} have no fields; leave it out"))

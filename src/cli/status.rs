@@ -180,6 +180,17 @@ fn describe_traffic(status: &Status, last: Option<&Status>, out: &mut String) ->
         Grouped(connections.accepted),
         Grouped(connections.refused)
     )?;
+    for protocol in status.protocols.iter().filter(|_| status.protocols.len() > 1) {
+        writeln!(
+            out,
+            "{:<12} {} open on {}; {} requests, {} errors",
+            protocol.name,
+            Grouped(protocol.connections),
+            protocol.addresses.join(", "),
+            Grouped(protocol.requests),
+            Grouped(protocol.errors)
+        )?;
+    }
     let latency = last.map_or_else(|| status.latency.clone(), |last| status.latency.since(&last.latency));
     let requests = Grouped(status.latency.count());
     let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);

@@ -1,12 +1,16 @@
 //! A daemon with these settings, described: the output of `check`, and the first log messages of `serve`.
 
 use super::daemon::rows;
+use super::doors::Replies;
 use super::fields::SourceKind;
 use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
 use super::{Address, Settings, SourceSettings};
-use snowbank_client::layout::{Life, UnixMicros, collision};
+use snowbank_client::layout::{Life, Position, UnixMicros, collision};
+
+/// The largest number up to which a double holds every integer.
+const EXACT_INTEGERS: u64 = 1 << 53;
 
 impl SourceSettings {
     /// Returns the IDs per second of all its worker IDs together, rounded down; saturates.
@@ -127,6 +131,7 @@ impl Settings {
                  the daemon does, though no IDs"
             ));
         }
+        warnings.extend(self.inexact_in_javascript());
         let usual = Settings::default().lock_dir;
         if self.lock_dir != usual {
             let usual = usual.display();
@@ -139,6 +144,22 @@ impl Settings {
         warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
         warnings
+    }
+
+    /// Warns of INCR replies that JavaScript's clients read inexactly, so that two IDs become one.
+    fn inexact_in_javascript(&self) -> Option<String> {
+        let is_asked = !self.resp.listen.is_empty() && self.resp.replies == Replies::Integer;
+        let outgrows = |source: &&SourceSettings| {
+            let numbering = source.numbering().ok().filter(|numbering| !numbering.is_ticket());
+            numbering
+                .is_some_and(|numbering| numbering.id_at(Position(numbering.end().0 - 1)) > EXACT_INTEGERS)
+        };
+        let source = self.sources.iter().find(outgrows).filter(|_| is_asked)?;
+        Some(format!(
+            "IDs of source {:?} are above 2^53, where clients in JavaScript read integers inexactly, so that two IDs become \
+             one: for such clients set resp.replies = \"string\"",
+            source.name
+        ))
     }
 
     /// Warns of pairs of sources of which one makes the other's IDs at another time, because their epochs are years apart.

@@ -204,6 +204,28 @@ fn values(answer: &Value, count: usize) -> Result<Vec<Option<Stored>>, NoAnswer>
     responses.iter().map(value_of).collect()
 }
 
+/// Returns the transaction that writes all keys if all have the expected versions, and else reads them.
+fn transaction(swaps: &[Swap]) -> Value {
+    let compare = |swap: &Swap| {
+        let key = base64::encode(swap.key.as_bytes());
+        match swap.expected {
+            Some(Version(version)) => {
+                json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": version.to_string() })
+            }
+            None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
+        }
+    };
+    let put = |swap: &Swap| {
+        let (key, value) = (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_bytes()));
+        json!({ "request_put": { "key": key, "value": value } })
+    };
+    json!({
+        "compare": swaps.iter().map(compare).collect::<Vec<_>>(),
+        "success": swaps.iter().map(put).collect::<Vec<_>>(),
+        "failure": swaps.iter().map(|swap| range(&swap.key)).collect::<Vec<_>>(),
+    })
+}
+
 impl Coordinator for Etcd {
     fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
         let mut all = Vec::with_capacity(keys.len());
@@ -222,27 +244,7 @@ impl Coordinator for Etcd {
     }
 
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
-        let compare = |swap: &Swap| {
-            let key = base64::encode(swap.key.as_bytes());
-            match swap.expected {
-                Some(Version(version)) => {
-                    json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": version.to_string() })
-                }
-                None => json!({ "key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0" }),
-            }
-        };
-        let put = |swap: &Swap| {
-            let (key, value) = (base64::encode(swap.key.as_bytes()), base64::encode(swap.text.as_bytes()));
-            json!({ "request_put": { "key": key, "value": value } })
-        };
-        let answer = self.call(
-            "/v3/kv/txn",
-            &json!({
-                "compare": swaps.iter().map(compare).collect::<Vec<_>>(),
-                "success": swaps.iter().map(put).collect::<Vec<_>>(),
-                "failure": swaps.iter().map(|swap| range(&swap.key)).collect::<Vec<_>>(),
-            }),
-        )?;
+        let answer = self.call("/v3/kv/txn", &transaction(swaps))?;
         // Left out if it is false.
         if answer["succeeded"].as_bool() == Some(true) {
             let version = number(&answer["header"]["revision"]).ok_or_else(|| garbled("revision"))?;
@@ -267,6 +269,21 @@ mod tests {
         assert_eq!(values(&answer, 2), Ok(vec![Some(stored), None]));
         assert!(values(&answer, 3).is_err() && values(&json!({}), 1).is_err());
         assert_eq!(end_of("/a/"), b"/a0");
+    }
+
+    #[test]
+    fn each_key_is_written_only_at_its_expected_version() {
+        let swap = |key: &str, expected| Swap { key: key.to_owned(), expected, text: String::from("x") };
+        let transaction = transaction(&[swap("/a", Some(Version(7))), swap("/b", None)]);
+        let (a, b) = (base64::encode(b"/a"), base64::encode(b"/b"));
+        assert_eq!(
+            transaction["compare"],
+            json!([
+                { "key": a, "target": "MOD", "result": "EQUAL", "mod_revision": "7" },
+                { "key": b, "target": "CREATE", "result": "EQUAL", "create_revision": "0" },
+            ])
+        );
+        assert_eq!(transaction["success"][1], json!({ "request_put": { "key": b, "value": "eA==" } }));
     }
 
     #[test]

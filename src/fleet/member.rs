@@ -14,8 +14,9 @@ pub use take::{JoinError, Taken, Want};
 const TRIES_MAX: usize = 3;
 
 /// A daemon of a fleet.
-pub struct Member {
-    coordinator: Box<dyn Coordinator>,
+#[derive(Clone)]
+pub struct Member<C> {
+    coordinator: C,
     paths: Paths,
     /// The identity of the state that the numbers belong to.
     state: String,
@@ -28,7 +29,7 @@ pub struct Member {
 }
 
 /// The numbers of one source.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
     source: String,
     /// The source's index in the daemon.
@@ -118,15 +119,16 @@ impl Held {
             place: self.place,
             worker_ids: self.worker_ids.clone(),
             writes: self.writes(),
+            floor: self.floor,
             covered: self.covered,
         }
     }
 }
 
-impl Member {
+impl<C: Coordinator> Member<C> {
     /// Makes a member that holds nothing yet. `draw` gives the identity of each write.
     pub fn new(
-        coordinator: Box<dyn Coordinator>,
+        coordinator: C,
         name: &str,
         (state, holder): (&str, &str),
         notes: Notes,
@@ -134,6 +136,11 @@ impl Member {
     ) -> Self {
         let (paths, state, holder) = (Paths::of(name), state.to_owned(), holder.to_owned());
         Member { coordinator, paths, state, holder, notes, draw, sources: Vec::new() }
+    }
+
+    /// Returns the notes of its writes, as they are durable.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Returns bounds with the places of their sources in this member, in place of their indices in the daemon.
@@ -151,6 +158,10 @@ impl Member {
         for bound in &bounds {
             let Some(held) = self.sources.get_mut(bound.source) else { continue };
             if held.trying.is_none() || held.generation != generation {
+                if held.generation != generation {
+                    // Perhaps a restored snapshot: another copy may start under the same ceiling.
+                    held.covered = 0;
+                }
                 (held.trying, held.generation) = (Some((self.draw)()), generation);
             }
         }
@@ -286,6 +297,3 @@ impl Member {
         self.notes.save()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -85,6 +85,9 @@ impl fmt::Display for NoAnswer {
     }
 }
 
+/// A coordinator of any kind.
+pub type AnyCoordinator = Box<dyn Coordinator>;
+
 /// A store that all daemons of a fleet share. Its calls block, each for a bounded time.
 ///
 /// A write without an answer may have been done, or be done later. Reads may lag behind writes.
@@ -106,6 +109,20 @@ pub trait Coordinator: Send {
     /// # Errors
     /// The coordinator did not answer. The keys may be written now or later.
     fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer>;
+}
+
+impl Coordinator for AnyCoordinator {
+    fn read(&mut self, keys: &[String]) -> Result<Vec<Option<Stored>>, NoAnswer> {
+        (**self).read(keys)
+    }
+
+    fn list(&mut self, prefix: &str) -> Result<Vec<(String, Stored)>, NoAnswer> {
+        (**self).list(prefix)
+    }
+
+    fn swap(&mut self, swaps: &[Swap]) -> Result<Swapped, NoAnswer> {
+        (**self).swap(swaps)
+    }
 }
 
 /// The most keys of one swap: below the 128 operations that etcd takes in a transaction by default.

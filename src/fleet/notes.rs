@@ -27,6 +27,10 @@ pub struct Note {
     pub worker_ids: String,
     /// The writes that may be the last of its numbers' keys.
     pub writes: Vec<String>,
+    /// The bound at or above which the source starts with them. Noted with the first write: that write may be done without
+    /// an answer, and be recognised by the next start.
+    #[serde(with = "id_bound")]
+    pub floor: u64,
     /// The fleet's ceiling that was acknowledged last, as an ID bound; 0: none, or the numbers were let go.
     #[serde(with = "id_bound")]
     pub covered: u64,
@@ -56,11 +60,17 @@ impl Notes {
         let text = path.as_deref().and_then(|path| fs::read(path).ok());
         let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
         let document = document.filter(|document| document.format == FORMAT);
-        let (mut notes, then) = document.map(|it| (it.notes, it.boot)).unwrap_or_default();
+        let (notes, then) = document.map(|it| (it.notes, it.boot)).unwrap_or_default();
+        let mut read = Notes { path, boot: boot.map(str::to_owned), notes };
         if boot.is_none() || then.as_deref() != boot {
-            notes.iter_mut().for_each(|note| note.covered = 0);
+            read.forget_ceilings();
         }
-        Notes { path, boot: boot.map(str::to_owned), notes }
+        read
+    }
+
+    /// Forgets the ceilings, as a boot does.
+    pub fn forget_ceilings(&mut self) {
+        self.notes.iter_mut().for_each(|note| note.covered = 0);
     }
 
     /// Returns the note of a source, if it is of this ID space.
@@ -98,7 +108,7 @@ mod tests {
 
     fn note(covered: u64) -> Note {
         let [source, space, worker_ids] = ["orders", "space", "5"].map(String::from);
-        Note { source, space, place: 0, worker_ids, writes: vec![String::from("w")], covered }
+        Note { source, space, place: 0, worker_ids, writes: vec![String::from("w")], floor: 0, covered }
     }
 
     #[test]

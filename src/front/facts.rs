@@ -1,6 +1,6 @@
 //! The facts about the daemon that front-ends use.
 
-use crate::config::{Door, PROTOCOLS, Protocol, Replies, Settings, Tokens};
+use crate::config::{Door, PROTOCOLS, Protocol, Replies, Settings, SourceKind, SourceSettings, Tokens};
 
 /// The facts about the daemon that front-ends send to clients and check requests against. A reload replaces them.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub struct Facts {
     pub tokens: Option<Tokens>,
     /// The form of INCR's reply.
     pub replies: Replies,
+    /// Per source: true if it is a ticket counter whose increment is 1, so that several IDs of a request are consecutive.
+    consecutive: Vec<bool>,
     /// The sources that each protocol's clients draw from if they name none, or another.
     doors: [DoorFacts; PROTOCOLS],
 }
@@ -40,13 +42,21 @@ impl Facts {
                 any_key: any_key.and_then(index_of),
             };
         }
+        let counts_by_1 =
+            |source: &SourceSettings| source.kind == SourceKind::Ticket && source.increment == 1;
+        let consecutive = settings.sources.iter().map(counts_by_1).collect();
         let (max_count, replies) = (settings.limits.max_count.get(), settings.resp.replies);
-        Facts { info_json, max_count, sources, tokens, replies, doors }
+        Facts { info_json, max_count, sources, tokens, replies, consecutive, doors }
     }
 
     /// Returns the source of a request that names none.
     pub fn default_source(&self, protocol: Protocol) -> usize {
         self.doors[protocol as usize].source
+    }
+
+    /// Returns true if several IDs of one request for this source are consecutive numbers.
+    pub fn is_consecutive(&self, source: usize) -> bool {
+        self.consecutive[source]
     }
 
     /// Returns the source of this name; if there is none, the source of any other key.

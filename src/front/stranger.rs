@@ -24,12 +24,20 @@ fn stranger_of(bytes: &[u8], listener: Protocol) -> Stranger {
         [0x16, 0x03, 0x00..=0x04, ..] => Stranger::Tls,
         [b'P', b'R', b'O', b'X', b'Y', ..] | [b'\r', b'\n', b'\r', b'\n', 0, ..] => Stranger::Proxy,
         [b'*', b'0'..=b'9', ..] => Stranger::Redis,
-        _ if METHODS.iter().any(|method| bytes.starts_with(*method)) => Stranger::Http,
+        _ if METHODS.iter().any(|method| bytes.starts_with(*method)) && is_http(bytes, listener) => {
+            Stranger::Http
+        }
         [b'g', b'e', b't', b' ' | b's', ..] | [0x80, ..] => Stranger::Memcached,
         // A frame's length, of which three bytes are 0 or, for the longest requests, two.
         [_, 0..=4, 0, 0, ..] if listener != Protocol::Native => Stranger::Native,
         _ => Stranger::Other,
     }
+}
+
+/// Returns true if bytes that begin with a method of HTTP are HTTP. A line for Redis can begin so as well.
+fn is_http(bytes: &[u8], listener: Protocol) -> bool {
+    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    listener != Protocol::Resp || line.windows(6).any(|word| word == b" HTTP/")
 }
 
 /// Returns true if these bytes, which are no request of the listener's protocol, are of another one that is known.

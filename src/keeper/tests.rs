@@ -1,3 +1,5 @@
+mod tickets;
+
 use super::*;
 use crate::ceiling::{CeilingRule, Grant};
 use crate::clock::{Remembered, StepRule};

@@ -20,6 +20,7 @@ pub(crate) mod manager;
 pub(crate) mod postgres;
 pub(crate) mod records;
 pub(crate) mod reply;
+pub(crate) mod resp;
 pub(crate) mod wire;
 pub(crate) mod witness;
 

@@ -335,11 +335,16 @@ function drawTiles(moment) {
     ["Requests per second", known ? rate(moment.requests) : "–", waiting > 0 ? `${count(waiting)} wait now` : "no request waits"],
     ["Refused, last minute", asked > 0 ? `${+((100 * refusedLately) / asked).toPrecision(2)} %` : "–", `${count(refusedLately)} of ${count(asked)}`],
     ["99 % answered within", duration(moment.latency[1]), "of the last 5 s"],
-    ["Connections", count(open), refused > 0 ? `of ${count(max)}; ${count(refused)} refused` : `of ${count(max)}`],
+    ["Connections", count(open), `of ${count(max)}${refused > 0 ? `; ${count(refused)} refused` : ""}${doors(status)}`],
   ];
   byId("tiles").replaceChildren(
     ...tiles.map(([name, value, more]) => make("div", {}, make("dt", {}, name), make("dd", {}, value, make("small", {}, more)))),
   );
+}
+
+// The connections of each protocol, if clients can speak several.
+function doors({ protocols = [] }) {
+  return protocols.length > 1 ? `; ${protocols.map(({ name, connections }) => `${name} ${count(connections)}`).join(", ")}` : "";
 }
 
 function drawSources(moment) {

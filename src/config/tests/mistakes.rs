@@ -333,3 +333,25 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn all_mistakes_of_a_door_are_found_at_once() {
+    let text =
+        "[resp]\nlisten = \"tls:127.0.0.1:7660\"\nsource = \"orders\"\nany_key = \"Orders\"\nreplies = 1";
+    assert_eq!(
+        mistakes(text),
+        [
+            "2: resp.listen: found tls:127.0.0.1:7660, an address of listen, allowed: one of its own",
+            "2: resp.listen: tls:127.0.0.1:7660 has no certificate to show; name one and its key in [tls] (certificate, \
+             key), or leave out tls:",
+            "3: resp.source: found \"orders\", allowed: the name of a source: default",
+            "4: resp.any_key: found \"Orders\", allowed: 1 to 64 of the characters a-z 0-9 . _ -, not all digits",
+            "5: resp.replies: found 1, allowed: \"integer\" or \"string\"",
+        ]
+    );
+    assert_eq!(
+        mistake("[resp]\nlisten = \"0.0.0.0:6379\""),
+        "2: resp.listen: 0.0.0.0:6379 can be reached from other machines, and sources[0] (\"default\") has no worker_ids; \
+         give it worker_ids (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets"
+    );
+}

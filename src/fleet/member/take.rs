@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::{Held, Member, SWAPS_MAX};
+use super::{Held, Member, Note, SWAPS_MAX};
 use crate::clock::{BootMicros, Now};
 use crate::fleet::rules::{self, Holding, Taker, Taking};
-use crate::fleet::{Marker, NoAnswer, NumberKey, Stored, Swap, Swapped};
+use crate::fleet::{Coordinator, Marker, NoAnswer, NumberKey, Stored, Swap, Swapped};
 use crate::numbering::Numbering;
 use snowbank_client::layout::{Layout, LayoutError, UnixMicros, WorkerSet};
 
@@ -104,7 +104,7 @@ fn instant(numbering: &Numbering, bound: u64) -> UnixMicros {
 /// A number with the key that was found for it.
 type Found = (u64, Option<Stored>);
 
-impl Member {
+impl<C: Coordinator> Member<C> {
     /// Checks that the fleet's marker has the ID space of a layout, and returns the space's place in it.
     ///
     /// # Errors
@@ -196,13 +196,15 @@ impl Member {
         let number =
             |(key, stored): (String, Stored)| Some((key.strip_prefix(&prefix)?.parse().ok()?, stored));
         let listed: BTreeMap<u64, Stored> = listed.into_iter().filter_map(number).collect();
-        let (writes, own) = self.known(want);
+        let note = self.known(want);
+        let writes = note.map(|note| note.writes.clone()).unwrap_or_default();
+        let own: Option<WorkerSet> = note.and_then(|note| note.worker_ids.parse().ok());
         let stored = |id: u64| listed.get(&want.layout.number_in_space(id));
         let judge = |id: u64| -> Result<Result<Taking, Busy>, JoinError> {
             Ok(want.judge(&want.numbering(&WorkerSet::single(id))?, stored(id), &writes))
         };
         let mut found: Vec<u64> = Vec::new();
-        for id in own.into_iter().filter(|&id| allowed(id) && stored(id).is_some()) {
+        for id in own.iter().flat_map(WorkerSet::iter).filter(|&id| allowed(id) && stored(id).is_some()) {
             if matches!(judge(id)?, Ok(Taking::Resume)) {
                 found.push(id);
             }
@@ -232,13 +234,9 @@ impl Member {
         Ok(found.into_iter().map(|id| (id, stored(id).cloned())).collect())
     }
 
-    /// Returns the writes and the worker IDs that this state had for a source.
-    fn known(&self, want: Want<'_>) -> (Vec<String>, Vec<u64>) {
-        let Some(note) = self.notes.of(want.source, &want.layout.space().to_string()) else {
-            return Default::default();
-        };
-        let own = note.worker_ids.parse().map(|set: WorkerSet| set.iter().collect()).unwrap_or_default();
-        (note.writes.clone(), own)
+    /// Returns this state's note of a source.
+    fn known(&self, want: Want<'_>) -> Option<&Note> {
+        self.notes.of(want.source, &want.layout.space().to_string())
     }
 
     /// Takes numbers whose keys are as found. `None`: they have changed.
@@ -249,19 +247,25 @@ impl Member {
         (worker_ids, numbering): (&WorkerSet, &Numbering),
         found: Vec<Found>,
     ) -> Result<Option<Taken>, JoinError> {
-        let writes = self.known(want).0;
+        let note = self.known(want);
+        let writes = note.map(|note| note.writes.clone()).unwrap_or_default();
+        let noted_floor = note.map_or(0, |note| note.floor);
         let (mut floor, mut lowest) = (0, 0);
         for (number, stored) in &found {
             match want.judge(numbering, stored.as_ref(), &writes) {
                 Ok(Taking::New) => {}
-                Ok(Taking::Resume) => lowest = lowest.max(bound_of(stored.as_ref())),
+                Ok(Taking::Resume) => {
+                    lowest = lowest.max(bound_of(stored.as_ref()));
+                    floor = floor.max(noted_floor);
+                }
                 Ok(Taking::Above(bound)) => floor = floor.max(bound),
                 Err(busy) => return Err(refusal(want, *number, busy)),
             }
         }
         let covered = want.first_bound(numbering, lowest.max(floor));
         let mut held = self.held(want, place, worker_ids, &found, writes);
-        held.floor = floor;
+        // Until the write is done, the key's last write may be an earlier one of this state, with its own floor.
+        held.floor = floor.max(noted_floor);
         let write = held.trying.take().unwrap_or_default();
         let key = NumberKey::new(&self.state, &self.holder, want.source, held.since_unix_s);
         let text = NumberKey { write: write.clone(), id_bound: covered, ..key }.text();
@@ -282,7 +286,7 @@ impl Member {
                 Swapped::Refused(_) => return Ok(None),
             }
         }
-        held.covered = covered;
+        (held.floor, held.covered) = (floor, covered);
         self.notes.set(held.note());
         let _ = self.notes.save();
         self.sources.push(held);
@@ -318,7 +322,7 @@ impl Member {
     /// Goes on with the numbers that this state had, while the coordinator does not answer. `worker_ids`: those that are
     /// given; `None`: whatever it had. Returns `None` if it had others.
     pub fn resume_unseen(&mut self, want: Want<'_>, worker_ids: Option<&WorkerSet>) -> Option<Taken> {
-        let note = self.notes.of(want.source, &want.layout.space().to_string())?.clone();
+        let note = self.known(want)?.clone();
         let had: WorkerSet = note.worker_ids.parse().ok()?;
         if worker_ids.is_some_and(|wanted| *wanted != had) {
             return None;
@@ -326,9 +330,9 @@ impl Member {
         let found: Vec<Found> =
             want.layout.numbers_in_space(&had).into_iter().map(|number| (number, None)).collect();
         let mut held = self.held(want, note.place, &had, &found, note.writes);
-        held.covered = note.covered;
+        (held.floor, held.covered) = (note.floor, note.covered);
         self.sources.push(held);
-        Some(Taken { worker_ids: had, floor: 0, covered: note.covered })
+        Some(Taken { worker_ids: had, floor: note.floor, covered: note.covered })
     }
 }
 

@@ -119,13 +119,19 @@ fn unknown(arguments: &Arguments<'_>) -> String {
     format!("ERR unknown command '{}', with args beginning with: {operands}", shown(name))
 }
 
+/// Returns true if an inline command is a request of HTTP or memcached.
+#[cold]
+pub(super) fn is_stranger(command: &[u8]) -> bool {
+    stranger::is_known(command, Protocol::Resp)
+}
+
 /// Returns the reason for the log if a request that closed the connection is a rejection.
 pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8]) -> Option<String> {
     let name = Name::of(arguments.first()?);
     match name.get() {
         b"quit" => None,
         b"auth" | b"hello" => Some(String::from(WRONG_TOKEN)),
-        _ if stranger::is_known(bytes, Protocol::Resp) => Some(stranger::describe(bytes, Protocol::Resp)),
+        _ if is_stranger(bytes) => Some(stranger::describe(bytes, Protocol::Resp)),
         _ => None,
     }
 }

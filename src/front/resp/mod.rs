@@ -99,7 +99,11 @@ impl Front for Resp {
         match parse::parse(bytes, &mut arguments) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::Bad(fault) => {
-                encode::error(out, &describe(fault, bytes));
+                encode::error(out, &format!("ERR {}", describe(fault, bytes)));
+                Step::Close { error: Some(ErrorCode::Malformed) }
+            }
+            Parsed::Request(size) if bytes[0] != b'*' && commands::is_stranger(&bytes[..size]) => {
+                encode::error(out, &format!("ERR {}", stranger::describe(&bytes[..size], Protocol::Resp)));
                 Step::Close { error: Some(ErrorCode::Malformed) }
             }
             Parsed::Request(consumed) => {
@@ -125,7 +129,7 @@ impl Front for Resp {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
             Parsed::Bad(fault) => Some(describe(fault, bytes)),
-            Parsed::Request(_) => commands::rejection(arguments.get(), bytes),
+            Parsed::Request(size) => commands::rejection(arguments.get(), &bytes[..size]),
             Parsed::Incomplete => None,
         }
     }
@@ -185,18 +189,21 @@ pub(super) fn refuse_connection(out: &mut Vec<u8>) {
 /// Returns the error for bytes that are no request: the client's protocol if it is another, else Redis' own words.
 fn describe(fault: Fault, bytes: &[u8]) -> String {
     let reason = match fault {
-        Fault::NoText => return format!("ERR {}", stranger::describe(bytes, Protocol::Resp)),
+        Fault::NoText => {
+            let first = &bytes[..parse::STRANGER_BYTES];
+            return stranger::describe(first, Protocol::Resp);
+        }
         Fault::ArgumentCount => "invalid multibulk length",
         Fault::ArgumentSize => "invalid bulk length",
         Fault::NoBulkString(found) => {
             let found = char::from(found).escape_default();
-            return format!("ERR Protocol error: expected '$', got '{found}'");
+            return format!("Protocol error: expected '$', got '{found}'");
         }
         Fault::NoLineEnd => "expected a line end after the bulk string",
         Fault::Quotes => "unbalanced quotes in request",
         Fault::TooLong => "too big request",
     };
-    format!("ERR Protocol error: {reason}")
+    format!("Protocol error: {reason}")
 }
 
 impl Resp {

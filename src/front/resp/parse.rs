@@ -14,6 +14,9 @@ const ARGUMENTS_READ: usize = 8;
 /// The longest line of a length: a kind, a sign, the digits of a 64-bit number and the line end.
 const LENGTH_LINE_BYTES_MAX: usize = 24;
 
+/// The bytes that show the protocol of a client that does not speak this one.
+pub(super) const STRANGER_BYTES: usize = 4;
+
 /// The arguments of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arguments<'b> {
@@ -172,7 +175,8 @@ fn inline<'b>(bytes: &'b [u8], arguments: &mut Arguments<'b>) -> Result<usize, M
     };
     // Memcached's binary requests begin with this byte, and no text does.
     if line.first() == Some(&0x80) || !line.iter().enumerate().all(is_text) {
-        return Err(Fault::NoText.into());
+        // As many bytes as show whose protocol it is.
+        return Err(if bytes.len() < STRANGER_BYTES { Miss::Incomplete } else { Fault::NoText.into() });
     }
     let consumed = end.ok_or(Miss::Incomplete)? + 1;
     let mut rest = line.trim_ascii();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use std::{fmt, io};
 
 use crate::ceiling::{StoreError, TakenOver};
-use crate::fleet::{Bound, Member, NoAnswer, Raised};
+use crate::fleet::{AnyCoordinator, Bound, Member, NoAnswer, Raised};
 use crate::keeper::Outcome;
 
 /// A raise, a look and the release of a stop: there is never more than one of each.
@@ -60,7 +60,7 @@ impl Fleet {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(super) fn start(mut member: Member) -> io::Result<Fleet> {
+    pub(super) fn start(mut member: Member<AnyCoordinator>) -> io::Result<Fleet> {
         let (jobs, receive_jobs) = mpsc::sync_channel(JOBS_MAX);
         let (send_done, done) = mpsc::sync_channel(JOBS_MAX);
         let waker: Arc<OnceLock<Thread>> = Arc::default();
@@ -133,7 +133,7 @@ impl Fleet {
     }
 }
 
-fn run(member: &mut Member, job: Job) -> Done {
+fn run(member: &mut Member<AnyCoordinator>, job: Job) -> Done {
     let lost = |reason| Done::Lost(TakenOver(format!("the fleet: {reason}")));
     match job {
         Job::Release(bounds) => Done::Released(member.release(&bounds)),

@@ -5,14 +5,14 @@ use crate::ceiling::{LockError, WorkerLocks, draw_identity, lock_workers};
 use crate::clock::Reading;
 use crate::config::{Settings, SourceSettings};
 use crate::fleet::etcd::{Access, Etcd};
-use crate::fleet::{Member, Notes, Taken, Want};
+use crate::fleet::{AnyCoordinator, Member, Notes, Taken, Want};
 use crate::numbering::Numbering;
 use crate::server::shared::note::Note;
 use crate::server::shared::start_error::StartError;
 
 /// The daemon's place in its fleet.
 pub(crate) struct Joined {
-    pub(crate) member: Member,
+    pub(crate) member: Member<AnyCoordinator>,
     /// By source. `None`: it has no worker IDs.
     pub(crate) taken: Vec<Option<Taken>>,
     /// Lines for the operator, once the daemon has started.
@@ -34,7 +34,13 @@ impl Joined {
         let holder = holder();
         let etcd = Etcd::new(access).map_err(|error| StartError::no_thread(&error))?;
         let identity = (found.state_identity(), holder.as_str());
-        let member = Member::new(Box::new(etcd), &settings.fleet.name, identity, notes, draw_identity);
+        let member = Member::new(
+            Box::new(etcd) as AnyCoordinator,
+            &settings.fleet.name,
+            identity,
+            notes,
+            draw_identity,
+        );
         let mut joined = Joined { member, taken: Vec::new(), notes: Vec::new() };
         let taken = joined.take_all(settings, reading)?;
         for (source, taken) in settings.sources.iter_mut().zip(&taken) {

@@ -14,7 +14,7 @@ use super::storage_thread::{Done, Storage, Trim};
 use crate::ceiling::store::Record;
 use crate::ceiling::{StoreError, TakenOver, WorkerLocks};
 use crate::clock::{self, BootMicros, Observed, Reading, Wall};
-use crate::fleet::{Bound, Member};
+use crate::fleet::{AnyCoordinator, Bound, Member};
 use crate::keeper::{Keeper, Looked, Outcome, PERIOD, Reach, Write};
 use crate::server::health::metrics::Metrics;
 use crate::server::health::observer::Observer;
@@ -111,7 +111,7 @@ impl Ceilings {
     /// The system has no thread left.
     pub(crate) fn grant(
         durable: Durable,
-        fleet: Option<(Member, Duration)>,
+        fleet: Option<(Member<AnyCoordinator>, Duration)>,
         wall: &Arc<Wall>,
         started: Reading,
     ) -> Result<Ceilings, StartError> {

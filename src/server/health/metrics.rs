@@ -244,6 +244,8 @@ pub(crate) struct Metrics {
     pub(crate) shards: Box<[Arc<CachePadded<ShardCounters>>]>,
     /// The number of open connections of each shard.
     pub(crate) open: Box<[Arc<AtomicUsize>]>,
+    /// The protocols that have listeners, with their addresses.
+    pub(crate) listeners: Vec<(Protocol, Vec<String>)>,
     /// The number of open connections of each protocol.
     pub(crate) open_by_protocol: [Arc<AtomicUsize>; PROTOCOLS],
     pub(crate) acceptors: AcceptorCounters,
@@ -260,10 +262,16 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new(shards: usize, instance: String, started: Reading) -> Self {
+    pub(crate) fn new(
+        shards: usize,
+        listeners: Vec<(Protocol, Vec<String>)>,
+        instance: String,
+        started: Reading,
+    ) -> Self {
         Metrics {
             shards: (0..shards).map(|_| Arc::new(CachePadded::new(ShardCounters::new()))).collect(),
             open: (0..shards).map(|_| Arc::default()).collect(),
+            listeners,
             open_by_protocol: Default::default(),
             acceptors: AcceptorCounters::default(),
             queued_bytes: CachePadded::default(),

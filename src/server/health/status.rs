@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Counter, Metrics, SourceCounters};
+use super::metrics::{Counter, Metrics, ProtocolCounters, SourceCounters};
 use crate::admin::{
     CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, KindStatus,
-    LastMinute, Latency, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
+    LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
-use crate::config::Limits;
+use crate::config::{Limits, Protocol};
 use crate::fleet::rules;
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::lobby::Occupancy;
@@ -81,6 +81,11 @@ impl Common {
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
             connections: self.connections_status(limits),
+            protocols: metrics
+                .listeners
+                .iter()
+                .map(|listeners| protocol_status(metrics, listeners))
+                .collect(),
             last_minute: LastMinute::default(),
             last_reload: metrics.last_reload().clone(),
             errors: ErrorCode::ALL.map(|code| (code.name().to_owned(), self.errors_of(code))).into(),
@@ -190,6 +195,20 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
         reserved: source.grant().ceiling().0.saturating_sub(cursor.0),
         left,
         left_share: left as f64 / end.0 as f64,
+    }
+}
+
+fn protocol_status(metrics: &Metrics, (protocol, addresses): &(Protocol, Vec<String>)) -> ProtocolStatus {
+    let index = *protocol as usize;
+    let sum = |of: fn(&ProtocolCounters) -> u64| {
+        metrics.shards.iter().map(|shard| of(&shard.protocols[index])).sum()
+    };
+    ProtocolStatus {
+        name: protocol.name().to_owned(),
+        addresses: addresses.clone(),
+        connections: metrics.open_by_protocol[index].load(Ordering::Relaxed) as u64,
+        requests: sum(|counters| counters.requests.get()),
+        errors: sum(|counters| counters.errors.get()),
     }
 }
 

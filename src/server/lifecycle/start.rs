@@ -87,7 +87,7 @@ impl Server {
         let (limits, text) = (settings.limits.clone(), settings.to_text());
         let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));
-        let metrics = Metrics::new(shards.len(), instance, reading);
+        let metrics = Metrics::new(shards.len(), by_protocol(&listeners), instance, reading);
         let common = Arc::new(Common::new(receiver, wall, settings.order, tls, metrics));
         let (reloader, adopted, join_requests) =
             Reloader::new(settings.clone(), owner, Arc::clone(&common), live_config);
@@ -172,6 +172,16 @@ impl Opened {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the protocols that have listeners, with their addresses.
+fn by_protocol(listeners: &[(Protocol, Listener)]) -> Vec<(Protocol, Vec<String>)> {
+    let of = |wanted| {
+        let of_it = listeners.iter().filter(move |(protocol, _)| *protocol == wanted);
+        (wanted, of_it.map(|(_, listener)| listener.address.to_string()).collect())
+    };
+    let all = Protocol::ALL.map(of).into_iter();
+    all.filter(|(_, addresses): &(_, Vec<_>)| !addresses.is_empty()).collect()
 }
 
 /// Returns the inherited listeners; if there are none, opens listeners at the addresses.

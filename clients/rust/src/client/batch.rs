@@ -56,6 +56,15 @@ impl Batch {
     /// Returns the batch with a chosen value in place of a random field: the table suffix of a clearing house's IDs,
     /// for one. `layout` must be that of the IDs' source.
     ///
+    /// ```no_run
+    /// # use snowbank_client::{Client, layout::Layout};
+    /// # async fn trades(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let layout = Layout::resolve("clearing")?;
+    /// let trades = client.batch(100).source("trades").await?.with_field(&layout, "table", 316)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     /// Returns an error if the field carries uniqueness, if the value is too large for it, or if the IDs are not of
     /// this layout.

@@ -32,6 +32,8 @@ mod crockford;
 mod error;
 #[cfg(feature = "alias")]
 mod ff1;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzzing;
 mod object_id;
 mod uuid;
 

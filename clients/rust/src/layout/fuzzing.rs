@@ -16,6 +16,10 @@ pub fn layout_text(data: &[u8]) {
     };
     reads_back::<UnixMicros>(text);
     reads_back::<WorkerSet>(text);
+    let twitter = Layout::resolve("twitter").expect("a preset");
+    if let Ok(workers) = accepted(WorkerSet::by_field(text, &twitter)) {
+        assert!(workers.highest() < twitter.workers());
+    }
     if let Ok(layout) = accepted(Layout::resolve(text)) {
         check_forms(&layout);
         check_ends(&layout);

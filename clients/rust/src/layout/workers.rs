@@ -11,6 +11,9 @@ use super::{Field, Layout, LayoutError, Role};
 /// layout has 1,024 in all.
 pub const MAX_WORKER_IDS: usize = 4096;
 
+/// The most characters of a number that a message repeats.
+const EXCERPT_CHARS_MAX: usize = 80;
+
 /// The worker IDs of one daemon: at least one, sorted, distinct, and at most [`MAX_WORKER_IDS`].
 ///
 /// Text form: `5`, `0-3`, `0-3,8`; [`by_field`](Self::by_field) has another one. [`Numbering::new`](super::Numbering::new) checks that the layout has them
@@ -130,7 +133,7 @@ fn field_range(node: &Field, text: &str) -> Result<RangeInclusive<u64>, LayoutEr
     let range = worker_range(text).filter(|range| *range.end() < node.values());
     range.ok_or_else(|| LayoutError::NodeValue {
         name: node.name().to_owned(),
-        found: text.trim().to_owned(),
+        found: text.trim().chars().take(EXCERPT_CHARS_MAX).flat_map(char::escape_debug).collect(),
         most: node.values() - 1,
     })
 }
@@ -238,6 +241,7 @@ mod tests {
             ("datacenter=0,worker=-1", "found worker=-1, and worker is a number from 0 to 31"),
             ("datacenter=0,worker=30-32", "found worker=30-32, and worker"),
             ("datacenter=0,worker=", "found worker=, and worker"),
+            ("datacenter=0,worker=1\n2", "found worker=1\\n2, and worker"),
             ("datacenter=0,worker=3-1", "found worker=3-1"),
             ("datacenter=0,worker=18446744073709551616", "found worker=18446744073709551616"),
             ("datacenter=0", "worker is missing"),

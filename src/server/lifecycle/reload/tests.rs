@@ -48,7 +48,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let (send_requests, join_requests) = mpsc::sync_channel::<JoinRequest>(1);
     let reading = clock::os::read();
     let wall = Arc::new(Wall::new(before.clock.step_rule(), reading, Remembered::Nothing));
-    let metrics = Metrics::new(0, String::from("test"), reading);
+    let metrics = Metrics::new(0, Vec::new(), String::from("test"), reading);
     let common = Common::new(watched.clone(), wall, Order::Relaxed, None, metrics);
     let mut reloader = Reloader {
         settings: before,

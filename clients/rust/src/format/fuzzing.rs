@@ -1,0 +1,32 @@
+//! Any text in any format.
+
+use super::{Context, Format, LARGEST_ID};
+use crate::layout::Layout;
+
+/// A format's name on the first line, and a text in that format after it.
+///
+/// What is refused is refused in one line. What is read is written as a text that is read as the same ID.
+pub fn format_text(data: &[u8]) {
+    let Some((name, text)) = std::str::from_utf8(data).ok().and_then(|data| data.split_once('\n')) else {
+        return;
+    };
+    let Some(format) = accepted(name.parse::<Format>()) else { return };
+    assert_eq!(format.to_string(), name);
+    let layout = Layout::resolve("twitter").expect("a preset");
+    let Some(codec) = accepted(format.codec(Context::new("default", Some(&layout)))) else { return };
+    if let Some(id) = accepted(codec.read(text)) {
+        assert!(id <= LARGEST_ID);
+        let written = codec.text(id).expect("what was read can be written");
+        assert_eq!(codec.read(&written), Ok(id));
+    }
+}
+
+fn accepted<T, E: std::fmt::Display>(result: Result<T, E>) -> Option<T> {
+    result
+        .inspect_err(|error| {
+            let text = error.to_string();
+            assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
+            assert!(text.len() < 2_000, "{text:?}");
+        })
+        .ok()
+}

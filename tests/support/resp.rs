@@ -1,0 +1,133 @@
+//! A client of bytes for Redis' protocol.
+
+use std::io::{BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use super::{DEADLINE, Daemon};
+
+/// A connection of bytes.
+pub(crate) struct Client(BufReader<TcpStream>);
+
+impl Client {
+    /// Connects to a daemon's second listener.
+    pub(crate) fn of(daemon: &Daemon) -> Client {
+        Client::to(daemon.addresses[1].tcp())
+    }
+
+    pub(crate) fn to(address: SocketAddr) -> Client {
+        let stream = TcpStream::connect(address).expect("the door is open");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout");
+        stream.set_nodelay(true).expect("no delay");
+        Client(BufReader::new(stream))
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.0.get_mut().write_all(bytes.as_ref()).expect("sent");
+    }
+
+    /// Reads as many bytes as are expected, and compares them.
+    pub(crate) fn expect(&mut self, expected: &str) {
+        let mut found = vec![0; expected.len()];
+        let mut at = 0;
+        while at < found.len() {
+            match self.0.read(&mut found[at..]) {
+                Ok(0) => break,
+                Ok(size) => at += size,
+                Err(error) => {
+                    panic!("{error}, after {:?} of {expected:?}", String::from_utf8_lossy(&found[..at]))
+                }
+            }
+            if found[..at] != expected.as_bytes()[..at] {
+                break;
+            }
+        }
+        assert_eq!(String::from_utf8_lossy(&found[..at]), expected);
+    }
+
+    /// Sends a request and compares the reply.
+    pub(crate) fn asks(&mut self, request: &str, reply: &str) {
+        self.send(request);
+        self.expect(reply);
+    }
+
+    /// Reads a line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            assert_eq!(
+                self.0.read(&mut byte).expect("a byte"),
+                1,
+                "closed after {:?}",
+                String::from_utf8_lossy(&line)
+            );
+            line.push(byte[0]);
+        }
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).expect("text")
+    }
+
+    /// Reads an integer reply.
+    pub(crate) fn integer(&mut self) -> u64 {
+        let line = self.line();
+        line.strip_prefix(':')
+            .and_then(|number| number.parse().ok())
+            .unwrap_or_else(|| panic!("{line:?} is no integer"))
+    }
+
+    /// Reads an array of texts that are numbers.
+    pub(crate) fn list(&mut self) -> Vec<u64> {
+        let line = self.line();
+        let count = line.strip_prefix('*').unwrap_or_else(|| panic!("{line:?} is no array"));
+        let count = count.parse().expect("a count");
+        (0..count).map(|_| self.bulk().parse().expect("a number")).collect()
+    }
+
+    pub(crate) fn bulk(&mut self) -> String {
+        let line = self.line();
+        let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
+        let text = self.line();
+        assert_eq!(text.len(), size);
+        text
+    }
+
+    /// Reads a bulk string of several lines.
+    pub(crate) fn text(&mut self) -> String {
+        let line = self.line();
+        let size: usize = line.strip_prefix('$').expect("a bulk string").parse().expect("a size");
+        let mut text = vec![0; size + 2];
+        self.0.read_exact(&mut text).expect("the text");
+        String::from_utf8(text).expect("UTF-8")
+    }
+
+    /// Reads lines until one is found.
+    pub(crate) fn lines_until(&mut self, is_found: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut lines = vec![self.line()];
+        while !lines.last().is_some_and(|line| is_found(line)) {
+            lines.push(self.line());
+        }
+        lines
+    }
+
+    /// Reads to the end, and finds this text.
+    pub(crate) fn is_closed_after(&mut self, text: &str) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("closed in order");
+        let rest = String::from_utf8_lossy(&rest);
+        assert!(rest.contains(text), "{rest:?}");
+    }
+
+    /// Reads to the end.
+    pub(crate) fn is_closed(&mut self) {
+        let mut rest = Vec::new();
+        self.0.read_to_end(&mut rest).expect("closed in order");
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+}
+
+/// Returns a request as an array of bulk strings.
+pub(crate) fn array(words: &[&str]) -> String {
+    let mut out = format!("*{}\r\n", words.len());
+    words.iter().for_each(|word| out += &format!("${}\r\n{word}\r\n", word.len()));
+    out
+}
