@@ -27,6 +27,7 @@
 //!
 //! Serving them:
 //!
+//! - [`access`]: the identities of clients, and how much each may draw.
 //! - [`front`]: a protocol as the server sees it: bytes to requests, IDs to bytes.
 //! - [`server`]: the daemon: listeners, threads, connections, reload and stop. `server/mod.rs` maps its folders.
 //! - [`tls`]: the listeners' certificates and handshakes.
@@ -72,6 +73,8 @@
 //! | Who notices a thread that is stuck? | `server/health/heartbeat.rs` |
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub mod access;
 mod admin;
 #[doc(hidden)]
 pub mod ceiling;
@@ -81,6 +84,7 @@ pub mod cli;
 pub mod clock;
 #[doc(hidden)]
 pub mod config;
+mod counter;
 #[doc(hidden)]
 pub mod fleet;
 #[doc(hidden)]

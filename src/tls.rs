@@ -13,7 +13,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, version};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -45,16 +46,17 @@ pub struct ServerFiles<'a> {
 
 /// The contents of [`ServerFiles`], read and checked against each other.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct ServerCertificate {
     config: Arc<ServerConfig>,
     stall_timeout: Duration,
     validity: Validity,
     is_authority: bool,
+    authorities: Option<Authorities>,
     /// A hash of all contents. A reload compares it, to log whether anything changed.
     digest: u64,
 }
 
-impl Identity {
+impl ServerCertificate {
     /// Reads the files. `now` decides whether the certificate has expired.
     ///
     /// # Errors
@@ -80,20 +82,26 @@ impl Identity {
         let builder = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&version::TLS13])
             .map_err(|error| fault(error.to_string()))?;
-        let builder = match files.client_ca.zip(roots) {
+        let authorities = match files.client_ca.zip(roots) {
+            None => None,
+            Some((path, roots)) => Some(Authorities::new(path, roots)?),
+        };
+        let builder = match &authorities {
             None => builder.with_no_client_auth(),
-            Some((path, roots)) => builder.with_client_cert_verifier(
-                WebPkiClientVerifier::builder_with_provider(roots, provider())
-                    .build()
-                    .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?,
-            ),
+            Some(authorities) => builder.with_client_cert_verifier(Arc::clone(&authorities.verifier)),
         };
         let mut config = builder
             .with_single_cert(chain, key)
             .map_err(|error| files::pair_fault(&error, files.certificate, files.key))?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
-        Ok(Identity { config: Arc::new(config), stall_timeout, validity, is_authority, digest })
+        let config = Arc::new(config);
+        Ok(ServerCertificate { config, stall_timeout, validity, is_authority, authorities, digest })
+    }
+
+    /// Returns the authorities of clients' certificates. `None`: clients need none.
+    pub fn authorities(&self) -> Option<&Authorities> {
+        self.authorities.as_ref()
     }
 
     /// Returns the last instant at which clients trust the certificate.
@@ -134,31 +142,67 @@ impl Identity {
     }
 }
 
+/// The authorities that clients' certificates must be of.
+#[derive(Clone, Debug)]
+pub struct Authorities {
+    verifier: Arc<dyn ClientCertVerifier>,
+    /// A hash of their names and keys: two with the same trust the same certificates.
+    digest: u64,
+}
+
+impl Authorities {
+    fn new(path: &Path, roots: Arc<RootCertStore>) -> Result<Self, FileFault> {
+        let mut digest = DefaultHasher::new();
+        hash_roots(&roots, &mut digest);
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
+            .build()
+            .map_err(|error| FileFault::new(PemFile::Authorities, path, error.to_string()))?;
+        Ok(Authorities { verifier, digest: digest.finish() })
+    }
+
+    /// Returns the number of these authorities. Others have another one.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// Returns whether one of them has signed a client's certificate, which comes first in its chain.
+    pub fn trust(&self, chain: &[CertificateDer<'_>]) -> bool {
+        let Some((own, others)) = chain.split_first() else { return false };
+        self.verifier.verify_client_cert(own, others, UnixTime::now()).is_ok()
+    }
+}
+
+fn hash_roots(roots: &RootCertStore, digest: &mut DefaultHasher) {
+    for root in &roots.roots {
+        (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(digest);
+    }
+}
+
 fn seconds(instant: Timestamp) -> Timestamp {
     Timestamp::from_second(instant.as_second()).unwrap_or(instant)
 }
 
-/// A handle that turns accepted streams into TLS streams. Clones share one [`Identity`].
+/// A handle that turns accepted streams into TLS streams. Clones share one [`ServerCertificate`].
 #[derive(Clone, Debug)]
-pub struct Acceptor(Arc<RwLock<Identity>>);
+pub struct Acceptor(Arc<RwLock<ServerCertificate>>);
 
 impl Acceptor {
     /// Creates an acceptor with this certificate.
-    pub fn new(identity: Identity) -> Self {
+    pub fn new(identity: ServerCertificate) -> Self {
         Acceptor(Arc::new(RwLock::new(identity)))
     }
 
     /// Uses another certificate and other authorities for new connections. Open connections stay as they are.
     ///
     /// Returns whether anything differs from before.
-    pub fn replace(&self, identity: Identity) -> bool {
+    pub fn replace(&self, identity: ServerCertificate) -> bool {
         let mut current = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *current, identity);
         before.digest != current.digest
     }
 
     /// Returns the identity that new connections use.
-    pub fn identity(&self) -> Identity {
+    pub fn identity(&self) -> ServerCertificate {
         self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -171,7 +215,7 @@ impl Acceptor {
     where
         IO: AsyncRead + AsyncWrite + Unpin,
     {
-        let Identity { config, stall_timeout, .. } = self.identity();
+        let ServerCertificate { config, stall_timeout, .. } = self.identity();
         let handshake = tokio_rustls::TlsAcceptor::from(config).accept(stream).into_fallible();
         let within = stall_timeout.min(HANDSHAKE_MAX);
         match tokio::time::timeout(within, handshake).await {
@@ -187,9 +231,7 @@ fn digest(chain: &[CertificateDer<'_>], key: &PrivateKeyDer<'_>, roots: Option<&
     let mut digest = DefaultHasher::new();
     chain.iter().for_each(|certificate| certificate.hash(&mut digest));
     key.secret_der().hash(&mut digest);
-    for root in roots.into_iter().flat_map(|roots| &roots.roots) {
-        (root.subject.as_ref(), root.subject_public_key_info.as_ref()).hash(&mut digest);
-    }
+    roots.into_iter().for_each(|roots| hash_roots(roots, &mut digest));
     digest.finish()
 }
 

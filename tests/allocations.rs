@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use snowbank::access::{self, Session};
 use snowbank::ceiling::Grant;
 use snowbank::clock::{BootMicros, Now};
 use snowbank::config::{Settings, SourceSettings};
@@ -26,10 +27,10 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
     scratch.output.clear();
     shard.wake(now);
     let mut at = 0;
-    let counts = snowbank::front::Counts::default;
-    let conditions = Conditions { facts, draining: false, wall: now.wall, counts: &counts };
+    let (session, counts) = (&mut scratch.session, snowbank::front::Counts::default);
+    let mut conditions = Conditions { facts, session, draining: false, wall: now.wall, counts: &counts };
     while let Step::Ids { consumed, ask, form } =
-        scratch.front.step(&input[at..], &conditions, &mut scratch.output)
+        scratch.front.step(&input[at..], &mut conditions, &mut scratch.output)
     {
         at += consumed;
         scratch.runs.clear();
@@ -53,6 +54,7 @@ fn turn(shard: &mut Shard, source: &Source, now: Now, input: &[u8], facts: &Fact
 /// The buffers that turns share.
 struct Scratch {
     front: Native,
+    session: Session,
     runs: Vec<snowbank_client::layout::Run>,
     output: Vec<u8>,
 }
@@ -73,8 +75,9 @@ fn turns_allocate_nothing(order: Order, layout: &str, count: u32) {
     let lane = Lane::new(Arc::clone(&source), rings, 0, order, NOW);
     let mut shard = Shard::new(0, vec![lane], 1, NOW);
     let settings = Settings { sources: vec![SourceSettings::default()], ..Settings::default() };
-    let facts = Facts::new(&settings, Vec::new(), None);
-    let mut scratch = Scratch { front: Native::new(&facts), runs: Vec::new(), output: Vec::new() };
+    let facts = Facts::new(&settings, Vec::new(), access::Rules::default());
+    let session = Session::new((&facts.access, 0), None, None, NOW.boot);
+    let mut scratch = Scratch { front: Native::new(&facts), session, runs: Vec::new(), output: Vec::new() };
     let mut input = Vec::new();
     let next = Next { count, source: 0, wait: Wait::DEFAULT, explicit: false, partial: false };
     (0..DEEP).for_each(|_| request::encode_next(&mut input, 7, &next));

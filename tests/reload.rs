@@ -456,7 +456,7 @@ fn requests_wait_for_an_added_source_as_for_any_other() {
 }
 
 #[test]
-fn tokens_are_read_again_and_open_connections_stay() {
+fn tokens_are_read_again_and_hold_for_open_connections() {
     let setup = Setup::new();
     let (tokens, with, without) = (setup.path("tokens"), "[auth]\ntoken_file = \"tokens\"\n", "");
     replace(&tokens, "pineapple\n");
@@ -470,7 +470,8 @@ fn tokens_are_read_again_and_open_connections_stay() {
     replace(&tokens, "tangerine\nnectarine\n");
     assert_reloaded(&daemon, with, &["reloaded: other tokens"]);
     assert!(!accepts("pineapple") && accepts("tangerine") && accepts("nectarine"));
-    open.next(Ask::of(1)).ids();
+    open.reply().assert_error(0, UNAUTHORIZED);
+    open.assert_closed();
     assert_eq!(undecided.call(&wire::auth(2, b"nectarine")), Reply::Ok(2));
     assert_reloaded(&daemon, with, &["reloaded: nothing changed"]);
 
@@ -485,7 +486,7 @@ fn tokens_are_read_again_and_open_connections_stay() {
     replace(&tokens, "persimmon\n");
     assert_reloaded(&daemon, with, &["other tokens"]);
     daemon.connect().next(Ask::of(1)).assert_error(0, UNAUTHORIZED);
-    before.next(Ask::of(1)).ids();
+    before.next(Ask::of(1)).assert_error(0, UNAUTHORIZED);
     for token in ["pineapple", "tangerine", "nectarine", "persimmon"] {
         assert!(!daemon.log().contains(token), "a token is in the log");
     }

@@ -10,7 +10,8 @@
 //! [`lead`] watches the ID clock after a far step back.
 //!
 //! [`world`] holds all of the first one, [`events`] draws what happens, [`starts`] begins and ends processes, [`requests`] asks for IDs,
-//! [`checks`] and [`recovery`] hold the daemon to its promises.
+//! [`checks`] and [`recovery`] hold the daemon to its promises. [`tenants`] share a source
+//! that yields too little.
 //!
 //! A failing seed prints itself: `SNOWBANK_SEED=N cargo test --test simulation` replays it alone.
 //! `SNOWBANK_SEEDS=100000 cargo test --release --test simulation` runs longer.
@@ -43,6 +44,8 @@ mod site;
 mod starts;
 #[path = "simulation/storage.rs"]
 mod storage;
+#[path = "simulation/tenants.rs"]
+mod tenants;
 #[path = "simulation/world.rs"]
 mod world;
 
@@ -139,6 +142,14 @@ fn a_clock_that_was_slow_at_boot_is_followed_as_soon_as_it_is_right() {
 #[test]
 fn after_a_far_step_back_the_lead_shrinks_and_slow_raises_refuse_nobody() {
     (0..40).for_each(lead::step_back_far);
+}
+
+#[test]
+fn tenants_get_what_they_were_promised_and_even_shares_of_the_rest() {
+    if let Some(seed) = from_environment("SNOWBANK_SEED") {
+        return tenants::share(seed);
+    }
+    (0..from_environment("SNOWBANK_SEEDS").unwrap_or(200)).for_each(tenants::share);
 }
 
 #[test]

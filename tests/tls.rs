@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use secure::{Authority, Pair, secure_wire, tls_section, try_secure, write_secret};
-use support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN};
+use support::wire::{self, EXPLICIT, MALFORMED, SHUTTING_DOWN, UNAUTHORIZED};
 use support::{Address, Ask, DEADLINE, Daemon, Reply, Setup, Wire, poll};
 
 /// A daemon with a TLS listener, and the authority that it and its clients believe.
@@ -538,7 +538,8 @@ fn inherited_sockets_speak_tls_where_their_name_says_so() {
         .assert_refusal(&["found a Unix socket, allowed: a TCP"]);
 }
 
-/// A renewed certificate, other authorities and a mistake, each taken up or refused under connections that stay.
+/// A renewed certificate, other authorities and a mistake, each taken up or refused under connections that stay, unless their
+/// authority is gone.
 #[test]
 fn a_reload_shows_the_certificate_of_the_file() {
     let files = support::directory();
@@ -563,7 +564,8 @@ fn a_reload_shows_the_certificate_of_the_file() {
     new.issue_local("daemon");
     std::fs::copy(&new.file, &client_ca).expect("copied");
     reload("reloaded: other certificates");
-    open.next(Ask::of(10)).ids();
+    open.reply().assert_error(0, UNAUTHORIZED);
+    open.assert_closed();
     secure_wire(daemon.tcp(), &new.client(Some(&of_new))).next(Ask::of(10)).ids();
     let unknown = try_secure(daemon.tcp(), &old.client(Some(&of_old)), "127.0.0.1").expect_err("another's");
     assert!(unknown.to_string().contains("UnknownIssuer"), "{unknown}");

@@ -8,8 +8,9 @@
 //! - [`process`]: servers as child processes, and what the kernel says of them.
 //! - [`load`]: the load generator: one thread, a closed loop on many connections.
 //! - [`client`]: a client with one request in flight.
-//! - [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`], [`disk`]: the tables.
+//! - [`attacks`], [`cpu`], [`buffer`], [`ceiling`], [`moments`], [`idle`], [`fairness`], [`disk`]: the tables.
 
+mod attacks;
 mod buffer;
 mod ceiling;
 mod client;
@@ -72,6 +73,8 @@ enum Table {
     Start,
     /// Large, streaming and single requests at once
     Fairness,
+    /// One client beside hostile peers, and Redis beside the same
+    Attacks,
     /// One ID from the client's buffer
     Buffer,
     /// Single IDs while the disk is slow
@@ -123,6 +126,9 @@ fn main() -> io::Result<()> {
     }
     if wants(Table::Fairness) {
         fairness::run(effort)?;
+    }
+    if wants(Table::Attacks) {
+        attacks::run(effort)?;
     }
     if wants(Table::Buffer) {
         buffer::run(effort)?;

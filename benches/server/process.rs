@@ -67,12 +67,18 @@ impl Process {
 
     /// Redis without persistence; `None` where it is not installed.
     pub(crate) fn redis() -> io::Result<Option<Process>> {
+        Process::redis_with(&[])
+    }
+
+    /// Redis with more options.
+    pub(crate) fn redis_with(options: &[&str]) -> io::Result<Option<Process>> {
         let directory = tempfile::tempdir()?;
         // Redis has no way to tell which port it chose, so one that is free a moment before has to do.
         let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let mut command = Command::new("redis-server");
         command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
-        command.arg(address.port().to_string()).arg("--dir").arg(directory.path()).stdout(Stdio::null());
+        command.arg(address.port().to_string()).arg("--dir").arg(directory.path());
+        command.args(options).stdout(Stdio::null());
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -55,6 +55,9 @@ _snowbank() {
             snowbank,ticket)
                 cmd="snowbank__subcmd__ticket"
                 ;;
+            snowbank,token)
+                cmd="snowbank__subcmd__token"
+                ;;
             snowbank__subcmd__fleet,check)
                 cmd="snowbank__subcmd__fleet__subcmd__check"
                 ;;
@@ -124,6 +127,9 @@ _snowbank() {
             snowbank__subcmd__help,ticket)
                 cmd="snowbank__subcmd__help__subcmd__ticket"
                 ;;
+            snowbank__subcmd__help,token)
+                cmd="snowbank__subcmd__help__subcmd__token"
+                ;;
             snowbank__subcmd__help__subcmd__fleet,check)
                 cmd="snowbank__subcmd__help__subcmd__fleet__subcmd__check"
                 ;;
@@ -191,7 +197,7 @@ _snowbank() {
 
     case "${cmd}" in
         snowbank)
-            opts="-h -V --help --version serve next decode range layout check ping status reload fleet state ticket help"
+            opts="-h -V --help --version serve next decode range layout check token ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -687,7 +693,7 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__help)
-            opts="serve next decode range layout check ping status reload fleet state ticket help"
+            opts="serve next decode range layout check token ping status reload fleet state ticket help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -983,6 +989,20 @@ _snowbank() {
         snowbank__subcmd__help__subcmd__ticket__subcmd__set)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__help__subcmd__token)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -1518,6 +1538,24 @@ _snowbank() {
                     return 0
                     ;;
                 --lock-dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        snowbank__subcmd__token)
+            opts="-h --token-file --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --token-file)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -9,7 +9,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::process::Process;
 use super::status::{
-    CertificateStatus, ClockState, Connections, FleetStatus, Level, ProtocolStatus, SourceStatus, Status,
+    CertificateStatus, ClockState, Connections, FleetStatus, IdentityStatus, Level, ProtocolStatus,
+    SourceStatus, Status,
 };
 
 /// Formats the status as OpenMetrics text, with the system's figures of the process.
@@ -61,6 +62,7 @@ impl Collector for Exposition {
         let mut page = Page { encoder };
         page.daemon(status)?;
         page.requests(status)?;
+        page.identities(status)?;
         page.clock_and_ceilings(status)?;
         page.worker_ids(status)?;
         if let Some(certificate) = &status.certificate {
@@ -171,6 +173,31 @@ const SOURCE_METRICS: [SourceMetric; 14] = [
     ),
 ];
 
+/// A metric that each identity has: name, help, true for a counter, value.
+type IdentityMetric = (&'static str, &'static str, bool, fn(&IdentityStatus) -> u64);
+
+/// The metrics of an identity, besides the IDs that it drew from each source.
+const IDENTITY_METRICS: [IdentityMetric; 4] = [
+    ("snowbank_identity_connections", "Connections that have an identity now", false, |identity| {
+        identity.connections
+    }),
+    ("snowbank_identity_connected", "Connections that had an identity so far", true, |identity| {
+        identity.connected
+    }),
+    (
+        "snowbank_identity_denied",
+        "Requests to sources that an identity may not draw from",
+        true,
+        |identity| identity.denied,
+    ),
+    (
+        "snowbank_identity_slowed",
+        "Requests that waited for an identity's rate, or were refused for it",
+        true,
+        |identity| identity.slowed,
+    ),
+];
+
 /// A label's name and value.
 type Label<'a> = (&'static str, &'a str);
 
@@ -204,6 +231,12 @@ impl Page<'_> {
         self.counter("snowbank_connections_accepted", "Connections accepted", None, connections.accepted)?;
         let help = "Connections refused with too_busy, because all were in use";
         self.counter("snowbank_connections_refused", help, None, connections.refused)?;
+        let help = "Client addresses that have connections now";
+        self.gauge("snowbank_addresses", help, None, connections.addresses)?;
+        let help = "Connections refused with too_busy, because their address has connections_per_address";
+        self.counter("snowbank_address_refused", help, None, connections.address_refused)?;
+        let help = "Requests that waited for rate_per_address, or were refused for it";
+        self.counter("snowbank_address_slowed", help, None, connections.address_slowed)?;
         self.unauthorized(connections)?;
         let help =
             "Bytes queued: replies that clients have not taken, and requests that have arrived in part";
@@ -252,6 +285,29 @@ impl Page<'_> {
         let help = "Requests other than for IDs, answered without an error: PING, INFO, AUTH";
         self.counter("snowbank_other_requests", help, None, status.other_requests)?;
         self.latency(status)
+    }
+
+    /// Encodes the counts of each identity. Identities are configured, so their number is bounded.
+    fn identities(&mut self, status: &Status) -> fmt::Result {
+        if status.identities.is_empty() {
+            return Ok(());
+        }
+        for (name, help, is_counter, value) in &IDENTITY_METRICS {
+            let values = status.identities.iter();
+            let values =
+                values.map(|identity| (("identity", identity.name.as_str()), value(identity).into()));
+            self.family(name, help, None, *is_counter, values)?;
+        }
+        let help = "IDs that an identity drew from a source";
+        let mut family =
+            self.encoder.encode_descriptor("snowbank_identity_ids", help, None, MetricType::Counter)?;
+        for identity in &status.identities {
+            for (source, ids) in &identity.ids {
+                let labels = [("identity", identity.name.as_str()), ("source", source)];
+                family.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(ids, None)?;
+            }
+        }
+        Ok(())
     }
 
     fn of_sources(&mut self, sources: &[SourceStatus], metric: &SourceMetric) -> fmt::Result {

@@ -30,7 +30,8 @@ pub(crate) use kind::{KindStatus, SnowflakeStatus, TicketStatus};
 pub(crate) use recent::Recent;
 pub(crate) use status::{
     BOUNDS_US, CeilingsStatus, CertificateStatus, Check, ClockState, ClockStatus, Connections, FleetStatus,
-    LastMinute, LastReload, Latency, Level, ProtocolStatus, SourceMinute, SourceStatus, Status,
+    IdentityStatus, LastMinute, LastReload, Latency, Level, ProtocolStatus, SourceMinute, SourceStatus,
+    Status,
 };
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ pub(crate) struct Status {
     #[serde(default)]
     pub(crate) certificate: Option<CertificateStatus>,
     pub(crate) sources: Vec<SourceStatus>,
+    /// The identities that are configured, by name.
+    #[serde(default)]
+    pub(crate) identities: Vec<IdentityStatus>,
     pub(crate) connections: Connections,
     /// The protocols that have listeners.
     #[serde(default)]
@@ -178,6 +181,23 @@ pub(crate) struct SourceStatus {
     pub(crate) ceiling_wanted: bool,
 }
 
+/// A client with a name of its own. Counts are kept as long as reloads keep the name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct IdentityStatus {
+    pub(crate) name: String,
+    /// The IDs per second that it may draw. `None`: no rate is set.
+    pub(crate) rate: Option<u32>,
+    /// The connections that have it now, and that had it so far.
+    pub(crate) connections: u64,
+    pub(crate) connected: u64,
+    /// The IDs that it drew, by source.
+    pub(crate) ids: BTreeMap<String, u64>,
+    /// Requests to sources that it may not draw from.
+    pub(crate) denied: u64,
+    /// Requests that waited for its rate, or were refused for it.
+    pub(crate) slowed: u64,
+}
+
 /// The result of the last reload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LastReload {
@@ -235,6 +255,15 @@ pub(crate) struct Connections {
     pub(crate) max: u64,
     pub(crate) accepted: u64,
     pub(crate) refused: u64,
+    /// The addresses that have connections now.
+    #[serde(default)]
+    pub(crate) addresses: u64,
+    /// Connections refused because their address has all that it may have.
+    #[serde(default)]
+    pub(crate) address_refused: u64,
+    /// Requests that waited for their address's rate, or were refused for it.
+    #[serde(default)]
+    pub(crate) address_slowed: u64,
     /// The bytes that they keep: replies that clients have not taken, and requests that have arrived in part.
     #[serde(default)]
     pub(crate) queued_bytes: u64,
@@ -398,11 +427,13 @@ pub(crate) mod tests {
             },
             fleet: None,
             sources: vec![source],
+            identities: Vec::new(),
             certificate: None,
             connections: Connections {
                 open: 1,
                 max: 10,
                 accepted: 1,
+                addresses: 1,
                 queued_bytes_max: 100,
                 ..Connections::default()
             },

@@ -23,6 +23,7 @@ mod status;
 mod stop;
 mod ticket;
 mod tls;
+mod token;
 
 #[cfg(test)]
 #[path = "../../packaging/pages.rs"]
@@ -60,6 +61,8 @@ enum Command {
     Layout(layout::Arguments),
     /// Find every mistake in a configuration file.
     Check(check::Arguments),
+    /// Make a token for a client, and the line of a token file for it.
+    Token(token::Arguments),
     /// Ask a daemon whether it answers, and how fast.
     Ping(ping::Arguments),
     /// Show the state of a daemon: whether it serves, how fast, and what needs attention.
@@ -148,6 +151,7 @@ fn run(command: Command, out: &mut impl Write) -> Outcome {
         Command::Range(arguments) => range::run(&arguments, out),
         Command::Layout(arguments) => layout::run(&arguments, out),
         Command::Check(arguments) => check::run(&arguments, out),
+        Command::Token(arguments) => token::run(&arguments, out),
         Command::Ping(arguments) => ping::run(&arguments, out),
         Command::State(arguments) => state::run(&arguments, out),
         Command::Ticket(arguments) => ticket::run(&arguments, out),

@@ -74,7 +74,7 @@ impl Daemon {
 const TOKEN_FILE_BYTES_MAX: u64 = 1_024;
 
 /// Reads the one token of a file.
-fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
+pub(super) fn read_token(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut token = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(TOKEN_FILE_BYTES_MAX).read_to_end(&mut token))

@@ -9,7 +9,9 @@ use std::time::Duration;
 use super::next::parse_duration;
 use super::tls::TlsOptions;
 use super::{Failure, Outcome, make_reactor};
-use crate::admin::{Check, ClockState, KindStatus, Level, SourceStatus, Status, Target, seconds};
+use crate::admin::{
+    Check, ClockState, IdentityStatus, KindStatus, Level, SourceStatus, Status, Target, seconds,
+};
 use crate::clock;
 use crate::config::{self, Address, Grouped, Overrides};
 
@@ -166,6 +168,29 @@ fn describe(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Re
     for (index, source) in status.sources.iter().enumerate() {
         let last = last.and_then(|last| Some((last.sources.get(index)?, status.uptime_s - last.uptime_s)));
         describe_source(status, source, last, out)?;
+    }
+    describe_identities(status, last, out)
+}
+
+/// Writes a line for each identity that has ever connected.
+fn describe_identities(status: &Status, last: Option<&Status>, out: &mut String) -> fmt::Result {
+    let all = |identity: &IdentityStatus| identity.ids.values().sum::<u64>();
+    for (index, identity) in status.identities.iter().filter(|identity| identity.connected > 0).enumerate() {
+        let earlier = last.and_then(|last| last.identities.iter().find(|other| other.name == identity.name));
+        let elapsed_s = last.map(|last| status.uptime_s - last.uptime_s);
+        let per_second = rate(all(identity).saturating_sub(earlier.map_or(0, all)), elapsed_s);
+        let limit =
+            identity.rate.map_or_else(String::new, |rate| format!("; at most {}/s", Grouped(rate.into())));
+        writeln!(
+            out,
+            "{}identity {}: {} IDs{per_second} on {} connections; denied {}, slowed {}{limit}",
+            if index == 0 { "\n" } else { "" },
+            identity.name,
+            Grouped(all(identity)),
+            Grouped(identity.connections),
+            times(identity.denied),
+            times(identity.slowed),
+        )?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use super::doors::{MemcachedSettings, NoeqdSettings, RespSettings};
 use super::fields::{FileMode, SHARDS_MAX, Shards};
 use super::file_ref::FileRef;
 use super::fleet::FleetSettings;
+use super::identities::IdentitySettings;
 use super::log::{LogFormat, LogLevel};
 use super::mistake::Origins;
 use super::setting::{Change::Reload, Change::Restart, Row, Section::Table, Section::Top};
@@ -41,6 +42,11 @@ pub(super) fn rows() -> impl Iterator<Item = &'static Row> {
         LogSettings::ROWS,
     ];
     sections.into_iter().flatten()
+}
+
+/// Returns every setting that a file can have: those of [`rows`], and those of identities, which no variable sets.
+pub(super) fn rows_of_file() -> impl Iterator<Item = &'static Row> {
+    rows().chain(IdentitySettings::ROWS)
 }
 
 /// Returns the names of the sections, in the order of the reference.
@@ -125,6 +131,8 @@ settings! {
         /// The sources by their index on the wire, from 1 to [`SOURCES_MAX`](super::SOURCES_MAX) of them. No two can
         /// make the same ID.
         sources: Vec<SourceSettings>,
+        /// The identities, at most [`IDENTITIES_MAX`](super::IDENTITIES_MAX), each with a name of its own.
+        identities: Vec<IdentitySettings>,
         /// The place where each setting was given, for errors that only show when it is used (a port that is taken).
         origins: Origins,
     }
@@ -140,6 +148,21 @@ settings! {
         ///
         /// 10,000 idle connections fit in 10 MiB, and in the 20,000 open files that many systems allow.
         max_connections: usize = "10000" in Table("limits"), Reload, |value| value.count(1..=1_000_000);
+
+        /// Connections open at once from one address, 1 to 1,000,000; "off": as many as max_connections. The daemon answers
+        /// the next one with too_busy and closes it. The address of an IPv6 client is its first 64 bits. Unix sockets have none.
+        ///
+        /// Off by default, because all clients behind one gateway or proxy have one address.
+        connections_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
+            |value| value.or_word("off", |value| value.count(1..=1_000_000));
+
+        /// The IDs per second that all connections of one address draw together, 1 to 4,294,967,295, and as many at once after
+        /// a second without a request. A request beyond it waits, and is answered with exhausted if its wait is too short.
+        /// Unix sockets have no address.
+        ///
+        /// Off by default, as connections_per_address is. The rates of clients that show who they are: `[[identities]]`.
+        rate_per_address: Option<u32> = r#""off""# in Table("limits"), Reload,
+            |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
 
         /// Bytes that all connections together may have queued, 1,048,576 (1 MiB) to 1,099,511,627,776: replies that clients
         /// have not taken, and requests that have arrived in part. Each connection may have a share of what is left. One
@@ -205,9 +228,10 @@ settings! {
     /// The tokens of clients.
     pub struct AuthSettings at (auth) {
         /// A file of tokens, one on each line, 1 to 512 bytes. A client must send one of them before it asks for IDs.
-        /// Empty lines and lines that start with # do not count. A relative path starts at this file's directory;
-        /// "credential:NAME" is systemd's credential of that name (LoadCredential=). Tokens have a file of their own
-        /// because more people can read command lines and configurations.
+        /// "NAME: TOKEN" gives clients with that token an identity, see `[[identities]]`. In place of a token its SHA-256 may
+        /// stand, "sha256:" and 64 hex digits: `snowbank token` makes both. Empty lines and lines that start with # do not
+        /// count. A relative path starts at this file's directory; "credential:NAME" is systemd's credential of that name
+        /// (LoadCredential=). Tokens have a file of their own because more people can read command lines and configurations.
         ///
         /// A client has five seconds to send its token. It learns of a wrong one after a second.
         ///

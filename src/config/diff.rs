@@ -1,9 +1,11 @@
 //! The changes that a reload would make: pure, before anything is done.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::Settings;
 use super::daemon::rows;
+use super::identities::IdentitySettings;
 use super::mistake::{Mistake, Mistakes, Origin};
 use super::setting::{Change, Row};
 use super::source::PLACE;
@@ -26,6 +28,29 @@ impl fmt::Display for Changed {
 }
 
 const WHAT_TO_DO: &str = "restart the daemon, or put it back";
+
+/// Returns the changes of identities, each by its name: all of them take effect at a reload.
+fn changed_identities(running: &Settings, wanted: &Settings) -> Vec<Changed> {
+    let known = |settings: &Settings, name: &str| {
+        settings.identities.iter().position(|identity| identity.name == name)
+    };
+    let shown = |settings: &Settings, row: &Row, name: &str| match known(settings, name) {
+        Some(index) => (row.show)(settings, index),
+        None => "none".to_owned(),
+    };
+    let both = running.identities.iter().chain(&wanted.identities);
+    let names: BTreeSet<&str> = both.map(|identity| identity.name.as_str()).collect();
+    let changes = names.into_iter().flat_map(|name| {
+        IdentitySettings::ROWS.iter().map(move |row| {
+            let key = format!("identity {name:?}: {}", row.key);
+            Changed { key, from: shown(running, row, name), to: shown(wanted, row, name) }
+        })
+    });
+    // Of one that comes or goes, only that.
+    let has_both = |change: &Changed| ![&change.from, &change.to].iter().any(|side| *side == "none");
+    let is_shown = |change: &Changed| has_both(change) || change.key.ends_with(": name");
+    changes.filter(|change| change.from != change.to && is_shown(change)).collect()
+}
 
 /// Returns the changes from `running` to `wanted`. Sources of `wanted` beyond those of `running` are new, and no changes.
 ///
@@ -61,6 +86,7 @@ pub fn diff(running: &Settings, wanted: &Settings) -> Result<Vec<Changed>, Mista
             compare(row, Some(index));
         }
     }
+    changed.extend(changed_identities(running, wanted));
     for (index, source) in running.sources.iter().enumerate().skip(wanted.sources.len()) {
         let last = wanted.origins.of(&format!("sources[{}]", wanted.sources.len().saturating_sub(1)));
         let name = &source.name;

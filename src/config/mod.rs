@@ -27,6 +27,7 @@ mod findings;
 mod fleet;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod identities;
 mod log;
 mod machine;
 mod mistake;
@@ -59,6 +60,7 @@ pub use doors::{
 pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
 pub use fleet::{CoordinatorKind, FleetSettings};
+pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use log::{LogFormat, LogLevel};
 pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
@@ -71,7 +73,7 @@ pub use source::{SOURCES_MAX, SourceSettings};
 pub(crate) use state_dir::first_directory;
 pub use state_dir::{NoStateDir, StateDirChoice, StatePlace};
 pub use suggest::resolve_layout;
-pub use tokens::{TOKEN_BYTES_MAX, TokenError, Tokens, read_tokens};
+pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
 pub use worker_id_from::{Ipv4Of, WorkerIdFrom};

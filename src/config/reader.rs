@@ -1,15 +1,16 @@
 //! Walks a TOML document through the tables of settings and collects every mistake on the way.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::Settings;
-use super::daemon::{TlsSettings, rows, tables};
+use super::daemon::{TlsSettings, rows_of_file, tables};
 use super::file_ref::FileRef;
 use super::findings::{Findings, Input};
+use super::identities::{IDENTITIES_MAX, IdentitySettings};
 use super::setting::{Row, Section};
 use super::source::{SOURCES_MAX, SourceSettings};
 use super::state_dir::StateDirChoice;
@@ -40,10 +41,10 @@ impl Reader {
         }
         let mut sources = None;
         for (key, value) in root.get_ref().iter() {
-            if key.get_ref() == "sources" {
-                sources = Some((key, value));
-            } else {
-                self.read_root_entry(&input, key, value);
+            match key.get_ref().as_ref() {
+                "sources" => sources = Some((key, value)),
+                "identities" => self.read_identities(&input, key, value),
+                _ => self.read_root_entry(&input, key, value),
             }
         }
         // After the settings at the top for all sources, which each of them starts from.
@@ -81,13 +82,13 @@ impl Reader {
         &mut self,
         input: &Input<'_>,
         prefix: &str,
-        source: Option<usize>,
+        index: Option<usize>,
         (key, value): (&Spanned<DeString<'_>>, &Spanned<DeValue<'_>>),
         here: &[Section],
     ) {
         let name = key.get_ref().as_ref();
-        match rows().find(|row| row.key == name && here.contains(&row.section)) {
-            Some(row) => self.findings.read(row, source, input, Value(value), &mut self.settings),
+        match rows_of_file().find(|row| row.key == name && here.contains(&row.section)) {
+            Some(row) => self.findings.read(row, index, input, Value(value), &mut self.settings),
             None => {
                 let is_bare =
                     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
@@ -103,38 +104,79 @@ impl Reader {
     }
 
     fn read_sources(&mut self, input: &Input<'_>, key: &Spanned<DeString<'_>>, value: &Spanned<DeValue<'_>>) {
-        let entries: Option<Vec<_>> = value.get_ref().as_array().and_then(|entries| {
-            entries.iter().map(|entry| Some((entry.span(), entry.get_ref().as_table()?))).collect()
-        });
-        let Some(entries) = entries else {
-            let text =
-                "found no list of sources, allowed: [[sources]], in two brackets, above each one's settings";
-            return self.findings.mistake(input.origin(&key.span()), "sources", text);
-        };
-        if entries.is_empty() || entries.len() > SOURCES_MAX {
-            let text = format!("found {} sources, allowed: 1 to {SOURCES_MAX}", entries.len());
-            self.findings.mistake(input.origin(&key.span()), "sources", text);
-        }
-        if entries.is_empty() {
+        let tables = self.tables_of("sources", 1..=SOURCES_MAX, input, key, value);
+        if tables.is_empty() {
             return;
         }
         // No name until one is read: two sources without one, or with a wrong one, are not namesakes.
         let common = SourceSettings { name: String::new(), ..self.settings.sources.remove(0) };
-        for (index, (span, table)) in entries.into_iter().take(SOURCES_MAX).enumerate() {
+        for (index, table) in tables.into_iter().enumerate() {
             self.settings.sources.push(common.clone());
-            self.read_source(input, index, &span, table);
+            self.read_table("sources", index, input, table, &[Section::Source, Section::SourceAlone]);
         }
     }
 
-    fn read_source(&mut self, input: &Input<'_>, index: usize, span: &Range<usize>, table: &DeTable<'_>) {
-        let (entry, here) = (format!("sources[{index}]"), [Section::Source, Section::SourceAlone]);
-        self.findings.origins.set(entry.clone(), input.origin(span));
+    fn read_identities(
+        &mut self,
+        input: &Input<'_>,
+        key: &Spanned<DeString<'_>>,
+        value: &Spanned<DeValue<'_>>,
+    ) {
+        let tables = self.tables_of("identities", 0..=IDENTITIES_MAX, input, key, value);
+        for (index, table) in tables.into_iter().enumerate() {
+            self.settings
+                .identities
+                .push(IdentitySettings { name: String::new(), ..IdentitySettings::default() });
+            self.read_table("identities", index, input, table, &[Section::Identity]);
+        }
+    }
+
+    /// Returns the tables of a list, with their places. Too many are a mistake, and the first of them are returned.
+    fn tables_of<'v>(
+        &mut self,
+        list: &str,
+        allowed: RangeInclusive<usize>,
+        input: &Input<'_>,
+        key: &Spanned<DeString<'_>>,
+        value: &'v Spanned<DeValue<'v>>,
+    ) -> Vec<(Range<usize>, &'v DeTable<'v>)> {
+        let tables: Option<Vec<_>> = value.get_ref().as_array().and_then(|entries| {
+            entries.iter().map(|entry| Some((entry.span(), entry.get_ref().as_table()?))).collect()
+        });
+        let (least, most) = (*allowed.start(), *allowed.end());
+        let (mut tables, text) = match tables {
+            Some(tables) if allowed.contains(&tables.len()) => return tables,
+            Some(tables) => {
+                let text = format!("found {} {list}, allowed: {least} to {most}", tables.len());
+                (tables, text)
+            }
+            None => {
+                let allowed = format!("[[{list}]], in two brackets, above each one's settings");
+                (Vec::new(), format!("found no list of {list}, allowed: {allowed}"))
+            }
+        };
+        self.findings.mistake(input.origin(&key.span()), list, text);
+        tables.truncate(most);
+        tables
+    }
+
+    /// Reads one table of a list.
+    fn read_table(
+        &mut self,
+        list: &str,
+        index: usize,
+        input: &Input<'_>,
+        (span, table): (Range<usize>, &DeTable<'_>),
+        here: &[Section],
+    ) {
+        let entry = format!("{list}[{index}]");
+        self.findings.origins.set(entry.clone(), input.origin(&span));
         for pair in table.iter() {
-            self.read_entry(input, &format!("{entry}."), Some(index), pair, &here);
+            self.read_entry(input, &format!("{entry}."), Some(index), pair, here);
         }
         if !table.contains_key("name") {
-            let text = "missing; each of [[sources]] has a name of its own, as in name = \"orders\"";
-            self.findings.mistake(input.origin(span), format!("{entry}.name"), text);
+            let text = format!("missing; each of [[{list}]] has a name of its own, as in name = \"orders\"");
+            self.findings.mistake(input.origin(&span), format!("{entry}.name"), text);
         }
     }
 
@@ -178,22 +220,22 @@ fn explain_unknown(name: &str, value: &DeValue<'_>, here: &[Section]) -> String 
     let is_section =
         value.as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_table().is_some()));
     let places: Vec<String> =
-        rows().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
+        rows_of_file().filter(|row| row.key == name && !is_section).map(|row| row.section.place()).collect();
     if !places.is_empty() {
         return format!("not known here; it belongs {}", places.join(" or "));
     }
     let is_here = |row: &&Row| here.contains(&row.section);
     let sections = tables().into_iter().map(|table| (table, format!("[{table}]")));
-    let sections = sections.chain([("sources", "[[sources]]".into())]);
-    let elsewhere = rows()
+    let sections = sections.chain(["sources", "identities"].map(|list| (list, format!("[[{list}]]"))));
+    let elsewhere = rows_of_file()
         .filter(|row| !is_section || row.key != name)
         .map(|row| (row.key, format!("`{}`, {}", row.key, row.section.place())));
-    let known_here = rows().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
+    let known_here = rows_of_file().filter(is_here).map(|row| (row.key, format!("`{}`", row.key)));
     let sections_here = sections.filter(|_| here.contains(&Section::Top));
     match nearest(name, elsewhere.chain(known_here).chain(sections_here)) {
         Some(meant) => format!("not known; did you mean {meant}?"),
         None => {
-            let known = rows().filter(is_here).map(|row| row.key);
+            let known = rows_of_file().filter(is_here).map(|row| row.key);
             format!("not known, allowed here: {}", known.collect::<Vec<_>>().join(", "))
         }
     }

@@ -1,6 +1,6 @@
 //! The reference configuration, written from the tables that read configurations.
 
-use super::daemon::{rows, tables};
+use super::daemon::{rows_of_file, tables};
 use super::setting::{Change, Section};
 
 /// The widest line, in characters.
@@ -27,6 +27,11 @@ const SOURCES_HEAD: &str = "\
 Several sources in one daemon: one [[sources]] for each, with its name and any of the source settings above. Clients \
 that name no source get the first. Two with the same layout must have different worker_ids. Up to 64 sources.";
 
+const IDENTITIES_HEAD: &str = "\
+Who may have how much: one [[identities]] for each client that has a name of its own, the sources that it may draw \
+from, and a rate. Without any, every accepted client may draw from every source. Up to 256 identities, which no variable \
+sets.";
+
 /// Returns the reference configuration: every setting once, commented out with its default, its meaning and the reason of
 /// the default. docs/snowbank.toml is this text.
 pub fn reference() -> String {
@@ -45,11 +50,15 @@ pub fn reference() -> String {
     comment(&mut out, SOURCES_HEAD);
     out.push_str("#[[sources]]\n");
     section(&mut out, Section::SourceAlone);
+    out.push('\n');
+    comment(&mut out, IDENTITIES_HEAD);
+    out.push_str("#[[identities]]\n");
+    section(&mut out, Section::Identity);
     out
 }
 
 fn section(out: &mut String, section: Section) {
-    for row in rows().filter(|row| row.section == section) {
+    for row in rows_of_file().filter(|row| row.section == section) {
         out.push('\n');
         for paragraph in row.doc.split("\n\n") {
             comment(out, &paragraph.replace('\n', " "));

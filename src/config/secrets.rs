@@ -8,10 +8,11 @@ use jiff::Timestamp;
 use super::daemon::{Settings, TlsSettings};
 use super::file_ref::{Credentials, FileRef};
 use super::fleet::FleetSettings;
+use super::identities::ANONYMOUS;
 use super::reader::Reader;
 use super::tokens::{Tokens, read_tokens};
 use crate::fleet::etcd::{Access, Endpoint};
-use crate::tls::{Identity, ServerFiles};
+use crate::tls::{ServerCertificate, ServerFiles};
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::tls::{ClientFiles, PemFile};
 
@@ -21,7 +22,7 @@ pub struct Secrets {
     /// The tokens, if there is a token file.
     pub tokens: Option<Tokens>,
     /// The certificate of TLS listeners and all that belongs to it, if there is one.
-    pub tls: Option<Identity>,
+    pub tls: Option<ServerCertificate>,
     /// The coordinator's endpoints and the credentials for them, if there is one.
     pub fleet: Option<Access>,
     /// A line for each file that can be used but is probably a mistake.
@@ -65,6 +66,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
     for (what, path) in secret_files {
         secrets.warnings.extend(path.as_deref().and_then(|path| open_to_others(what, path)));
     }
+    let is_token_file_read = token_file.is_some() == auth.token_file.is_some();
     if fleet.is_used() {
         match fleet_files.access(fleet) {
             Ok(access) => secrets.fleet = Some(access),
@@ -72,9 +74,26 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         }
     }
     if let Some(path) = token_file {
-        match read_tokens(&path) {
-            Ok(tokens) => secrets.tokens = Some(tokens),
-            Err(error) => reader.findings.mistake_of("auth.token_file", error.to_string()),
+        let (tokens, errors) = match read_tokens(&path) {
+            Ok(tokens) => (Some(tokens), Vec::new()),
+            Err(errors) => (None, errors.0),
+        };
+        let unknown = tokens.as_ref().map(|tokens| tokens.check(&path, &reader.settings.identities));
+        for error in errors.into_iter().chain(unknown.into_iter().flatten()) {
+            reader.findings.mistake_of("auth.token_file", error);
+        }
+        secrets.tokens = tokens;
+    }
+    secrets.warnings.extend(secrets.tokens.as_ref().and_then(Tokens::warning));
+    for identity in reader.settings.identities.iter().filter(|identity| identity.name != ANONYMOUS) {
+        let name = &identity.name;
+        if identity.certificate_names.is_empty()
+            && !secrets.tokens.as_ref().is_some_and(|tokens| tokens.has_identity(name))
+            && is_token_file_read
+        {
+            secrets.warnings.push(format!(
+                "no client can be {name:?}: it has neither certificate_names nor a line of auth.token_file, \"{name}: TOKEN\""
+            ));
         }
     }
     // Without its authorities a daemon would let everyone in, so all files are read or none.
@@ -83,7 +102,7 @@ pub(super) fn read(reader: &mut Reader, credentials: &Credentials, now: UnixMicr
         let files =
             ServerFiles { certificate: &certificate, key: &key, client_ca: client_ca_path.as_deref() };
         let now = Timestamp::from_microsecond(now.0).unwrap_or(Timestamp::UNIX_EPOCH);
-        match Identity::read(files, limits.stall_timeout, now) {
+        match ServerCertificate::read(files, limits.stall_timeout, now) {
             Ok(identity) => {
                 secrets.warnings.extend(identity.warning(now));
                 secrets.tls = Some(identity);

@@ -25,6 +25,8 @@ pub(super) enum Section {
     Source,
     /// Only in each `[[sources]]`.
     SourceAlone,
+    /// In each `[[identities]]`.
+    Identity,
 }
 
 impl Section {
@@ -33,13 +35,14 @@ impl Section {
         match self {
             Section::Table(table) => format!("in [{table}]"),
             Section::SourceAlone => "in [[sources]]".into(),
+            Section::Identity => "in [[identities]]".into(),
             Section::Top => "at the top of the file, above the first [section]".into(),
             Section::Source => "at the top of the file, above the first [section], or in [[sources]]".into(),
         }
     }
 }
 
-/// One setting. The functions take the index of a source; only the settings of sources use it.
+/// One setting. The functions take an index; only the settings of sources and of identities use it.
 pub(super) struct Row {
     pub(super) section: Section,
     /// Its name in its section.
@@ -65,6 +68,7 @@ impl Row {
     /// Returns the key with its section, or with the index of its source: `limits.max_wait`, `sources[1].layout`.
     pub(super) fn full_key(&self, source: Option<usize>) -> String {
         match (source, self.section) {
+            (Some(index), Section::Identity) => format!("identities[{index}].{}", self.key),
             (Some(index), _) => format!("sources[{index}].{}", self.key),
             (None, Section::Table(table)) => format!("{table}.{}", self.key),
             (None, _) => self.key.to_owned(),
@@ -138,6 +142,9 @@ macro_rules! field {
     };
     ($settings:ident, $source:ident, (sources), $field:ident) => {
         $settings.sources[$source].$field
+    };
+    ($settings:ident, $source:ident, (identities), $field:ident) => {
+        $settings.identities[$source].$field
     };
     ($settings:ident, $source:ident, ($section:ident), $field:ident) => {
         $settings.$section.$field

@@ -8,6 +8,7 @@ use super::daemon::{TlsSettings, rows};
 use super::doors::{Door, Purpose};
 use super::fields::{SourceKind, WorkerIds};
 use super::findings::Findings;
+use super::identities;
 use super::mistake::{Mistakes, Origin};
 use super::open_fields::OpenFields;
 use super::reader::Reader;
@@ -31,6 +32,12 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
     check_tokens(&settings, &mut findings);
     check_fleet(&settings, &mut findings);
     check_names(&settings.sources, &mut findings);
+    identities::check(
+        &settings.identities,
+        &settings.sources,
+        settings.tls.client_ca.is_some(),
+        &mut findings,
+    );
     check_state(&settings, &mut findings);
     let mut sound = Vec::new();
     for (index, source) in settings.sources.iter_mut().enumerate() {

@@ -6,7 +6,7 @@ use super::fields::SourceKind;
 use super::setting::Row;
 use super::settle::{apart, label};
 use super::units::Grouped;
-use super::{Address, Settings, SourceSettings};
+use super::{Address, IdentitySettings, Settings, SourceSettings};
 use snowbank_client::layout::{Life, Position, UnixMicros, collision};
 
 /// The largest number up to which a double holds every integer.
@@ -92,7 +92,9 @@ impl Settings {
         let of_sources = (0..self.sources.len()).flat_map(|index| {
             rows().filter(move |row| has(index, row)).map(move |row| line(row, Some(index)))
         });
-        of_daemon.chain(of_sources).collect()
+        let of_identities = (0..self.identities.len())
+            .flat_map(|index| IdentitySettings::ROWS.iter().map(move |row| line(row, Some(index))));
+        of_daemon.chain(of_sources).chain(of_identities).collect()
     }
 
     /// Returns a line for each setting that is allowed but probably a mistake.

@@ -1,77 +1,215 @@
 //! The tokens that clients must send, read from their file.
+//!
+//! Only their SHA-256 is kept, in memory and, if the operator likes, in the file. A slow hash would protect passwords, which
+//! can be guessed. Tokens are random, and a slow hash would cost each new connection the time of a thousand requests.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use subtle::ConstantTimeEq;
+use hmac_sha256::Hash;
+use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::FILE_BYTES_MAX;
+use super::identities::IdentitySettings;
 
 /// The longest token, in bytes: an AUTH request carries no more.
 pub const TOKEN_BYTES_MAX: usize = 512;
 
-/// The tokens of a file, at least one, each of 1 to [`TOKEN_BYTES_MAX`] bytes. Never printed.
+/// The prefix of a token that is given as its SHA-256, in hex.
+const HASHED: &str = "sha256:";
+
+/// A token with fewer bytes causes a warning, because it can be guessed: 128 bits in hex have 32, in base64 22.
+const TOKEN_BYTES_SAFE: usize = 16;
+
+/// The SHA-256 of a token.
+pub type TokenHash = [u8; 32];
+
+/// The tokens of a file, at least one. Never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Tokens(Vec<Box<[u8]>>);
+pub struct Tokens {
+    tokens: Vec<Token>,
+    /// The number of tokens that are short enough to be guessed.
+    short: usize,
+}
+
+/// One token.
+#[derive(Clone)]
+struct Token {
+    hash: TokenHash,
+    /// The name of its identity, if it has one.
+    identity: Option<Box<str>>,
+    /// Its line in the file, counted from 1.
+    line: usize,
+}
+
+/// A token on another line is the same.
+impl PartialEq for Token {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.hash, &self.identity) == (&other.hash, &other.identity)
+    }
+}
+
+impl Eq for Token {}
 
 impl Tokens {
     /// Reads the tokens of a file's bytes; `path` is for messages.
-    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenError> {
-        let mut tokens = Vec::new();
+    pub(crate) fn parse(path: &Path, bytes: &[u8]) -> Result<Self, TokenErrors> {
+        let (mut tokens, mut errors, mut short) = (Vec::new(), Vec::new(), 0);
+        let mut first_lines = BTreeMap::new();
         for (index, line) in bytes.split(|&byte| byte == b'\n').enumerate() {
-            let token = line.trim_ascii();
-            if token.is_empty() || token.starts_with(b"#") {
+            let (line, number) = (line.trim_ascii(), index + 1);
+            if line.is_empty() || line.starts_with(b"#") {
                 continue;
             }
-            if token.len() > TOKEN_BYTES_MAX {
-                return Err(TokenError(format!(
-                    "{}:{}: found a token of {} bytes, allowed: 1 to {TOKEN_BYTES_MAX}",
-                    path.display(),
-                    index + 1,
-                    token.len()
-                )));
+            let (identity, token) = split_name(line);
+            match hash_of(token) {
+                Ok(hash) => {
+                    let (first, owner) =
+                        first_lines.entry(hash).or_insert_with(|| (number, identity.clone()));
+                    if *owner != identity {
+                        let text =
+                            format!("found the token of line {first}, allowed: one identity for each token");
+                        errors.push((number, text));
+                    }
+                    let is_plain = !token.starts_with(HASHED.as_bytes());
+                    short += usize::from(is_plain && token.len() < TOKEN_BYTES_SAFE);
+                    tokens.push(Token { hash, identity, line: number });
+                }
+                Err(text) => errors.push((number, text)),
             }
-            tokens.push(Box::from(token));
         }
-        if tokens.is_empty() {
-            return Err(TokenError(format!(
+        let place = |(line, text)| format!("{}:{line}: {text}", path.display());
+        let mut errors: Vec<String> = errors.into_iter().map(place).collect();
+        if tokens.is_empty() && errors.is_empty() {
+            errors.push(format!(
                 "the token file {} holds no token, so no client could ever ask for IDs; write one per line",
                 path.display()
-            )));
+            ));
         }
-        Ok(Tokens(tokens))
+        if errors.is_empty() { Ok(Tokens { tokens, short }) } else { Err(TokenErrors(errors)) }
     }
 
-    /// Returns whether this is one of the tokens. The time that it takes depends only on lengths, not on the bytes or on the
-    /// token that they match.
-    pub fn accepts(&self, presented: &[u8]) -> bool {
-        let matched =
-            self.0.iter().fold(subtle::Choice::from(0), |matched, token| matched | token.ct_eq(presented));
-        matched.into()
+    /// Checks that each name before a token is that of an identity. Returns a line for each mistake.
+    pub(super) fn check(&self, path: &Path, identities: &[IdentitySettings]) -> Vec<String> {
+        let is_known = |name: &str| identities.iter().any(|identity| identity.name == name);
+        let known: Vec<_> = identities.iter().map(|identity| format!("{:?}", identity.name)).collect();
+        let known = if known.is_empty() { "none yet".to_owned() } else { known.join(", ") };
+        let wrong = |token: &&Token| token.identity.as_deref().is_some_and(|name| !is_known(name));
+        // The name may be the start of a secret, so it is not repeated.
+        let describe = |token: &Token| {
+            format!(
+                "{}:{}: found a name before the token that no [[identities]] has, allowed: TOKEN alone, or NAME: TOKEN \
+                 with one of these names: {known}",
+                path.display(),
+                token.line
+            )
+        };
+        self.tokens.iter().filter(wrong).map(describe).collect()
     }
+
+    /// Returns the hash by which a token is known.
+    pub fn hash(token: &[u8]) -> TokenHash {
+        Hash::hash(token)
+    }
+
+    /// Returns the identity's name of the token with this hash; `None` if it is none of these tokens. The time that it takes
+    /// depends only on the number of tokens, not on the one that matches.
+    pub fn identity_of(&self, hash: &TokenHash) -> Option<Option<&str>> {
+        // The last place that matches, plus one: all tokens are compared.
+        let found = self.tokens.iter().zip(1_u64..).fold(0_u64, |found, (token, place)| {
+            u64::conditional_select(&found, &place, token.hash.ct_eq(hash))
+        });
+        let token = self.tokens.get(usize::try_from(found).ok()?.checked_sub(1)?)?;
+        Some(token.identity.as_deref())
+    }
+
+    /// Returns whether this is one of the tokens.
+    pub fn accepts(&self, presented: &[u8]) -> bool {
+        self.identity_of(&Tokens::hash(presented)).is_some()
+    }
+
+    /// Returns whether any token has this identity.
+    pub(super) fn has_identity(&self, identity: &str) -> bool {
+        self.tokens.iter().any(|token| token.identity.as_deref() == Some(identity))
+    }
+
+    /// Returns a warning if tokens are short enough to be guessed.
+    pub(super) fn warning(&self) -> Option<String> {
+        let short = self.short;
+        (short > 0).then(|| {
+            let tokens = if short == 1 { "1 token has".to_owned() } else { format!("{short} tokens have") };
+            format!(
+                "{tokens} fewer than {TOKEN_BYTES_SAFE} bytes and can be guessed; `snowbank token` makes one that cannot"
+            )
+        })
+    }
+}
+
+/// Returns the name before a token, if there is one, and the token. A name ends with a colon, and a blank follows.
+fn split_name(line: &[u8]) -> (Option<Box<str>>, &[u8]) {
+    let word = line.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    let name = word.strip_suffix(b":").and_then(|name| str::from_utf8(name).ok());
+    match name {
+        Some(name) if word.len() < line.len() => (Some(name.into()), line[word.len()..].trim_ascii()),
+        _ => (None, line),
+    }
+}
+
+/// Returns the hash of a token, or the hash that is given in its place.
+fn hash_of(token: &[u8]) -> Result<TokenHash, String> {
+    if let Some(hex) = token.strip_prefix(HASHED.as_bytes()) {
+        let hash = parse_hex(hex).ok_or_else(|| {
+            format!("found {HASHED} and {} bytes, allowed: the 64 hex digits of a token's SHA-256", hex.len())
+        });
+        return hash;
+    }
+    if token.is_empty() || token.len() > TOKEN_BYTES_MAX {
+        return Err(format!("found a token of {} bytes, allowed: 1 to {TOKEN_BYTES_MAX}", token.len()));
+    }
+    Ok(Tokens::hash(token))
+}
+
+fn parse_hex(hex: &[u8]) -> Option<TokenHash> {
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let mut hash = [0; 32];
+    if hex.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, pair) in hash.iter_mut().zip(hex.chunks_exact(2)) {
+        *byte = u8::try_from(digit(pair[0])? * 16 + digit(pair[1])?).ok()?;
+    }
+    Some(hash)
+}
+
+/// Returns the line of a token file that stands for a token without showing it.
+pub fn hashed_line(identity: Option<&str>, token: &[u8]) -> String {
+    let hex: String = Hash::hash(token).iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = identity.map_or_else(String::new, |name| format!("{name}: "));
+    format!("{name}{HASHED}{hex}")
 }
 
 impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tokens({} redacted)", self.0.len())
+        write!(f, "Tokens({} redacted)", self.tokens.len())
     }
 }
 
-/// The reason why a token file cannot be used, in one line. Never repeats a byte of it.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct TokenError(String);
+/// The reasons why a token file cannot be used, at least one, each in one line. Never repeats a token.
+#[derive(Debug)]
+pub struct TokenErrors(pub(super) Vec<String>);
 
 /// Reads a token file: one token per line, without the blanks around it; empty lines and lines that start with `#` do
 /// not count.
 ///
 /// # Errors
-/// The file cannot be read, is too large, holds a token that is too long, or holds none.
-pub fn read_tokens(path: &Path) -> Result<Tokens, TokenError> {
+/// The file cannot be read, is too large, holds a line that is no token, or holds none.
+pub fn read_tokens(path: &Path) -> Result<Tokens, TokenErrors> {
+    let only = |text| TokenErrors(vec![text]);
     let bytes = super::read_bounded(path)
-        .map_err(|error| TokenError(format!("cannot read the token file {}: {error}", path.display())))?;
+        .map_err(|error| only(format!("cannot read the token file {}: {error}", path.display())))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(TokenError(format!(
+        return Err(only(format!(
             "the token file {} has more than {FILE_BYTES_MAX} bytes, allowed: one token per line",
             path.display()
         )));
@@ -83,11 +221,15 @@ pub fn read_tokens(path: &Path) -> Result<Tokens, TokenError> {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8]) -> Result<Tokens, TokenError> {
+    fn read(text: &[u8]) -> Result<Tokens, TokenErrors> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("tokens");
         std::fs::write(&path, text).unwrap();
         read_tokens(&path)
+    }
+
+    fn errors(text: &[u8]) -> Vec<String> {
+        read(text).unwrap_err().0
     }
 
     #[test]
@@ -103,12 +245,80 @@ mod tests {
     }
 
     #[test]
+    fn a_word_with_a_colon_and_a_blank_before_a_token_is_its_identity() {
+        let tokens = read(b"billing: first\norders:\tsecond token \nuser:password\nlast:\n").unwrap();
+        let name_of =
+            |token: &[u8]| tokens.identity_of(&Tokens::hash(token)).map(|name| name.map(str::to_owned));
+        assert_eq!(name_of(b"first"), Some(Some("billing".to_owned())));
+        assert_eq!(name_of(b"second token"), Some(Some("orders".to_owned())));
+        // Without a blank behind it, a colon belongs to the token.
+        assert_eq!((name_of(b"user:password"), name_of(b"last:")), (Some(None), Some(None)));
+        assert_eq!((name_of(b"billing: first"), name_of(b"password")), (None, None));
+    }
+
+    #[test]
+    fn a_hashed_line_stands_for_its_token_and_is_none_itself() {
+        let line = hashed_line(Some("billing"), b"let me in");
+        // As `printf 'let me in' | sha256sum` prints it.
+        let hex = "992db5e2595725ef68eb5066e014da8c7f6baca0afa96f1021b56b66782133f2";
+        assert_eq!(line, format!("billing: {HASHED}{hex}"));
+        let other = hashed_line(None, b"other").to_uppercase().replace("SHA", "sha");
+        let tokens = read(format!("{line}\n{other}\n").as_bytes()).unwrap();
+        assert_eq!(tokens.identity_of(&Tokens::hash(b"let me in")), Some(Some("billing")));
+        assert!(tokens.accepts(b"other"));
+        let hashed = line.strip_prefix("billing: ").unwrap();
+        for token in [&*line, hashed, hashed.strip_prefix(HASHED).unwrap()] {
+            assert!(!tokens.accepts(token.as_bytes()), "{token}");
+        }
+        let found = errors(b"sha256:\nsha256:12\nbilling: sha256:zz\n");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[1].ends_with(
+            "tokens:2: found sha256: and 2 bytes, allowed: the 64 hex digits of a token's SHA-256"
+        ));
+    }
+
+    #[test]
+    fn a_token_belongs_to_one_identity() {
+        let hashed = hashed_line(None, b"s3cret");
+        let text = format!("billing: s3cret\nbilling: {hashed}\norders: s3cret\n{hashed}\n");
+        let found = errors(text.as_bytes());
+        for (found, line) in found.iter().zip([3, 4]) {
+            let end =
+                format!("tokens:{line}: found the token of line 1, allowed: one identity for each token");
+            assert!(found.ends_with(&end), "{found}");
+        }
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(!format!("{found:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn names_are_those_of_identities_and_never_repeated() {
+        let tokens = read(b"billing: a\nhush: b\nc\n").unwrap();
+        let identity = IdentitySettings { name: "billing".into(), ..IdentitySettings::default() };
+        let found = tokens.check(Path::new("tokens"), &[identity]);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(
+            found[0].starts_with("tokens:2: found a name") && found[0].ends_with("\"billing\""),
+            "{found:?}"
+        );
+        assert!(!found[0].contains("hush"));
+    }
+
+    #[test]
+    fn short_tokens_are_warned_of() {
+        let of = |text: &[u8]| read(text).unwrap().warning();
+        assert_eq!(of(b"0123456789abcdef\n"), None);
+        assert_eq!(of(hashed_line(None, b"x").as_bytes()), None);
+        assert!(of(b"0123456789abcde\nx\n").unwrap().starts_with("2 tokens have fewer than 16 bytes"));
+    }
+
+    #[test]
     fn a_token_is_never_printed() {
         let tokens = read(b"hush\nsecret\n").unwrap();
         assert_eq!(format!("{tokens:?}"), "Tokens(2 redacted)");
         let long = "s".repeat(TOKEN_BYTES_MAX + 1);
         let error = read(format!("ok\n{long}\n").as_bytes()).unwrap_err();
-        assert!(error.to_string().ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
+        assert!(error.0[0].ends_with("tokens:2: found a token of 513 bytes, allowed: 1 to 512"));
         assert!(!format!("{error:?}").contains("ss"));
     }
 
@@ -120,12 +330,12 @@ mod tests {
 
     #[test]
     fn files_without_tokens_are_refused() {
-        let refusal = |text: &[u8]| read(text).unwrap_err().to_string();
+        let refusal = |text: &[u8]| errors(text).remove(0);
         assert!(refusal(b"# nothing\n\n").contains("holds no token"));
         assert!(refusal(&vec![b'\n'; (1 << 20) + 1]).contains("has more than 1048576 bytes"));
         let directory = tempfile::tempdir().unwrap();
         for path in [directory.path(), &directory.path().join("missing")] {
-            let error = read_tokens(path).unwrap_err().to_string();
+            let error = read_tokens(path).unwrap_err().0.remove(0);
             assert!(
                 error.starts_with(&format!("cannot read the token file {}: ", path.display())),
                 "{error}"

@@ -19,6 +19,7 @@ use crate::shard::Order;
 use crate::source::{OnStepBack, SequenceStart};
 use snowbank_client::address::Address;
 use snowbank_client::layout::Layout;
+use snowbank_client::tls::names::CertificateName;
 
 /// Reads `10ms`, `1s`, `5m`, `1h`, `1m 30s` or `0`; `None` for anything else.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
@@ -44,6 +45,11 @@ impl fmt::Display for Plain {
 /// Returns a text as it is written in a configuration, with its quotes.
 pub(super) fn quoted(text: impl fmt::Display) -> String {
     format!("{:?}", text.to_string())
+}
+
+/// Returns texts as they are written in a configuration: an array.
+fn list(items: &[impl fmt::Display]) -> String {
+    format!("[{}]", items.iter().map(quoted).collect::<Vec<_>>().join(", "))
 }
 
 /// A value that a configuration can have.
@@ -73,13 +79,16 @@ written! {
     Duration: |duration| quoted(Plain(*duration));
     Option<Duration>: |duration| duration.map_or_else(|| quoted("off"), |duration| duration.written());
     String: |text| quoted(text);
+    Option<Vec<String>>: |names| names.as_ref().map_or_else(|| quoted("all"), |names| list(names));
+    Option<u32>: |count| count.map_or_else(|| quoted("off"), |count| count.to_string());
+    Vec<CertificateName>: |names| list(names);
     Option<String>: |text| quoted(text.as_deref().unwrap_or_default());
     PathBuf: |path| quoted(path.display());
     Option<FileRef>: |file| file.as_ref().map_or_else(|| quoted(""), quoted);
     StateDirChoice: |choice| quoted(choice);
     Vec<Address>: |addresses| match &addresses[..] {
         [] => quoted(""),
-        addresses => format!("[{}]", addresses.iter().map(quoted).collect::<Vec<_>>().join(", ")),
+        addresses => list(addresses),
     };
     Vec<Endpoint>: |endpoints| format!("[{}]", endpoints.iter().map(quoted).collect::<Vec<_>>().join(", "));
     CoordinatorKind: |kind| quoted(kind.name());

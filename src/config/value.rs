@@ -17,6 +17,7 @@ use super::worker_id_from::{ORIGINS, WorkerIdFrom};
 use crate::fleet::etcd::{Endpoint, WrongEndpoint};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
+use snowbank_client::tls::names::CertificateName;
 
 /// One mistake in a value, and its place, if that is more exact than the place of the value.
 #[derive(Debug)]
@@ -282,6 +283,31 @@ impl<'v> Value<'v> {
         }
     }
 
+    /// Reads the names of certificates. The right ones count even beside wrong ones.
+    pub(super) fn certificate_names(self) -> Reading<Vec<CertificateName>> {
+        let Some(items) = self.0.get_ref().as_array() else {
+            return Err(self.refuse("names in brackets, as in [\"billing.internal\"]")).into();
+        };
+        let (mut names, mut problems) = (Vec::new(), Vec::new());
+        for item in items.iter().map(Value) {
+            match item.0.get_ref().as_str().unwrap_or_default().parse() {
+                Ok(name) => names.push(name),
+                Err(allowed) => {
+                    let text = format!("found {}, allowed: {allowed}", item.found());
+                    problems.push(Problem { text, span: Some(item.0.span()) });
+                }
+            }
+        }
+        Reading { value: Some(names), problems }
+    }
+
+    /// Reads an array of names.
+    pub(super) fn names(self) -> Result<Vec<String>, Refusal> {
+        let items = self.0.get_ref().as_array();
+        let items = items.ok_or_else(|| self.refuse("names in brackets, as in [\"orders\"]"))?;
+        items.iter().map(|item| Value(item).name()).collect()
+    }
+
     /// Reads a layout: the name of a preset, its text form, or a table.
     pub(super) fn layout(self) -> Result<Layout, Refusal> {
         match self.0.get_ref() {
@@ -341,7 +367,7 @@ impl<'v> Value<'v> {
         if self.is_word("") { Ok(None) } else { self.name().map(Some) }
     }
 
-    /// Reads the name of a source.
+    /// Reads the name of a source or an identity.
     pub(super) fn name(self) -> Result<String, Refusal> {
         let name = self.0.get_ref().as_str().filter(|name| is_source_name(name));
         name.map(str::to_owned).ok_or_else(|| self.refuse(SOURCE_NAME))

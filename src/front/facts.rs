@@ -1,6 +1,7 @@
 //! The facts about the daemon that front-ends use.
 
-use crate::config::{Door, PROTOCOLS, Protocol, Replies, Settings, SourceKind, SourceSettings, Tokens};
+use crate::access::Rules;
+use crate::config::{Door, PROTOCOLS, Protocol, Replies, Settings, SourceKind, SourceSettings};
 
 /// The facts about the daemon that front-ends send to clients and check requests against. A reload replaces them.
 #[derive(Debug)]
@@ -11,8 +12,8 @@ pub struct Facts {
     pub max_count: u32,
     /// The names of the sources, by their index.
     pub sources: Vec<String>,
-    /// The tokens, one of which a client must send first. `None`: no token is required.
-    pub tokens: Option<Tokens>,
+    /// Decides who a client is.
+    pub access: Rules,
     /// The form of INCR's reply.
     pub replies: Replies,
     /// Per source: true if it is a ticket counter whose increment is 1, so that several IDs of a request are consecutive.
@@ -32,7 +33,7 @@ struct DoorFacts {
 
 impl Facts {
     /// Returns the facts of a daemon with these settings.
-    pub fn new(settings: &Settings, info_json: Vec<u8>, tokens: Option<Tokens>) -> Self {
+    pub fn new(settings: &Settings, info_json: Vec<u8>, access: Rules) -> Self {
         let sources: Vec<String> = settings.sources.iter().map(|source| source.name.clone()).collect();
         let index_of = |name: &str| sources.iter().position(|source| source == name);
         let mut doors = [DoorFacts::default(); PROTOCOLS];
@@ -46,7 +47,7 @@ impl Facts {
             |source: &SourceSettings| source.kind == SourceKind::Ticket && source.increment == 1;
         let consecutive = settings.sources.iter().map(counts_by_1).collect();
         let (max_count, replies) = (settings.limits.max_count.get(), settings.resp.replies);
-        Facts { info_json, max_count, sources, tokens, replies, consecutive, doors }
+        Facts { info_json, max_count, sources, access, replies, consecutive, doors }
     }
 
     /// Returns the source of a request that names none.

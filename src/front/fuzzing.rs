@@ -1,6 +1,8 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
 use super::{Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, in_words};
+use crate::access::{Rules, Session};
+use crate::clock::BootMicros;
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
 use crate::fuzzing::Choices;
 use crate::source::wait_queue::Refusal;
@@ -17,7 +19,7 @@ fn facts(asks_token: bool) -> Facts {
     let mut settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
     settings.limits.max_count = MAX_COUNT.try_into().expect("above 0");
     let tokens = asks_token.then(|| Tokens::parse("tokens".as_ref(), TOKENS).expect("two tokens"));
-    Facts::new(&settings, b"{}".to_vec(), tokens)
+    Facts::new(&settings, b"{}".to_vec(), Rules::new([], tokens, None, None))
 }
 
 /// Checks the answer to the first message of some bytes. Returns true if that message brought a token.
@@ -38,11 +40,9 @@ fn any_pieces<F: Front>(
     let (asks_token, draining) = (kind & 1 == 1, kind & 2 == 2);
     let piece_size = usize::from(choices.byte()) + 1;
     let facts = facts(asks_token);
-    let conditions =
-        Conditions { facts: &facts, draining, wall: UnixMicros(1_000_000), counts: &Counts::default };
     let stream = choices.rest();
-    let whole = serve(&mut make(&facts), [stream], &conditions, check);
-    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), &conditions, check);
+    let whole = serve(&mut make(&facts), [stream], (&facts, draining), check);
+    let in_pieces = serve(&mut make(&facts), stream.chunks(piece_size), (&facts, draining), check);
     assert_eq!(whole, in_pieces, "in pieces of {piece_size}");
     whole.1
 }
@@ -51,12 +51,15 @@ fn any_pieces<F: Front>(
 fn serve<'a, F: Front>(
     front: &mut F,
     pieces: impl IntoIterator<Item = &'a [u8]>,
-    conditions: &Conditions<'_>,
+    (facts, draining): (&Facts, bool),
     check: Check<F>,
 ) -> (Vec<Ask>, Vec<u8>) {
-    let facts = conditions.facts;
+    let mut session = Session::new((&facts.access, 0), None, None, BootMicros(0));
+    let wall = UnixMicros(1_000_000);
+    let conditions =
+        &mut Conditions { facts, session: &mut session, draining, wall, counts: &Counts::default };
     let (mut unread, mut asks, mut out) = (Vec::new(), Vec::new(), Vec::new());
-    let mut has_token = facts.tokens.is_none();
+    let mut has_token = facts.access.tokens.is_none();
     for piece in pieces {
         unread.extend_from_slice(piece);
         let mut at = 0;
@@ -67,12 +70,14 @@ fn serve<'a, F: Front>(
             if let Step::Ids { ask, form, .. } = &step {
                 assert!(has_token && !conditions.draining && ask.source < facts.sources.len());
                 assert!((1..=MAX_COUNT.into()).contains(&ask.count));
-                let refusal = Refusal::Exhausted(None);
-                let words = in_words(Refused { refusal, source: "default", longer_wait: None });
+                let reason = Refusal::Exhausted(None).into();
+                let refused = Refused { reason, identity: "anonymous", source: "default", longer_wait: None };
+                let words = in_words(refused);
                 front.refuse(&mut out, *form, &words);
                 asks.push(*ask);
             }
             has_token |= check(bytes, &out[answered..], &step, conditions);
+            assert!(!conditions.session.is_authorized() || has_token);
             match step {
                 Step::Incomplete => {
                     assert!(bytes.len() < super::MESSAGE_BYTES_MAX && out.len() == answered);
@@ -125,7 +130,7 @@ fn brings_token(bytes: &[u8], facts: &Facts) -> bool {
         }
     }
     assert_eq!(encoded, bytes[..consumed]);
-    matches!(request, Request::Auth(token) if facts.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
+    matches!(request, Request::Auth(token) if facts.access.tokens.as_ref().is_some_and(|tokens| tokens.accepts(token)))
 }
 
 /// Checks that the answer is one whole frame, under the tag of the message or, if that has no end, under tag 0.

@@ -25,11 +25,12 @@ pub use memcached::Memcached;
 pub use native::{Form, Native};
 pub use noeqd::Noeqd;
 pub use resp::Resp;
-pub use words::{Refused, Words, in_words};
+pub use words::{Reason, Refused, Words, in_words};
 
 use std::fmt::Debug;
 use std::time::Duration;
 
+use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::layout::{Run, UnixMicros};
 use snowbank_client::protocol::ErrorCode;
@@ -60,10 +61,11 @@ impl Ask {
 }
 
 /// The conditions under which a message is answered.
-#[derive(Clone, Copy)]
 pub struct Conditions<'f> {
     /// The facts about the daemon.
     pub facts: &'f Facts,
+    /// The client's identity. A token that it shows goes here, and no request draws IDs before that is authorized.
+    pub session: &'f mut Session,
     /// The daemon stops, and the message arrived after that was noticed.
     pub draining: bool,
     /// The wall clock's reading of this turn.
@@ -120,6 +122,9 @@ pub trait Front {
     /// The protocol.
     const PROTOCOL: Protocol;
 
+    /// True if the protocol has a place for a token. Clients of one without need none, whatever the daemon requires.
+    const HAS_TOKENS: bool = true;
+
     /// The details of a request that the front-end needs to encode its reply.
     type Form: Copy + Debug;
 
@@ -128,18 +133,15 @@ pub trait Front {
 
     /// Parses the first message of `bytes`. If it needs no IDs, appends the reply to `out`. A message without an end in
     /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
-    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
 
     /// Returns true while requests of an earlier message are unanswered. [`step`](Front::step) takes the next of them.
     fn has_kept_requests(&self) -> bool {
         false
     }
 
-    /// Returns true unless the client still owes a token.
-    fn is_authorized(&self) -> bool;
-
     /// Returns the reason for the log if the message at the start of `bytes`, which closed the connection, is a rejection.
-    fn rejection(&self, bytes: &[u8]) -> Option<String>;
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String>;
 
     /// Estimates how many IDs of that source the messages in `bytes` ask for.
     fn demand(&self, bytes: &[u8], source: usize, facts: &Facts) -> u64;
@@ -156,15 +158,19 @@ pub trait Front {
         rng: &mut fastrand::Rng,
     );
 
+    /// Encodes the reason why the connection is closed, after its last reply.
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words);
+
     /// Encodes a refusal.
     fn refuse(&mut self, out: &mut Vec<u8>, form: Self::Form, words: &Words);
 }
 
-/// Returns the bytes that refuse a connection of this protocol, because all that the daemon allows are open.
-pub fn too_busy(protocol: Protocol, max_connections: usize) -> Vec<u8> {
+/// Returns the bytes that refuse a connection of this protocol, because all that the daemon or their address may have are
+/// open. The reason is in the protocols that have room for one.
+pub fn too_busy(protocol: Protocol, message: &str) -> Vec<u8> {
     let mut out = Vec::new();
     match protocol {
-        Protocol::Native => native::refuse_connection(&mut out, max_connections),
+        Protocol::Native => native::refuse_connection(&mut out, message),
         Protocol::Resp => resp::refuse_connection(&mut out),
         Protocol::Memcached => memcached::refuse_connection(&mut out),
         // It has no words for it.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use super::words::{STOPPING, WRONG_TOKEN, Words};
+use super::words::{STOPPING, Words};
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::reply::{self, IDS_PER_FRAME, RUNS_PER_FRAME};
 use snowbank_client::protocol::{ErrorCode, Next, Parsed, Request, request};
@@ -24,69 +25,56 @@ pub struct Form {
 
 /// The native protocol on one connection.
 #[derive(Debug)]
-pub struct Native {
-    authorized: bool,
-}
+pub struct Native;
 
-impl Native {
+impl Conditions<'_> {
     /// Returns whether a NEXT is valid and can be passed to its source.
     #[inline]
-    fn is_served(&self, next: &Next, facts: &Facts, draining: bool) -> bool {
-        self.authorized
-            && !draining
-            && (1..=facts.max_count).contains(&next.count)
-            && usize::from(next.source) < facts.sources.len()
+    fn allow(&self, next: &Next) -> bool {
+        self.session.is_authorized()
+            && !self.draining
+            && (1..=self.facts.max_count).contains(&next.count)
+            && usize::from(next.source) < self.facts.sources.len()
     }
 
-    /// Answers requests that need no IDs: all but a NEXT that [`is_served`](Self::is_served). Returns the error code, if the
+    /// Answers requests that need no IDs: all but a NEXT that [allowed](Self::allow). Returns the error code, if the
     /// answer is an error.
     // Not inlined: inside `step` it would cost each pipelined request 30 ns.
     #[cold]
     #[inline(never)]
-    fn answer(
-        &mut self,
-        request: Request<'_>,
-        tag: u16,
-        facts: &Facts,
-        draining: bool,
-        out: &mut Vec<u8>,
-    ) -> Option<ErrorCode> {
-        if let Some((code, message)) = self.refusal(&request, facts, draining) {
+    fn answer(&mut self, request: Request<'_>, tag: u16, out: &mut Vec<u8>) -> Option<ErrorCode> {
+        if let Some((code, message)) = self.refusal(&request) {
             reply::encode_error(out, tag, code, None, &message);
             return Some(code);
         }
         match request {
             Request::Ping(body) => reply::encode_pong(out, tag, body),
-            Request::Auth(_) => {
-                self.authorized = true;
-                reply::encode_ok(out, tag);
+            Request::Auth(_) => reply::encode_ok(out, tag),
+            Request::Info => {
+                let own = self.session.identity().map(|identity| &identity.info_json);
+                reply::encode_info(out, tag, own.unwrap_or(&self.facts.info_json));
             }
-            Request::Info => reply::encode_info(out, tag, &facts.info_json),
             // Refused above, or passed to its source.
             Request::Next(_) => {}
         }
         None
     }
 
-    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow.
-    fn refusal(
-        &self,
-        request: &Request<'_>,
-        facts: &Facts,
-        draining: bool,
-    ) -> Option<(ErrorCode, Cow<'static, str>)> {
+    /// Returns the error code and the message for a request that this connection or the daemon's limits do not allow. The
+    /// session takes a token that is allowed.
+    fn refusal(&mut self, request: &Request<'_>) -> Option<(ErrorCode, Cow<'static, str>)> {
+        let facts = self.facts;
         match request {
             Request::Ping(_) => None,
             Request::Auth(token) => {
-                let is_refused = facts.tokens.as_ref().is_some_and(|tokens| !tokens.accepts(token));
-                let message = "the token is not one of the daemon's; check the client's token";
-                is_refused.then(|| (ErrorCode::Unauthorized, message.into()))
+                let denial = self.session.show_token(token, &facts.access).err()?;
+                Some((ErrorCode::Unauthorized, denial.to_string().into()))
             }
-            _ if !self.authorized => {
+            _ if !self.session.is_authorized() => {
                 Some((ErrorCode::Unauthorized, "this daemon asks for a token; send AUTH first".into()))
             }
             Request::Info => None,
-            Request::Next(_) if draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
+            Request::Next(_) if self.draining => Some((ErrorCode::ShuttingDown, STOPPING.into())),
             Request::Next(next) if !(1..=facts.max_count).contains(&next.count) => {
                 let (found, most) = (next.count, facts.max_count);
                 Some((ErrorCode::BadCount, format!("found count {found}, allowed 1 to {most}").into()))
@@ -100,10 +88,9 @@ impl Native {
     }
 }
 
-/// Encodes the refusal of a connection, because the daemon has all that it allows.
-pub(super) fn refuse_connection(out: &mut Vec<u8>, max_connections: usize) {
-    let message = format!("the daemon has all its {max_connections} connections; ask another, or later");
-    reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), &message);
+/// Encodes the refusal of a connection, for this reason.
+pub(super) fn refuse_connection(out: &mut Vec<u8>, message: &str) {
+    reply::encode_error(out, 0, ErrorCode::TooBusy, Some(Duration::from_secs(1)), message);
 }
 
 impl Front for Native {
@@ -111,14 +98,12 @@ impl Front for Native {
 
     type Form = Form;
 
-    /// Starts a new connection, which is authorized unless the daemon requires a token.
-    fn new(facts: &Facts) -> Self {
-        Native { authorized: facts.tokens.is_none() }
+    fn new(_facts: &Facts) -> Self {
+        Native
     }
 
     #[inline]
-    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
-        let &Conditions { facts, draining, .. } = conditions;
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         match request::parse(bytes) {
             Parsed::Incomplete => Step::Incomplete,
             Parsed::BadLength(length) => {
@@ -134,9 +119,7 @@ impl Front for Native {
                 reply::encode_error(out, tag, fault.code(), None, &fault.to_string());
                 Step::Answered { consumed, error: Some(fault.code()) }
             }
-            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed }
-                if self.is_served(&next, facts, draining) =>
-            {
+            Parsed::Frame { content: Ok(Request::Next(next)), tag, consumed } if conditions.allow(&next) => {
                 let form = Form { tag, explicit: next.explicit };
                 let (source, count) = (next.source.into(), next.count.into());
                 Step::Ids {
@@ -146,7 +129,7 @@ impl Front for Native {
                 }
             }
             Parsed::Frame { content: Ok(request), tag, consumed } => {
-                match self.answer(request, tag, facts, draining, out) {
+                match conditions.answer(request, tag, out) {
                     error @ Some(code) if code.closes() => Step::Close { error },
                     error => Step::Answered { consumed, error },
                 }
@@ -154,17 +137,17 @@ impl Front for Native {
         }
     }
 
-    fn is_authorized(&self) -> bool {
-        self.authorized
-    }
-
-    fn rejection(&self, bytes: &[u8]) -> Option<String> {
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
         match request::parse(bytes) {
             Parsed::BadLength(_) => Some(stranger::describe(bytes, Protocol::Native)),
-            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(String::from(WRONG_TOKEN)),
-            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. } if !self.authorized => Some(
-                String::from("no token, and auth.token_file asks for one; give the client one of its lines"),
-            ),
+            Parsed::Frame { content: Ok(Request::Auth(_)), .. } => Some(session.rejection().to_owned()),
+            Parsed::Frame { content: Ok(Request::Next(_) | Request::Info), .. }
+                if !session.is_authorized() =>
+            {
+                Some(String::from(
+                    "no token, and auth.token_file asks for one; give the client one of its lines",
+                ))
+            }
             _ => None,
         }
     }
@@ -203,6 +186,10 @@ impl Front for Native {
             reply::encode_runs_frame(out, form.tag, ids.runs, ids.more)
         };
         debug_assert_eq!(encoded, Ok(()), "at least one ID, and within the frame's limit");
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        reply::encode_error(out, 0, words.code, words.retry_after, &words.message);
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {

@@ -2,15 +2,15 @@
 //!
 //! The protocol has no errors, so a refusal closes the connection, as noeqd itself does.
 
-use super::words::{WRONG_TOKEN, Words};
+use super::words::Words;
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::ErrorCode;
 
 /// The protocol on one connection.
 #[derive(Debug)]
 pub struct Noeqd {
-    authorized: bool,
     /// The first byte has come, so that the client is no stranger.
     has_begun: bool,
     was_refused: bool,
@@ -18,17 +18,16 @@ pub struct Noeqd {
 
 impl Noeqd {
     /// Takes the handshake: 0, the size of the token, and the token.
-    fn shake_hands(&mut self, bytes: &[u8], facts: &Facts) -> Step<()> {
+    fn shake_hands(bytes: &[u8], conditions: &mut Conditions<'_>) -> Step<()> {
         let (size, rest) = match bytes {
             [] | [0] => return Step::Incomplete,
             [0, size, rest @ ..] => (usize::from(*size), rest),
             _ => return Step::Close { error: Some(ErrorCode::Unauthorized) },
         };
         let Some(token) = rest.get(..size) else { return Step::Incomplete };
-        if !facts.tokens.as_ref().is_none_or(|tokens| tokens.accepts(token)) {
+        if conditions.session.show_token(token, &conditions.facts.access).is_err() {
             return Step::Close { error: Some(ErrorCode::Unauthorized) };
         }
-        self.authorized = true;
         Step::Answered { consumed: 2 + size, error: None }
     }
 }
@@ -38,22 +37,18 @@ impl Front for Noeqd {
 
     type Form = ();
 
-    fn new(facts: &Facts) -> Self {
-        Noeqd { authorized: facts.tokens.is_none(), has_begun: false, was_refused: false }
-    }
-
-    fn is_authorized(&self) -> bool {
-        self.authorized
+    fn new(_facts: &Facts) -> Self {
+        Noeqd { has_begun: false, was_refused: false }
     }
 
     #[inline]
-    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, _out: &mut Vec<u8>) -> Step<()> {
         let facts = conditions.facts;
         if self.was_refused {
             return Step::Close { error: None };
         }
-        if !self.authorized {
-            return self.shake_hands(bytes, facts);
+        if !conditions.session.is_authorized() {
+            return Self::shake_hands(bytes, conditions);
         }
         let Some(&count) = bytes.first() else { return Step::Incomplete };
         if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
@@ -75,12 +70,12 @@ impl Front for Noeqd {
         self.was_refused
     }
 
-    fn rejection(&self, bytes: &[u8]) -> Option<String> {
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
         if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
             return Some(stranger::describe(bytes, Protocol::Noeqd));
         }
         match bytes {
-            _ if !self.authorized => Some(WRONG_TOKEN.to_owned()),
+            _ if !session.is_authorized() => Some(session.rejection().to_owned()),
             [0, ..] => Some(String::from(
                 "a count of 0, or a token that nobody asks for; give the client no token, or set auth.token_file",
             )),
@@ -102,6 +97,9 @@ impl Front for Noeqd {
     fn encode_ids(&mut self, out: &mut Vec<u8>, _form: (), ids: &FrameIds<'_>, rng: &mut fastrand::Rng) {
         ids.ids(rng).for_each(|id| out.extend_from_slice(&id.to_be_bytes()));
     }
+
+    /// Encodes nothing: the protocol has no errors.
+    fn farewell(&mut self, _out: &mut Vec<u8>, _words: &Words) {}
 
     fn refuse(&mut self, _out: &mut Vec<u8>, _form: (), _words: &Words) {
         self.was_refused = true;

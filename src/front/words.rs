@@ -2,15 +2,35 @@
 
 use std::time::Duration;
 
+use crate::access::{Limit, TooFast};
 use crate::numbering::LAST_ID;
 use crate::source::wait_queue::Refusal;
 use snowbank_client::protocol::ErrorCode;
 
+/// Why a request gets no IDs.
+#[derive(Clone, Copy, Debug)]
+pub enum Reason {
+    /// The source refuses it.
+    Source(Refusal),
+    /// The client's rate does not allow it.
+    TooFast(TooFast, Limit),
+    /// The client's identity may not draw from the source.
+    Denied,
+}
+
+impl From<Refusal> for Reason {
+    fn from(refusal: Refusal) -> Self {
+        Reason::Source(refusal)
+    }
+}
+
 /// A refusal, and what its words need.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused<'a> {
-    /// The refusal.
-    pub refusal: Refusal,
+    /// The reason.
+    pub reason: Reason,
+    /// The name of the client's identity.
+    pub identity: &'a str,
     /// The source's name.
     pub source: &'a str,
     /// The longest wait that the daemon allows, if the request's was shorter.
@@ -28,18 +48,23 @@ pub struct Words {
     pub message: String,
 }
 
-/// The log line about a client whose token is wrong.
-pub(super) const WRONG_TOKEN: &str =
-    "a token that is not one of auth.token_file; give the client one of its lines";
-
 /// The answer to a request for IDs while the daemon stops.
 pub(super) const STOPPING: &str = "the daemon is stopping; ask another, or this one when it is back";
 
 /// Puts a refusal into words.
 pub fn in_words(refused: Refused<'_>) -> Words {
-    let Refused { refusal, source, longer_wait } = refused;
+    let Refused { reason, identity, source, longer_wait } = refused;
     let wait_longer =
         longer_wait.map_or_else(String::new, |most| format!("wait longer (up to {most:?}) or "));
+    let refusal = match reason {
+        Reason::Source(refusal) => refusal,
+        Reason::TooFast(too_fast, limit) => return of_rate(too_fast, limit, identity, &wait_longer),
+        Reason::Denied => {
+            let message =
+                format!("identity {identity} may not draw from source {source}; ask for another source");
+            return Words { code: ErrorCode::UnknownSource, retry_after: None, message };
+        }
+    };
     let (code, retry_after, message) = match refusal {
         Refusal::Exhausted(Some(retry_after)) => (
             ErrorCode::Exhausted,
@@ -99,4 +124,17 @@ pub fn in_words(refused: Refused<'_>) -> Words {
         Refusal::Sealed => (ErrorCode::ShuttingDown, None, String::from(STOPPING)),
     };
     Words { code, retry_after, message }
+}
+
+/// Puts a refusal of a rate into words.
+fn of_rate(TooFast(retry_after): TooFast, limit: Limit, identity: &str, wait_longer: &str) -> Words {
+    let rate = match limit {
+        Limit::Identity(rate) => format!("the {rate} IDs per second of identity {identity}"),
+        Limit::Address(rate) => format!("the {rate} IDs per second of your address"),
+    };
+    let message = match retry_after {
+        Some(_) => format!("{rate} are used up; ask again later, {wait_longer}ask for fewer"),
+        None => format!("{rate} never yield that many within that wait; {wait_longer}ask for fewer"),
+    };
+    Words { code: ErrorCode::Exhausted, retry_after, message }
 }

@@ -26,7 +26,8 @@ fn doc(name: &str) -> String {
 fn daemon() -> Daemon {
     let files = support::directory();
     let pair = Authority::new(files.path(), "authority").issue_local("daemon");
-    let config = format!("{}\n{TWO_SOURCES}", tls_section(&pair, ""));
+    let identity = "[[identities]]\nname = \"anonymous\"\n";
+    let config = format!("{}\n{TWO_SOURCES}{identity}", tls_section(&pair, ""));
     let daemon = Setup::configured(&config).admin().start();
     let mut wire = daemon.connect();
     wire.next(Ask::of(7));

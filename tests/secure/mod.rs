@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, SanType,
     date_time_ymd,
 };
 use rustls::pki_types::pem::PemObject;
@@ -125,8 +125,11 @@ impl Pair {
 }
 
 fn params(hosts: &[&str], name: &str) -> CertificateParams {
-    let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+    let (uris, hosts): (Vec<&str>, Vec<&str>) = hosts.iter().partition(|host| host.contains("://"));
+    let hosts: Vec<String> = hosts.into_iter().map(str::to_owned).collect();
     let mut params = CertificateParams::new(hosts).expect("names");
+    let uris = uris.into_iter().map(|uri| SanType::URI(uri.try_into().expect("ASCII")));
+    params.subject_alt_names.extend(uris);
     params.distinguished_name.push(DnType::CommonName, name);
     params
 }

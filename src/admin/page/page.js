@@ -371,6 +371,20 @@ function drawSources(moment) {
   byId("sources").replaceChildren(...rows);
 }
 
+// Identities that have connected, the busiest first.
+function drawIdentities(status) {
+  const all = (identity) => Object.values(identity.ids).reduce((total, ids) => total + ids, 0);
+  const known = status.identities.filter((identity) => identity.connected > 0).sort((a, b) => all(b) - all(a));
+  const rows = known.map((identity) => {
+    const limit = identity.rate === null ? "" : ` · at most ${count(identity.rate)} IDs/s`;
+    const drawn = Object.entries(identity.ids).map(([source, ids]) => `${count(ids)} of ${source}`);
+    const what = `${drawn.join(", ") || "no IDs"} · ${count(identity.connections)} connections · denied ${times(identity.denied)}, slowed ${times(identity.slowed)}${limit}`;
+    return make("div", { class: "source" }, make("h4", {}, identity.name), make("p", {}, what));
+  });
+  byId("identities-card").hidden = rows.length === 0;
+  byId("identities").replaceChildren(...rows);
+}
+
 function sentence(check) {
   const begin = { clock: "Clock: ", ceiling: "Ceiling: " }[check.name] ?? "";
   return begin ? begin + check.message : check.message[0].toUpperCase() + check.message.slice(1);
@@ -446,6 +460,7 @@ function draw() {
   drawState(moment.status);
   drawTiles(moment);
   drawSources(moment);
+  drawIdentities(moment.status);
   drawFacts(moment.status);
   charts.forEach((chart) => chart.draw());
 }

@@ -13,6 +13,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("lock_dir", r#""/locks""#),
     ("unix_mode", r#""0600""#),
     ("limits.max_connections", "7"),
+    ("limits.connections_per_address", "7"),
+    ("limits.rate_per_address", "7"),
     ("limits.max_count", "7"),
     ("limits.max_queued_bytes", "2000000"),
     ("limits.max_wait", r#""7s""#),
@@ -101,6 +103,7 @@ fn file_with(row: &Row, value: &str) -> (String, String) {
             let beside = beside(row.section, key);
             (format!("[[sources]]\n{key} = {value}\n{beside}"), format!("sources[0].{key}"))
         }
+        Section::Identity => (format!("[[identities]]\n{key} = {value}\n"), format!("identities[0].{key}")),
         Section::Source => (format!("{key} = {value}\n{}", beside_source(row)), format!("sources[0].{key}")),
         Section::Top => (format!("{key} = {value}\n"), key.to_owned()),
     }
@@ -172,6 +175,25 @@ fn every_refusal_is_told_and_sources_may_only_follow() {
     assert_eq!(refusals("shards = 9"), ["shards", "sources[0].name", "sources[1]"]);
     // Nothing that could change does beside one that cannot.
     assert_eq!(refusals(&format!("shards = 9\n{a}{b}[limits]\nmax_count = 1")), ["shards"]);
+}
+
+#[test]
+fn identities_change_by_their_names_wherever_they_stand() {
+    let (billing, orders) = ("[[identities]]\nname = \"billing\"\n", "[[identities]]\nname = \"orders\"\n");
+    let changes = |from: &str, to: &str| -> Vec<String> {
+        let changed = diff(&settings(from), &settings(to)).unwrap();
+        changed.iter().map(Changed::to_string).collect()
+    };
+    assert_eq!(
+        changes(&format!("{billing}rate = 5\n{orders}"), &format!("{orders}{billing}rate = 5")),
+        [""; 0]
+    );
+    assert_eq!(
+        changes(&format!("{billing}rate = 5\n{orders}"), &format!("{orders}{billing}sources = []")),
+        ["identity \"billing\": sources: \"all\" -> []", "identity \"billing\": rate: 5 -> \"off\""]
+    );
+    assert_eq!(changes("", orders).first().unwrap(), "identity \"orders\": name: none -> \"orders\"");
+    assert_eq!(changes(orders, "").first().unwrap(), "identity \"orders\": name: \"orders\" -> none");
 }
 
 #[test]

@@ -137,7 +137,10 @@ fn an_unknown_key_is_told_what_was_probably_meant() {
         ("[[source]]\nname = 1", "1: source: not known; did you mean [[sources]]?"),
         ("max_wait = \"1s\"", "1: max_wait: not known here; it belongs in [limits]"),
         ("token_fil = \"1s\"", "1: token_fil: not known; did you mean `token_file`, in [auth]?"),
-        ("name = \"a\"", "1: name: not known here; it belongs in [[sources]] or in [fleet]"),
+        (
+            "name = \"a\"",
+            "1: name: not known here; it belongs in [[sources]] or in [fleet] or in [[identities]]",
+        ),
         (
             "[[sources]]\nname = \"a\"\norder = \"strict\"",
             "3: sources[0].order: not known here; it belongs at the top of the file, above the first [section]",
@@ -332,6 +335,32 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn every_mistake_of_identities_is_found_at_once() {
+    let found = mistakes(
+        "[[identities]]\nname = \"billing\"\nsources = [\"default\", \"orderz\"]\nrate = 0\n\
+         [[identities]]\nname = \"billing\"\ncertificate_names = [\"*.internal\", \"a\", \"A\"]\n\
+         [[identities]]\nsourcez = []\n",
+    );
+    let expected = [
+        "3: identities[0].sources: found \"orderz\", which is no source, allowed: \"default\"",
+        "4: identities[0].rate: found 0, allowed: a number from 1 to 4,294,967,295, or \"off\"",
+        "6: identities[1].name: found \"billing\", the name of identities[0], allowed: a name of its own",
+        "7: identities[1].certificate_names: found \"*.internal\", allowed: a DNS name without wildcards, a URI, an email address or an IP address",
+        "7: identities[1].certificate_names: found \"a\", which identities[1] has, allowed: each name once",
+        "7: identities[1].certificate_names: no client shows a certificate; name the authority of their certificates in tls.client_ca",
+        "8: identities[2].name: missing; each of [[identities]] has a name of its own, as in name = \"orders\"",
+        "9: identities[2].sourcez: not known; did you mean `sources`?",
+    ];
+    assert_eq!(found, expected);
+    assert_eq!(
+        mistake("identities = 3"),
+        "1: identities: found no list of identities, allowed: [[identities]], in two brackets, above each one's settings"
+    );
+    let many = "[[identities]]\nname = \"anonymous\"\n".repeat(IDENTITIES_MAX + 1);
+    assert!(mistakes(&many)[0].contains("identities: found 257 identities, allowed: 0 to 256"));
 }
 
 #[test]

@@ -29,6 +29,8 @@ fn nothing_given_is_a_daemon_for_this_machine() {
         order: Order::Relaxed,
         limits: Limits {
             max_connections: 10_000,
+            connections_per_address: None,
+            rate_per_address: None,
             max_queued_bytes: 134_217_728,
             max_count: 1_000_000.try_into().unwrap(),
             max_wait: seconds(10),
@@ -78,6 +80,7 @@ fn nothing_given_is_a_daemon_for_this_machine() {
             key: None,
         },
         log: LogSettings { format: LogFormat::Auto, level: LogLevel::Info },
+        identities: Vec::new(),
         origins: Origins::default(),
     };
     assert_eq!(settings, expected);
@@ -137,9 +140,11 @@ fn the_reference_says_the_defaults_as_it_stands_and_uncommented() {
         setting::Section::SourceAlone => row.full_key(Some(0)),
         _ => row.full_key(None),
     });
-    for key in keys {
+    let of_identities = IdentitySettings::ROWS.iter().map(|row| row.full_key(Some(0)));
+    for key in keys.chain(of_identities) {
         assert!(stated.origins.of(&key).is_some(), "{key}");
     }
+    let defaults = Settings { identities: vec![IdentitySettings::default()], ..defaults };
     assert_eq!(without_origins(stated), defaults);
 }
 
@@ -166,6 +171,8 @@ fn every_setting_reaches_its_field() {
         on_step_back = "wait"
         sequence_start = "zero"
         limits.max_connections = 20
+        limits.connections_per_address = 30
+        limits.rate_per_address = 40
         limits.max_count = 0xffff_ffff
         limits.max_wait = "2s"
         limits.idle_timeout = "4s"
@@ -214,6 +221,8 @@ fn every_setting_reaches_its_field() {
         order: Order::Strict,
         limits: Limits {
             max_connections: 20,
+            connections_per_address: Some(30),
+            rate_per_address: Some(40),
             max_queued_bytes: 134_217_728,
             max_count: u32::MAX.try_into().unwrap(),
             max_wait: seconds(2),
@@ -282,9 +291,10 @@ fn every_setting_reaches_its_field() {
             key: Some(FileRef::Credential("fleet.key".into())),
         },
         log: LogSettings { format: LogFormat::Json, level: LogLevel::Debug },
+        identities: Vec::new(),
         origins: Origins::default(),
     };
-    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:16");
+    assert_eq!(settings.origins.of("limits.max_wait").unwrap().to_string(), "/etc/snowbank.toml:18");
     assert_eq!(without_origins(settings), expected);
 }
 
@@ -324,6 +334,54 @@ fn each_source_starts_from_the_top_of_the_file() {
     assert_eq!(trades.layout, Layout::resolve("clearing").unwrap());
     assert_eq!(batches.layout, Layout::resolve("clearing-batch").unwrap());
     assert_eq!((trades.max_ahead, batches.max_ahead), (Duration::from_secs(4), Duration::from_secs(5)));
+}
+
+#[test]
+fn identities_have_names_sources_and_a_rate() {
+    let settings = settings(
+        r#"
+        tls.certificate = "daemon.crt"
+        tls.key = "daemon.key"
+        tls.client_ca = "clients.crt"
+
+        [[sources]]
+        name = "orders"
+
+        [[identities]]
+        name = "billing"
+        certificate_names = ["Billing.internal", "spiffe://prod/billing"]
+        sources = ["orders"]
+        rate = 50_000
+
+        [[identities]]
+        name = "anonymous"
+        sources = []
+        "#,
+    );
+    let expected = [
+        IdentitySettings {
+            name: "billing".into(),
+            certificate_names: ["billing.internal", "spiffe://prod/billing"]
+                .map(|name| name.parse().unwrap())
+                .into(),
+            sources: Some(vec!["orders".into()]),
+            rate: Some(50_000),
+        },
+        IdentitySettings {
+            name: "anonymous".into(),
+            certificate_names: Vec::new(),
+            sources: Some(Vec::new()),
+            rate: None,
+        },
+    ];
+    assert_eq!(settings.identities, expected);
+    let lines = settings.to_text();
+    assert!(
+        lines.contains(
+            "identities[0].certificate_names = [\"billing.internal\", \"spiffe://prod/billing\"]\n"
+        )
+    );
+    assert!(lines.contains("identities[1].rate = \"off\"\n"), "{lines}");
 }
 
 #[test]

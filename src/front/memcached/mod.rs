@@ -15,6 +15,7 @@ mod text;
 use self::keys::Keys;
 use super::words::Words;
 use super::{Ask, Conditions, Counts, Facts, FrameIds, FrameLimit, Front, Step};
+use crate::access::Session;
 use crate::config::Protocol;
 use snowbank_client::protocol::MAX_REPLY_SIZE;
 
@@ -85,18 +86,16 @@ fn stats(conditions: &Conditions<'_>) -> [(&'static str, String); 9] {
 impl Front for Memcached {
     const PROTOCOL: Protocol = Protocol::Memcached;
 
+    const HAS_TOKENS: bool = false;
+
     type Form = Form;
 
     fn new(_facts: &Facts) -> Self {
         Memcached::default()
     }
 
-    fn is_authorized(&self) -> bool {
-        true
-    }
-
     #[inline]
-    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.has_kept_requests() {
             return self.draw(0, Form::Text, conditions.facts);
         }
@@ -111,7 +110,7 @@ impl Front for Memcached {
         !self.keys.is_empty()
     }
 
-    fn rejection(&self, bytes: &[u8]) -> Option<String> {
+    fn rejection(&self, bytes: &[u8], _session: &Session) -> Option<String> {
         text::rejection(bytes)
     }
 
@@ -137,6 +136,10 @@ impl Front for Memcached {
             text::end(out);
         }
         self.keys.shrink();
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        text::server_error(out, &line_of(words));
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, form: Form, words: &Words) {

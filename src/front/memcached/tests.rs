@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::BootMicros;
 use crate::config::{Settings, SourceSettings};
 use crate::front::in_words;
 use crate::front::words::Refused;
@@ -8,7 +9,7 @@ use snowbank_client::layout::{Run, UnixMicros};
 fn facts() -> Facts {
     let source = |name: &str| SourceSettings { name: name.to_owned(), ..SourceSettings::default() };
     let settings = Settings { sources: ["orders", "batches"].map(source).into(), ..Settings::default() };
-    Facts::new(&settings, b"{}".to_vec(), None)
+    Facts::new(&settings, b"{}".to_vec(), Default::default())
 }
 
 /// The requests for IDs as (source, count), all bytes of the replies, and whether the connection was closed.
@@ -17,12 +18,14 @@ type Served = (Vec<(usize, u64)>, String, bool);
 /// Serves a stream. Source 0 gives the IDs 100, 101, …, source 1 gives 2000000000000000000 and so on.
 fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
     let facts = facts();
-    let conditions =
-        Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
+    let (session, wall) =
+        (&mut Session::new((&facts.access, 0), None, None, BootMicros(0)), UnixMicros(1_000_000));
+    let mut conditions =
+        Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
     let (mut front, mut next) = (Memcached::default(), [100, 2_000_000_000_000_000_000]);
     let (mut at, mut asks, mut out) = (0, Vec::new(), Vec::new());
     let closed = loop {
-        match front.step(&stream[at..], &conditions, &mut out) {
+        match front.step(&stream[at..], &mut conditions, &mut out) {
             Step::Incomplete => break false,
             Step::Close { .. } => break true,
             Step::Answered { consumed, .. } => at += consumed,
@@ -34,7 +37,12 @@ fn serve(stream: &[u8], refused_at: Option<usize>) -> Served {
                     front.refuse(
                         &mut out,
                         form,
-                        &in_words(Refused { refusal, source: "s", longer_wait: None }),
+                        &in_words(Refused {
+                            reason: refusal.into(),
+                            identity: "anonymous",
+                            source: "s",
+                            longer_wait: None,
+                        }),
                     );
                     continue;
                 }
@@ -138,11 +146,13 @@ fn packets_are_answered_with_their_opaque_bytes() {
         [packet(0x0d, "batches"), packet(0x00, "a"), packet(0x0a, ""), packet(0x20, ""), packet(0x07, "")]
             .concat();
     let facts = facts();
-    let conditions =
-        Conditions { facts: &facts, draining: false, wall: UnixMicros(1_000_000), counts: &Counts::default };
+    let (session, wall) =
+        (&mut Session::new((&facts.access, 0), None, None, BootMicros(0)), UnixMicros(1_000_000));
+    let mut conditions =
+        Conditions { facts: &facts, session, draining: false, wall, counts: &Counts::default };
     let (mut front, mut out, mut at) = (Memcached::default(), Vec::new(), 0);
     loop {
-        match front.step(&stream[at..], &conditions, &mut out) {
+        match front.step(&stream[at..], &mut conditions, &mut out) {
             Step::Ids { consumed, form, ask } => {
                 at += consumed;
                 let run = Run { first: 7 + ask.source as u64, count: 1, stride: 1 };
@@ -177,14 +187,15 @@ fn packets_that_lie_are_refused() {
     endless[8] = 0xff;
     for (bytes, is_closed) in [(short_body, false), (packet(0x00, ""), false), (endless, true)] {
         let facts = facts();
-        let conditions = Conditions {
+        let mut conditions = Conditions {
             facts: &facts,
+            session: &mut Session::new((&facts.access, 0), None, None, BootMicros(0)),
             draining: false,
             wall: UnixMicros(1_000_000),
             counts: &Counts::default,
         };
         let mut out = Vec::new();
-        let step = Memcached::default().step(&bytes, &conditions, &mut out);
+        let step = Memcached::default().step(&bytes, &mut conditions, &mut out);
         assert_eq!(matches!(step, Step::Close { .. }), is_closed, "{step:?}");
         assert!(matches!(packets(&out)[..], [(0, 3 | 4, _, _)]), "{out:?}");
     }

@@ -6,9 +6,9 @@ use super::draw::shown;
 use super::encode::{self, Version};
 use super::parse::{self, Arguments};
 use super::{Reply, Resp, draw};
+use crate::access::Session;
 use crate::config::Protocol;
-use crate::front::words::WRONG_TOKEN;
-use crate::front::{Conditions, Facts, stranger};
+use crate::front::{Conditions, stranger};
 use snowbank_client::protocol::ErrorCode;
 
 /// The version of Redis whose answers these are. Clients read it to know which commands they may send.
@@ -126,11 +126,11 @@ pub(super) fn is_stranger(command: &[u8]) -> bool {
 }
 
 /// Returns the reason for the log if a request that closed the connection is a rejection.
-pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8]) -> Option<String> {
+pub(super) fn rejection(arguments: &[&[u8]], bytes: &[u8], session: &Session) -> Option<String> {
     let name = Name::of(arguments.first()?);
     match name.get() {
         b"quit" => None,
-        b"auth" | b"hello" => Some(String::from(WRONG_TOKEN)),
+        b"auth" | b"hello" => Some(session.rejection().to_owned()),
         _ if is_stranger(bytes) => Some(stranger::describe(bytes, Protocol::Resp)),
         _ => None,
     }
@@ -143,7 +143,7 @@ impl Resp {
     pub(super) fn answer_any(
         &mut self,
         arguments: &Arguments<'_>,
-        conditions: &Conditions<'_>,
+        conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
         let [name, operands @ ..] = arguments.get() else { return Reply::Encoded(None) };
@@ -153,18 +153,19 @@ impl Resp {
             return Reply::Encoded(Some(code));
         }
         match name.get() {
-            b"hello" => return self.hello(operands, conditions.facts, out),
-            b"auth" => return self.auth(operands, conditions.facts, out),
+            b"hello" => return self.hello(operands, conditions, out),
+            b"auth" => return auth(operands, conditions, out),
             b"quit" => {
                 encode::simple(out, "OK");
                 return Reply::Last(None);
             }
             b"reset" => {
                 *self = Resp { id: self.id, ..<Resp as crate::front::Front>::new(conditions.facts) };
+                conditions.session.forget_token(&conditions.facts.access);
                 encode::simple(out, "RESET");
                 return Reply::Encoded(None);
             }
-            _ if !self.authorized => {
+            _ if !conditions.session.is_authorized() => {
                 encode::error(out, NOAUTH);
                 return Reply::Encoded(Some(ErrorCode::Unauthorized));
             }
@@ -184,7 +185,7 @@ impl Resp {
         &mut self,
         name: &[u8],
         operands: &[&[u8]],
-        conditions: &Conditions<'_>,
+        conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Option<ErrorCode> {
         match name {
@@ -214,7 +215,7 @@ impl Resp {
     }
 
     /// HELLO [version [AUTH user token] [SETNAME name]].
-    fn hello(&mut self, operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
+    fn hello(&mut self, operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
         let (mut version, mut rest) = (self.version, operands);
         if let [wanted, options @ ..] = operands {
             version = match parse::number(wanted) {
@@ -230,15 +231,11 @@ impl Resp {
             };
             rest = options;
         }
-        let mut name = None;
-        let mut authorized = self.authorized;
+        let (mut name, mut shown_token) = (None, None);
         while let [option, options @ ..] = rest {
             rest = match options {
                 [_user, token, options @ ..] if option.eq_ignore_ascii_case(b"auth") => {
-                    if !accepts(facts, token) {
-                        return refuse_token(out);
-                    }
-                    authorized = true;
+                    shown_token = Some(*token);
                     options
                 }
                 [wanted, options @ ..] if option.eq_ignore_ascii_case(b"setname") => {
@@ -251,7 +248,7 @@ impl Resp {
                 }
             };
         }
-        if !authorized {
+        if shown_token.is_none() && !conditions.session.is_authorized() {
             encode::error(out, HELLO_NOAUTH);
             return Reply::Encoded(Some(ErrorCode::Unauthorized));
         }
@@ -260,7 +257,11 @@ impl Resp {
         {
             return Reply::Encoded(Some(error));
         }
-        (self.version, self.authorized) = (version, authorized);
+        let access = &conditions.facts.access;
+        if shown_token.is_some_and(|token| conditions.session.show_token(token, access).is_err()) {
+            return refuse_token(out);
+        }
+        self.version = version;
         self.greet(out);
         Reply::Encoded(None)
     }
@@ -283,17 +284,6 @@ impl Resp {
         }
         encode::bulk(out, b"modules");
         encode::array(out, 0);
-    }
-
-    /// AUTH [user] token. The user's name is not read, because tokens have none.
-    fn auth(&mut self, operands: &[&[u8]], facts: &Facts, out: &mut Vec<u8>) -> Reply {
-        let token = operands.last().copied().unwrap_or_default();
-        if !accepts(facts, token) {
-            return refuse_token(out);
-        }
-        self.authorized = true;
-        encode::simple(out, "OK");
-        Reply::Encoded(None)
     }
 
     /// CLIENT SETINFO, SETNAME, GETNAME and ID.
@@ -372,8 +362,14 @@ impl Resp {
 /// The longest name of a connection. Clients send their program's name.
 const NAME_OF_CLIENT_BYTES_MAX: usize = 256;
 
-fn accepts(facts: &Facts, token: &[u8]) -> bool {
-    facts.tokens.as_ref().is_none_or(|tokens| tokens.accepts(token))
+/// AUTH [user] token. The user's name is not read, because the token tells the identity.
+fn auth(operands: &[&[u8]], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+    let token = operands.last().copied().unwrap_or_default();
+    if conditions.session.show_token(token, &conditions.facts.access).is_err() {
+        return refuse_token(out);
+    }
+    encode::simple(out, "OK");
+    Reply::Encoded(None)
 }
 
 fn refuse_token(out: &mut Vec<u8>) -> Reply {

@@ -15,6 +15,7 @@ use self::parse::{Arguments, Fault, Parsed};
 use self::transaction::{Executing, Transaction};
 use super::words::Words;
 use super::{Ask, Conditions, Facts, FrameIds, FrameLimit, Front, Step, stranger};
+use crate::access::Session;
 use crate::config::{Protocol, Replies};
 use snowbank_client::protocol::{ErrorCode, MAX_REPLY_SIZE};
 
@@ -41,7 +42,6 @@ pub enum Form {
 #[derive(Debug)]
 pub struct Resp {
     version: Version,
-    authorized: bool,
     /// The size of the last request. Pipelined requests are mostly alike.
     last_size: u32,
     /// The connection's number, once the client has asked for it.
@@ -77,21 +77,12 @@ impl Front for Resp {
 
     type Form = Form;
 
-    /// Starts a new connection, which is authorized unless the daemon requires a token.
-    fn new(facts: &Facts) -> Self {
-        Resp {
-            version: Version::Two,
-            authorized: facts.tokens.is_none(),
-            last_size: 0,
-            id: None,
-            name: None,
-            transaction: None,
-            executing: None,
-        }
+    fn new(_facts: &Facts) -> Self {
+        Resp { version: Version::Two, last_size: 0, id: None, name: None, transaction: None, executing: None }
     }
 
     #[inline]
-    fn step(&mut self, bytes: &[u8], conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+    fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         if self.executing.is_some() {
             return self.execute(conditions, out);
         }
@@ -121,15 +112,11 @@ impl Front for Resp {
         self.executing.is_some()
     }
 
-    fn is_authorized(&self) -> bool {
-        self.authorized
-    }
-
-    fn rejection(&self, bytes: &[u8]) -> Option<String> {
+    fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
         let mut arguments = Arguments::NONE;
         match parse::parse(bytes, &mut arguments) {
             Parsed::Bad(fault) => Some(describe(fault, bytes)),
-            Parsed::Request(size) => commands::rejection(arguments.get(), &bytes[..size]),
+            Parsed::Request(size) => commands::rejection(arguments.get(), &bytes[..size], session),
             Parsed::Incomplete => None,
         }
     }
@@ -164,6 +151,10 @@ impl Front for Resp {
                 ids.ids(rng).for_each(|id| encode::bulk_id(out, id));
             }
         }
+    }
+
+    fn farewell(&mut self, out: &mut Vec<u8>, words: &Words) {
+        draw::refuse(out, words);
     }
 
     fn refuse(&mut self, out: &mut Vec<u8>, _form: Form, words: &Words) {
@@ -209,9 +200,18 @@ fn describe(fault: Fault, bytes: &[u8]) -> String {
 impl Resp {
     /// Answers a request, which is in no transaction.
     #[inline]
-    fn answer(&mut self, arguments: &Arguments<'_>, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Reply {
+    fn answer(
+        &mut self,
+        arguments: &Arguments<'_>,
+        conditions: &mut Conditions<'_>,
+        out: &mut Vec<u8>,
+    ) -> Reply {
         match arguments.get() {
-            [name, key] if self.authorized && name.eq_ignore_ascii_case(b"incr") && !conditions.draining => {
+            [name, key]
+                if conditions.session.is_authorized()
+                    && name.eq_ignore_ascii_case(b"incr")
+                    && !conditions.draining =>
+            {
                 match conditions.facts.source_of_key(Protocol::Resp, key) {
                     Some(source) => draw::one(source, conditions.facts),
                     None => draw::refuse_key(out, key, conditions.facts),

@@ -74,7 +74,7 @@ impl Executing {
 
 impl Resp {
     /// Answers the next request of an EXEC.
-    pub(super) fn execute(&mut self, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
+    pub(super) fn execute(&mut self, conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
         // Empty once the last request is taken.
         let Some(mut executing) = self.executing.take() else { return Step::Incomplete };
         let mut arguments = Arguments::NONE;
@@ -99,13 +99,13 @@ impl Resp {
         &mut self,
         arguments: &Arguments<'_>,
         request: &[u8],
-        conditions: &Conditions<'_>,
+        conditions: &mut Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Reply {
         if arguments.count() == 0 || commands::is_answered_at_once(arguments) {
             return self.answer_any(arguments, conditions, out);
         }
-        let refused = commands::refuse_to_queue(arguments, self.authorized, out);
+        let refused = commands::refuse_to_queue(arguments, conditions.session.is_authorized(), out);
         let Some(transaction) = self.transaction.as_mut() else {
             unreachable!("there is a transaction");
         };

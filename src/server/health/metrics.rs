@@ -3,7 +3,7 @@
 //! A shard's counters lie in memory of their own. Its thread adds with a load and a store, which cost what a plain addition
 //! costs; nothing is contended, and a reader on another thread sees numbers that are a moment old.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crossbeam::utils::CachePadded;
@@ -11,26 +11,10 @@ use crossbeam::utils::CachePadded;
 use crate::admin::{BOUNDS_US, History, LastReload, Latency, Recent};
 use crate::clock::{self, BootMicros, Reading};
 use crate::config::{PROTOCOLS, Protocol, SOURCES_MAX};
+use crate::counter::Counter;
 use crate::front::Counts;
 use crate::server::ceilings::last_seen::LastSeen;
 use snowbank_client::protocol::ErrorCode;
-
-/// A number that only grows, written by one thread.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds. Only the thread that owns the counter may.
-    #[inline]
-    pub(crate) fn add(&self, more: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
-    }
-
-    /// Returns the number as of a moment ago.
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 /// One counter for each code of an error.
 #[derive(Debug, Default)]

@@ -7,21 +7,24 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::metrics::{Counter, Metrics, ProtocolCounters, SourceCounters};
+use super::metrics::{Metrics, ProtocolCounters, SourceCounters};
+use crate::access::Identity;
 use crate::admin::{
-    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, KindStatus,
-    LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status, TicketStatus,
+    CeilingsStatus, CertificateStatus, ClockState, ClockStatus, Connections, FleetStatus, IdentityStatus,
+    KindStatus, LastMinute, Latency, ProtocolStatus, SnowflakeStatus, SourceMinute, SourceStatus, Status,
+    TicketStatus,
 };
 use crate::clock::{self, Now, Observed};
 use crate::config::{Limits, Protocol};
+use crate::counter::Counter;
 use crate::fleet::rules;
 use crate::numbering::{Numbering, TicketCounter};
 use crate::server::net::lobby::Occupancy;
 use crate::server::net::rejections;
 use crate::server::shared::common::Common;
-use crate::server::shared::live_config::Supply;
+use crate::server::shared::live_config::{LiveConfig, Supply};
 use crate::source::Source;
-use crate::tls::Identity;
+use crate::tls::ServerCertificate;
 use snowbank_client::layout::Numbering as LayoutNumbering;
 use snowbank_client::protocol::ErrorCode;
 
@@ -80,6 +83,7 @@ impl Common {
             fleet: fleet_status(metrics, &sources),
             certificate: self.tls.as_ref().map(|acceptor| certificate_status(&acceptor.identity(), now)),
             sources,
+            identities: identities_status(&live_config),
             connections: self.connections_status(limits),
             protocols: metrics
                 .listeners
@@ -104,6 +108,9 @@ impl Common {
             max: limits.max_connections as u64,
             accepted: metrics.acceptors.accepted.iter().map(Counter::get).sum(),
             refused: metrics.acceptors.refused.get(),
+            addresses: self.addresses.connected() as u64,
+            address_refused: self.addresses.refused(),
+            address_slowed: self.addresses.slowed(),
             queued_bytes: metrics.queued_bytes.load(Ordering::Relaxed) as u64,
             queued_bytes_max: limits.max_queued_bytes as u64,
             unauthorized: inside as u64,
@@ -116,7 +123,8 @@ impl Common {
     fn errors_of(&self, code: ErrorCode) -> u64 {
         let of_shards: u64 = self.metrics.shards.iter().map(|shard| shard.errors.get(code)).sum();
         // Acceptors send no other error.
-        let of_acceptors = if code == ErrorCode::TooBusy { self.metrics.acceptors.refused.get() } else { 0 };
+        let refused = || self.metrics.acceptors.refused.get() + self.addresses.refused();
+        let of_acceptors = if code == ErrorCode::TooBusy { refused() } else { 0 };
         of_shards + of_acceptors
     }
 
@@ -198,6 +206,24 @@ fn ticket_status(source: &Source, counter: &TicketCounter) -> TicketStatus {
     }
 }
 
+fn identities_status(live_config: &LiveConfig) -> Vec<IdentityStatus> {
+    let status = |identity: &Arc<Identity>| {
+        let usage = &identity.usage;
+        let ids = live_config.supplies.iter().enumerate();
+        let ids = ids.map(|(index, supply)| (supply.source.name().to_owned(), usage.ids(index)));
+        IdentityStatus {
+            name: identity.name.clone(),
+            rate: identity.per_second(),
+            connections: usage.connections(),
+            connected: usage.connected(),
+            ids: ids.filter(|(_, ids)| *ids > 0).collect(),
+            denied: usage.denied.count(),
+            slowed: usage.slowed.count(),
+        }
+    };
+    live_config.facts.access.identities().values().map(status).collect()
+}
+
 fn protocol_status(metrics: &Metrics, (protocol, addresses): &(Protocol, Vec<String>)) -> ProtocolStatus {
     let index = *protocol as usize;
     let sum = |of: fn(&ProtocolCounters) -> u64| {
@@ -249,7 +275,7 @@ fn fleet_status(metrics: &Metrics, sources: &[SourceStatus]) -> Option<FleetStat
     Some(FleetStatus { raises: seen.fleet_raises, left_s, silent })
 }
 
-fn certificate_status(identity: &Identity, now: Now) -> CertificateStatus {
+fn certificate_status(identity: &ServerCertificate, now: Now) -> CertificateStatus {
     let now = Timestamp::from_microsecond(now.wall.0).unwrap_or(Timestamp::UNIX_EPOCH);
     CertificateStatus { ends_unix_s: identity.not_after().as_second() as f64, warning: identity.warning(now) }
 }

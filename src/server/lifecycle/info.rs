@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::{Settings, SourceKind, SourceSettings};
+use crate::config::{IdentitySettings, Settings, SourceKind, SourceSettings};
 use crate::server::shared::start_error::StartError;
 use crate::shard::Order;
 use snowbank_client::protocol::{self, Info, MAX_REPLY_LENGTH, MIN_LENGTH, info};
@@ -35,7 +35,23 @@ pub(super) fn describe(settings: &Settings, instance: &str) -> Result<Vec<u8>, S
         max_ahead_ms: millis(settings.max_ahead()),
         sources: settings.sources.iter().enumerate().map(describe).collect(),
     };
-    let json = info.to_json();
+    check_size(info.to_json())
+}
+
+/// Returns the JSON of INFO as an identity reads it: with its name, and `allowed` for each source.
+pub(super) fn describe_to(identity: &IdentitySettings, info_json: &[u8]) -> Result<Vec<u8>, StartError> {
+    let unreadable = |error| StartError::WrongSetting(format!("the INFO reply cannot be made: {error}"));
+    let mut info: serde_json::Value = serde_json::from_slice(info_json).map_err(unreadable)?;
+    info["identity"] = identity.name.as_str().into();
+    for source in info["sources"].as_array_mut().into_iter().flatten() {
+        let is_named = |names: &Vec<String>| names.iter().any(|name| source["name"] == name.as_str());
+        source["allowed"] = identity.sources.as_ref().is_none_or(is_named).into();
+    }
+    check_size(serde_json::to_vec(&info).map_err(unreadable)?)
+}
+
+/// Checks that an INFO reply fits into one frame.
+fn check_size(json: Vec<u8>) -> Result<Vec<u8>, StartError> {
     let (found, most) = (json.len(), MAX_REPLY_LENGTH - MIN_LENGTH);
     if found > most as usize {
         return Err(StartError::WrongSetting(format!(

@@ -7,6 +7,7 @@
 
 mod info;
 pub(crate) mod reload;
+mod rules;
 mod run;
 pub(crate) mod start;
 mod threads;

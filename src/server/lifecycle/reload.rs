@@ -12,6 +12,7 @@ use std::{fmt, iter};
 use tokio::sync::watch;
 
 use super::info::describe;
+use super::rules::rules;
 use super::worker_ids::{lock, number};
 use crate::admin::LastReload;
 use crate::ceiling::Owner;
@@ -129,14 +130,14 @@ impl Reloader {
     /// # Errors
     /// The reason why nothing was changed.
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
-        let tokens = secrets.tokens;
         keep_picked(&self.settings, &mut settings)?;
         let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
         let info_json = describe(&settings, &self.common.metrics.instance)?;
+        let before = Arc::clone(&self.live_config.borrow());
+        let access = rules(&settings, &secrets, &self.common.metrics.instance, &before.facts.access)?;
         let joining = self.lock_joining(&settings)?;
         let names: Vec<String> = joining.iter().map(|new| new.settings.name.clone()).collect();
-        let before = Arc::clone(&self.live_config.borrow());
         let losses = before.losses();
         let Joined { sources, notes } = self.ask_keeper(joining)?;
 
@@ -144,7 +145,7 @@ impl Reloader {
         let new = sources.into_iter().map(|source| Supply::new(source, shards));
         let supplies: Vec<Supply> = before.supplies.iter().cloned().chain(new).collect();
         let live_config = |version, info_json| {
-            let facts = Facts::new(&settings, info_json, tokens.clone());
+            let facts = Facts::new(&settings, info_json, access.clone());
             let text = settings.to_text();
             LiveConfig { version, facts, limits: settings.limits.clone(), supplies: supplies.clone(), text }
         };
@@ -161,7 +162,7 @@ impl Reloader {
         };
         self.settings = settings;
         let notes = picked.into_iter().map(Note::Info).chain(notes).collect();
-        let tokens = tokens != before.facts.tokens;
+        let tokens = secrets.tokens != before.facts.access.tokens;
         Ok(Reloaded { changed, joined: names, tokens, certificates, notes })
     }
 

@@ -7,8 +7,10 @@ use tokio::sync::watch;
 
 use super::info::{describe, instance};
 use super::reload::Reloader;
+use super::rules::rules;
 use super::threads::make_runtime;
 use super::worker_ids::{lock, number};
+use crate::access::Rules;
 use crate::ceiling::WorkerLocks;
 use crate::clock::{self, Now, Wall};
 use crate::config::{Address, Protocol, Purpose, Secrets, Settings};
@@ -54,8 +56,8 @@ impl Server {
         state: State<'_>,
         inherited: Inherited,
     ) -> Result<(Server, Reloader), StartError> {
-        let Secrets { tokens, tls, fleet, warnings: _ } = secrets;
-        let tls = tls.map(tls::Acceptor::new);
+        let tls = secrets.tls.clone().map(tls::Acceptor::new);
+        let fleet = secrets.fleet.clone();
         // First: a ceiling that was made durable before the machine was restored is no longer one.
         let kernel_log = KernelLog::open();
         let found = Found::open(state)?;
@@ -79,11 +81,14 @@ impl Server {
         let supplies: Vec<Supply> =
             ceilings.sources().map(|source| Supply::new(Arc::clone(source), count)).collect();
         let instance = instance();
+        let access = rules(settings, &secrets, &instance, &Rules::default());
         let opened = Opened::open(settings, inherited, &instance, &supplies, now)
-            .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened));
-        let (Opened { info_json, shards, listeners, admin }, ceilings) = ceilings.or_trim(opened)?;
+            .and_then(|opened| opened.check_certificate(tls.as_ref()).map(|()| opened))
+            .and_then(|opened| Ok((opened, access?)));
+        let (opened, ceilings) = ceilings.or_trim(opened)?;
+        let (Opened { info_json, shards, listeners, admin }, access) = opened;
 
-        let facts = Facts::new(settings, info_json, tokens);
+        let facts = Facts::new(settings, info_json, access);
         let (limits, text) = (settings.limits.clone(), settings.to_text());
         let live_config = LiveConfig { version: 0, facts, limits, supplies, text };
         let (live_config, receiver) = watch::channel(Arc::new(live_config));

@@ -1,6 +1,7 @@
 //! The acceptor: takes connections and hands each to the shard with the fewest.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 
 use super::listen::{Listener, SocketFile};
 use super::lobby::{self, Guest, Lobbies, Occupancy, Room};
+use crate::access::{Full, Seat};
+use crate::clock;
 use crate::config::{Address, Protocol};
 use crate::front;
 use crate::server::health::rate_limited_log::RateLimited;
@@ -57,18 +60,27 @@ pub(crate) struct Admitted {
 
 /// A connection in the counts of open ones: of its shard and of its protocol. Leaves them when dropped.
 #[derive(Debug)]
-pub(crate) struct OpenConnection([Arc<AtomicUsize>; 2]);
+pub(crate) struct OpenConnection {
+    counts: [Arc<AtomicUsize>; 2],
+    /// Its place at its address. `None` of a Unix socket, and once its session has it.
+    seat: Option<Seat>,
+}
 
 impl OpenConnection {
-    fn enter(counts: [&Arc<AtomicUsize>; 2]) -> Self {
+    fn enter(counts: [&Arc<AtomicUsize>; 2], seat: Option<Seat>) -> Self {
         counts.iter().for_each(|count| _ = count.fetch_add(1, Ordering::Relaxed));
-        OpenConnection(counts.map(Arc::clone))
+        OpenConnection { counts: counts.map(Arc::clone), seat }
+    }
+
+    /// Returns its place at its address, for its session.
+    pub(crate) fn take_seat(&mut self) -> Option<Seat> {
+        self.seat.take()
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
+        self.counts.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::Relaxed));
     }
 }
 
@@ -95,12 +107,12 @@ impl Registered {
         Ok(Registered { acceptor, address, _file, failures: RateLimited::default() })
     }
 
-    /// Returns the next connection, which is non-blocking. While the system has no resources for it, logs that and tries
+    /// Returns the next connection, which is non-blocking, and its client's address. While the system has no resources for it, logs that and tries
     /// again.
-    pub(crate) async fn accept(&mut self) -> Socket {
+    pub(crate) async fn accept(&mut self) -> (Socket, Option<IpAddr>) {
         loop {
             match self.acceptor.accept().await {
-                Ok(socket) => return socket,
+                Ok(accepted) => return accepted,
                 Err(error) if is_of_the_peer(&error) => {}
                 Err(error) => {
                     if let Some(count) = self.failures.count(Instant::now()) {
@@ -129,11 +141,15 @@ impl Acceptor {
         }
     }
 
-    /// Returns the next connection. It is non-blocking and off this thread's reactor, because it goes to a shard's.
-    async fn accept(&self) -> io::Result<Socket> {
+    /// Returns the next connection and its client's address. It is non-blocking and off this thread's reactor, because it
+    /// goes to a shard's.
+    async fn accept(&self) -> io::Result<(Socket, Option<IpAddr>)> {
         match self {
-            Acceptor::Tcp(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
-            Acceptor::Unix(listener) => Ok(listener.accept().await?.0.into_std()?.into()),
+            Acceptor::Tcp(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                Ok((stream.into_std()?.into(), Some(peer.ip())))
+            }
+            Acceptor::Unix(listener) => Ok((listener.accept().await?.0.into_std()?.into(), None)),
         }
     }
 }
@@ -157,22 +173,34 @@ pub(crate) async fn accept(
 ) {
     let mut turned_away = RateLimited::default();
     loop {
-        let socket = tokio::select! {
+        let (socket, peer) = tokio::select! {
             biased;
             _ = stop.wait_for(|stop| *stop) => return,
-            socket = listener.accept() => socket,
+            accepted = listener.accept() => accepted,
         };
-        let max_connections = common.live_config.borrow().limits.max_connections;
+        let (max_connections, most_of_address) = {
+            let limits = &common.live_config.borrow().limits;
+            (limits.max_connections, limits.connections_per_address)
+        };
+        let entered = peer.map(|peer| common.addresses.enter(peer, most_of_address, clock::os::boot()));
+        let seat = match entered.transpose() {
+            Ok(seat) => seat,
+            Err(full) => {
+                turn_address_away(&socket, &door, &full, most_of_address);
+                continue;
+            }
+        };
         if has_room(&inboxes, &common.lobbies, max_connections).await {
             let guest = enter_lobby(&common, door.tls.is_some(), max_connections).await;
             common.metrics.acceptors.accepted[door.protocol as usize].add(1);
-            hand_over(socket, &door, guest, &inboxes, &common).await;
+            hand_over((socket, seat), &door, guest, &inboxes, &common).await;
             continue;
         }
         common.metrics.acceptors.refused.add(1);
         // A client that expects TLS could not read a reply in plain text, and a handshake would cost too much.
         if door.tls.is_none() {
-            turn_away(&socket, &front::too_busy(door.protocol, max_connections));
+            let all = format!("the daemon has all its {max_connections} connections; ask another, or later");
+            turn_away(&socket, &front::too_busy(door.protocol, &all));
         }
         if let Some(count) = turned_away.count(Instant::now()) {
             tracing::warn!(
@@ -211,19 +239,40 @@ async fn enter_lobby(common: &Common, has_tls: bool, max_connections: usize) -> 
     if has_tls {
         return Some(common.lobbies.handshakes.enter(places).await);
     }
-    let needs_token = common.live_config.borrow().facts.tokens.is_some();
+    let needs_token = common.live_config.borrow().facts.access.tokens.is_some();
     if needs_token { Some(common.lobbies.tokens.enter(places).await) } else { None }
 }
 
 /// Hands a connection to the shard with the fewest.
-async fn hand_over(socket: Socket, door: &Door, guest: Option<Guest>, inboxes: &[Inbox], common: &Common) {
+async fn hand_over(
+    (socket, seat): (Socket, Option<Seat>),
+    door: &Door,
+    guest: Option<Guest>,
+    inboxes: &[Inbox],
+    common: &Common,
+) {
     let Some(inbox) = inboxes.iter().min_by_key(|inbox| inbox.connections.load(Ordering::Relaxed)) else {
         return;
     };
     let open_of_protocol = &common.metrics.open_by_protocol[door.protocol as usize];
-    let open = OpenConnection::enter([&inbox.connections, open_of_protocol]);
+    let open = OpenConnection::enter([&inbox.connections, open_of_protocol], seat);
     // Fails only when the daemon stops, because a shard's thread ends with the daemon.
     let _ = inbox.sockets.send(Admitted { socket, door: door.clone(), guest, open }).await;
+}
+
+/// Refuses a connection whose address has all that it may have. Each address is logged once a minute at most.
+fn turn_address_away(socket: &Socket, door: &Door, Full(address): &Full, most: Option<u32>) {
+    let most = most.unwrap_or_default();
+    if let Some(count) = address.refused.note(clock::os::boot()) {
+        tracing::warn!(
+            address = %address.network(), count, connections_per_address = most,
+            "connections were turned away: their address has all that connections_per_address allows"
+        );
+    }
+    if door.tls.is_none() {
+        let all = format!("your address has all its {most} connections; close one, or share them");
+        turn_away(socket, &front::too_busy(door.protocol, &all));
+    }
 }
 
 /// Sends a refusal and closes the connection.

@@ -5,14 +5,16 @@ use tokio::net::TcpStream;
 use super::rejections;
 use super::socket_stream::SocketStream;
 use super::tls_stream::TlsStream;
-use crate::tls::{Acceptor, HandshakeFailure};
+use crate::tls::{Acceptor, Authorities, HandshakeFailure};
 
 /// Shakes hands within the listener's `stall_timeout`. If that fails, logs the reason, lets the peer read the alert,
 /// and returns `None`.
 pub(crate) async fn shake(socket: TcpStream, acceptor: &Acceptor) -> Option<SocketStream> {
     let peer = socket.peer_addr();
+    // Read first: after a reload in between, the session checks the certificate again.
+    let checked_by = acceptor.identity().authorities().map_or(0, Authorities::digest);
     match acceptor.accept(socket).await {
-        Ok(stream) => Some(SocketStream::Tls(Box::new(TlsStream::new(stream)))),
+        Ok(stream) => Some(SocketStream::Tls(Box::new(TlsStream::new(stream, checked_by)))),
         Err((failure, socket)) => {
             if failure != HandshakeFailure::Left
                 && let Ok(peer) = peer

@@ -12,6 +12,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::tls_stream::TlsStream;
+use crate::access::Shown;
 
 /// The time for which a connection that is being closed is still read. Unread bytes would cause a reset, which could overtake
 /// the last reply or the TLS alert.
@@ -68,6 +69,14 @@ impl SocketStream {
                     written => written,
                 })
             }
+        }
+    }
+
+    /// Returns the certificates that the client has shown. `None` without TLS.
+    pub(crate) fn shown(&self) -> Option<Shown<'_>> {
+        match self {
+            SocketStream::Tcp(_) | SocketStream::Unix(_) => None,
+            SocketStream::Tls(stream) => Some(stream.shown()),
         }
     }
 
@@ -143,7 +152,7 @@ impl AsyncRead for SocketStream {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_read(cx, buffer),
             SocketStream::Unix(stream) => Pin::new(stream).poll_read(cx, buffer),
-            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_read(cx, buffer),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.inner).poll_read(cx, buffer),
         }
     }
 }
@@ -154,7 +163,7 @@ impl AsyncWrite for SocketStream {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             SocketStream::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
-            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_write(cx, bytes),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.inner).poll_write(cx, bytes),
         }
     }
 
@@ -171,7 +180,7 @@ impl AsyncWrite for SocketStream {
         match self.get_mut() {
             SocketStream::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             SocketStream::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
-            SocketStream::Tls(stream) => Pin::new(&mut stream.0).poll_shutdown(cx),
+            SocketStream::Tls(stream) => Pin::new(&mut stream.inner).poll_shutdown(cx),
         }
     }
 }

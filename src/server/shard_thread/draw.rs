@@ -9,11 +9,13 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::limits::{self, Held};
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
-use crate::clock::BootMicros;
+use crate::access::Session;
+use crate::clock::{self, BootMicros};
 use crate::config::{Limits, Protocol};
-use crate::front::{Ask, Refused, Words, in_words};
+use crate::front::{Ask, Reason, Refused, Words, in_words};
 use crate::server::shared::live_config::LiveConfig;
 use crate::shard::Taken;
 use crate::source::Source;
@@ -24,38 +26,77 @@ use snowbank_client::protocol::ErrorCode;
 /// Why a request does not have its IDs yet.
 pub(super) enum NotYet {
     /// It is refused.
-    Refused(Refusal),
-    /// It waits for them.
+    Refused(Reason),
+    /// It waits for them in the source's queue.
     Waits(Box<Waiting>),
+    /// It waits until the client's rate allows them.
+    Paced(Box<Paced>),
 }
 
-/// Takes the IDs of a request that was read at `read_at` to `state.runs`, counts them, or puts the request into its source's
-/// wait queue. `ahead` estimates how many IDs of the source the rest of the turn asks for.
+/// Takes the IDs of a request that was read at `read_at` to `state.runs`, counts them, or lets the request wait: for its
+/// client's rate, or in its source's wait queue. `ahead` estimates how many IDs of the source the rest of the turn asks for.
 #[inline]
 pub(super) fn take(
     thread: &Rc<ThreadState>,
     live_config: &LiveConfig,
     state: &mut TurnState,
-    (ask, read_at): (&Ask, BootMicros),
+    (session, ask, read_at): (&Session, &Ask, BootMicros),
     ahead: impl FnOnce() -> u64,
 ) -> Result<(), NotYet> {
     state.runs.clear();
+    if !session.is_unlimited() {
+        return take_limited(thread, live_config, state, (session, ask, read_at));
+    }
+    claim(thread, live_config, state, (session, ask, read_at), ahead, Held::UNLIMITED)
+}
+
+/// Takes the IDs of a request as [`take`] does, if its client's limits allow it.
+#[cold]
+fn take_limited(
+    thread: &Rc<ThreadState>,
+    live_config: &LiveConfig,
+    state: &mut TurnState,
+    (session, ask, read_at): (&Session, &Ask, BootMicros),
+) -> Result<(), NotYet> {
+    let due = read_at.after(wait_of(ask, &live_config.limits, live_config.source(ask.source)));
+    let permitted = limits::permit(thread, live_config, session, (ask, read_at, due));
+    let (held, ask, at) = permitted.map_err(NotYet::Refused)?;
+    if at > read_at {
+        return Err(NotYet::Paced(Box::new(Paced { ask, read_at, at, held })));
+    }
+    claim(thread, live_config, state, (session, &ask, read_at), || 0, held)
+}
+
+/// Takes the IDs of a request that its client's limits allow.
+#[inline]
+fn claim(
+    thread: &Rc<ThreadState>,
+    live_config: &LiveConfig,
+    state: &mut TurnState,
+    (session, ask, read_at): (&Session, &Ask, BootMicros),
+    ahead: impl FnOnce() -> u64,
+    held: Held,
+) -> Result<(), NotYet> {
     let (lane, rng) = state.shard.lane(ask.source);
     match lane.take(ask.count, ahead, rng, &mut state.runs) {
         Ok(()) => {
-            note_ids(thread, ask, &state.runs);
+            note_ids(thread, (session, ask), &state.runs, held);
             Ok(())
         }
-        Err(missing) => enqueue(thread, live_config, state, (ask, read_at), missing),
+        Err(missing) => enqueue(thread, live_config, state, (session, ask, read_at), (missing, held)),
     }
 }
 
 /// Counts a request that got its IDs.
 #[inline]
-fn note_ids(thread: &ThreadState, ask: &Ask, runs: &[Run]) {
-    let counters = &thread.counters.sources[ask.source];
+fn note_ids(thread: &ThreadState, (session, ask): (&Session, &Ask), runs: &[Run], held: Held) {
+    let (counters, count) = (&thread.counters.sources[ask.source], ask.count_in(runs));
     counters.requests.add(1);
-    counters.ids.add(ask.count_in(runs));
+    counters.ids.add(count);
+    if let Some(identity) = session.identity() {
+        identity.usage.note_ids(thread.index, ask.source, count);
+    }
+    held.note_drawn(count);
 }
 
 /// Puts a request that misses IDs into its source's wait queue. If the queue refuses it, it is over: with the IDs that it
@@ -65,8 +106,8 @@ fn enqueue(
     thread: &Rc<ThreadState>,
     live_config: &LiveConfig,
     state: &mut TurnState,
-    (ask, read_at): (&Ask, BootMicros),
-    missing: u64,
+    (session, ask, read_at): (&Session, &Ask, BootMicros),
+    (missing, held): (u64, Held),
 ) -> Result<(), NotYet> {
     let (lane, _) = state.shard.lane(ask.source);
     let window = lane.window();
@@ -83,19 +124,24 @@ fn enqueue(
             }
             let taken = lane.keep(state.runs.clone());
             thread.counters.sources[ask.source].waits.add(1);
-            let (thread, ask) = (Rc::clone(thread), *ask);
-            Err(NotYet::Waits(Box::new(Waiting { thread, ask, id, finished, taken: Some(taken) })))
+            let (thread, ask, taken) = (Rc::clone(thread), *ask, Some((taken, held)));
+            Err(NotYet::Waits(Box::new(Waiting { thread, ask, id, finished, taken })))
         }
-        Err(refusal) => end(thread, state, ask, Some(refusal)).map_err(NotYet::Refused),
+        Err(refusal) => end(thread, state, (session, ask, held), Some(refusal)).map_err(NotYet::Refused),
     }
 }
 
 /// Ends a request with the IDs in `state.runs`, or with the refusal.
-fn end(thread: &ThreadState, state: &TurnState, ask: &Ask, refusal: Option<Refusal>) -> Result<(), Refusal> {
+fn end(
+    thread: &ThreadState,
+    state: &TurnState,
+    (session, ask, held): (&Session, &Ask, Held),
+    refusal: Option<Refusal>,
+) -> Result<(), Reason> {
     match refusal {
-        Some(refusal) if !ask.partial || state.runs.is_empty() => Err(refusal),
+        Some(refusal) if !ask.partial || state.runs.is_empty() => Err(refusal.into()),
         _ => {
-            note_ids(thread, ask, &state.runs);
+            note_ids(thread, (session, ask), &state.runs, held);
             Ok(())
         }
     }
@@ -107,22 +153,25 @@ fn wait_of(ask: &Ask, limits: &Limits, source: &Source) -> Duration {
     ask.wait.map_or_else(default_wait, |wait| wait.min(limits.max_wait))
 }
 
-/// Counts a refusal of a source, and puts it into words.
+/// Counts a refusal, and puts it into words.
 #[cold]
 pub(super) fn refuse(
     thread: &ThreadState,
     live_config: &LiveConfig,
-    ask: &Ask,
+    (session, ask): (&Session, &Ask),
     protocol: Protocol,
-    refusal: Refusal,
+    reason: Reason,
 ) -> Words {
     let (source, limits) = (live_config.source(ask.source), &live_config.limits);
     let longer_wait = Some(limits.max_wait).filter(|most| wait_of(ask, limits, source) < *most);
-    let words = in_words(Refused { refusal, source: source.name(), longer_wait });
-    let counters = &thread.counters.sources[ask.source];
-    counters.requests.add(1);
-    counters.refused.add(1);
-    counters.exhausted.add(u64::from(words.code == ErrorCode::Exhausted));
+    let words = in_words(Refused { reason, identity: session.name(), source: source.name(), longer_wait });
+    // A client's own limits say nothing of the source.
+    if let Reason::Source(_) = reason {
+        let counters = &thread.counters.sources[ask.source];
+        counters.requests.add(1);
+        counters.refused.add(1);
+        counters.exhausted.add(u64::from(words.code == ErrorCode::Exhausted));
+    }
     thread.counters.note_error(protocol, words.code);
     words
 }
@@ -133,8 +182,8 @@ pub(super) struct Waiting {
     pub(super) ask: Ask,
     id: WaitId,
     finished: oneshot::Receiver<Finished>,
-    /// IDs that the request already has; `None` once its wait is over.
-    taken: Option<Taken>,
+    /// IDs that the request already has, and its permit; `None` once its wait is over.
+    taken: Option<(Taken, Held)>,
 }
 
 impl Waiting {
@@ -150,12 +199,17 @@ impl Waiting {
     ///
     /// # Errors
     /// The reason why it gets none.
-    pub(super) fn end(&mut self, state: &mut TurnState, finished: &Finished) -> Result<(), Refusal> {
-        let Some(taken) = self.taken.take() else {
+    pub(super) fn end(
+        &mut self,
+        state: &mut TurnState,
+        session: &Session,
+        finished: &Finished,
+    ) -> Result<(), Reason> {
+        let Some((taken, held)) = self.taken.take() else {
             unreachable!("a wait ends once");
         };
         let refusal = state.shard.lane(self.ask.source).0.end_wait(taken, finished, &mut state.runs);
-        end(&self.thread, state, &self.ask, refusal)
+        end(&self.thread, state, (session, &self.ask, held), refusal)
     }
 }
 
@@ -168,38 +222,85 @@ impl Drop for Waiting {
     }
 }
 
+/// A request that waits until its client's rate allows its IDs. Dropped before, it gives them back.
+pub(super) struct Paced {
+    pub(super) ask: Ask,
+    read_at: BootMicros,
+    at: BootMicros,
+    held: Held,
+}
+
+impl Paced {
+    /// Waits until the rate allows the IDs, or until the stop refuses what still waits.
+    pub(super) async fn over(&self, thread: &ThreadState) {
+        let left = self.at.since(clock::os::boot());
+        let _ = tokio::time::timeout(left, thread.waits_end.notified()).await;
+    }
+
+    /// Takes the IDs, or goes on to wait in the source's queue.
+    pub(super) fn take(
+        self,
+        thread: &Rc<ThreadState>,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        session: &Session,
+    ) -> Result<(), NotYet> {
+        let Paced { ask, read_at, at, held } = self;
+        let now = thread.now();
+        if now.boot < at {
+            return Err(NotYet::Refused(Refusal::Sealed.into()));
+        }
+        state.runs.clear();
+        state.shard.wake(now);
+        let taken = claim(thread, live_config, state, (session, &ask, read_at), || 0, held);
+        state.shard.top_up();
+        taken
+    }
+}
+
 /// Draws IDs for a request of a protocol whose library owns the connection. It waits as long as the request may. If the
 /// future is dropped meanwhile, the request leaves the wait queue and its IDs are skipped.
 ///
 /// # Errors
 /// The refusal in words.
 #[expect(dead_code, reason = "the HTTP door calls it")]
-pub(super) async fn draw(thread: &Rc<ThreadState>, protocol: Protocol, ask: Ask) -> Result<Vec<Run>, Words> {
+pub(super) async fn draw(
+    thread: &Rc<ThreadState>,
+    session: &Session,
+    protocol: Protocol,
+    ask: Ask,
+) -> Result<Vec<Run>, Words> {
     let now = thread.now();
-    let waiting = {
+    let mut drawn = {
         let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
         state.shard.wake(now);
-        let taken = take(thread, &live_config, state, (&ask, now.boot), || 0);
+        let taken = take(thread, &live_config, state, (session, &ask, now.boot), || 0);
         state.shard.top_up();
-        match taken {
-            Ok(()) => {
-                thread.counters.note_served(protocol, now.boot);
-                return Ok(std::mem::take(&mut state.runs));
-            }
-            Err(NotYet::Refused(refusal)) => {
-                thread.counters.note_served(protocol, now.boot);
-                return Err(refuse(thread, &live_config, &ask, protocol, refusal));
-            }
-            Err(NotYet::Waits(waiting)) => waiting,
-        }
+        taken.map(|()| std::mem::take(&mut state.runs))
     };
-    let mut waiting = waiting;
-    let finished = waiting.finished().await;
-    let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
-    let ended = waiting.end(state, &finished);
-    thread.counters.note_served(protocol, now.boot);
-    match ended {
-        Ok(()) => Ok(std::mem::take(&mut state.runs)),
-        Err(refusal) => Err(refuse(thread, &live_config, &ask, protocol, refusal)),
+    loop {
+        drawn = match drawn {
+            Err(NotYet::Paced(paced)) => {
+                paced.over(thread).await;
+                let (live_config, state) = (thread.live_config.borrow(), &mut *thread.turn.borrow_mut());
+                let taken = paced.take(thread, &live_config, state, session);
+                taken.map(|()| std::mem::take(&mut state.runs))
+            }
+            Err(NotYet::Waits(mut waiting)) => {
+                let finished = waiting.finished().await;
+                let state = &mut *thread.turn.borrow_mut();
+                let ended = waiting.end(state, session, &finished).map_err(NotYet::Refused);
+                ended.map(|()| std::mem::take(&mut state.runs))
+            }
+            Err(NotYet::Refused(reason)) => {
+                thread.counters.note_served(protocol, now.boot);
+                let live_config = thread.live_config.borrow();
+                return Err(refuse(thread, &live_config, (session, &ask), protocol, reason));
+            }
+            Ok(runs) => {
+                thread.counters.note_served(protocol, now.boot);
+                return Ok(runs);
+            }
+        };
     }
 }

@@ -6,6 +6,7 @@
 //! - `connection`: one connection, from bytes read to bytes written. The only place that sees both a front-end and a
 //!   shard.
 //! - `draw`: draws IDs for a request of any protocol, at once or after a wait.
+//! - `limits`: the sources and the rate of a client that has a limit.
 //! - `backlog`: the rest of a reply that is longer than a frame.
 //! - `ticker`: ends waits for IDs.
 //! - `turnstile`: keeps connections that send much from making the others wait.
@@ -16,6 +17,7 @@ mod drain;
 mod draw;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
+mod limits;
 mod member;
 mod open;
 pub(crate) mod run;

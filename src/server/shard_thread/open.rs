@@ -14,7 +14,7 @@ use super::thread_state::ThreadState;
 use super::turnstile::Place;
 use crate::config::Protocol;
 use crate::front::{Front, Memcached, Native, Noeqd, Resp};
-use crate::server::net::accept::Admitted;
+use crate::server::net::accept::{Admitted, OpenConnection};
 use crate::server::net::handshake;
 use crate::server::net::lobby::{self, Guest};
 use crate::server::net::rejections;
@@ -41,29 +41,35 @@ pub(super) fn open(thread: &Rc<ThreadState>, admitted: Admitted) {
             (stream, _, guest) => (stream, guest),
         };
         match door.protocol {
-            Protocol::Native => serve::<Native>(stream, guest, member).await,
-            Protocol::Resp => serve::<Resp>(stream, guest, member).await,
-            Protocol::Memcached => serve::<Memcached>(stream, guest, member).await,
-            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member).await,
+            Protocol::Native => serve::<Native>(stream, guest, member, open).await,
+            Protocol::Resp => serve::<Resp>(stream, guest, member, open).await,
+            Protocol::Memcached => serve::<Memcached>(stream, guest, member, open).await,
+            Protocol::Noeqd => serve::<Noeqd>(stream, guest, member, open).await,
         }
-        drop(open);
     });
 }
 
 /// Serves a connection of a protocol that is a [`Front`] to its end. If a token is due, it is a guest of the lobby until the client has sent one.
-async fn serve<F: Front>(stream: SocketStream, guest: Option<Guest>, member: Member) {
+async fn serve<F: Front>(
+    stream: SocketStream,
+    guest: Option<Guest>,
+    member: Member,
+    mut open: OpenConnection,
+) {
     let lobby = Arc::clone(&member.thread.common.lobbies.tokens);
-    let (front, max_connections) = {
+    let (front, session, max_connections) = {
         let live_config = member.thread.live_config.borrow();
-        (F::new(&live_config.facts), live_config.limits.max_connections)
+        let session = connection::begin::<F>(&stream, &mut open, &live_config);
+        (F::new(&live_config.facts), session, live_config.limits.max_connections)
     };
     let guest = match guest {
-        _ if front.is_authorized() => None,
+        _ if session.is_authorized() => None,
         Some(guest) => Some(guest),
         // Boxed, so that connections which need no place have no room for the wait.
         None => Some(Box::pin(lobby.enter(lobby::places_of(max_connections))).await),
     };
-    connection::serve(stream, front, member, guest).await;
+    connection::serve(stream, front, member, (session, guest)).await;
+    drop(open);
 }
 
 /// Shakes hands, a step at a time in turn with others, and without delaying a stop. Returns `None` if the handshake failed,

@@ -34,6 +34,8 @@ pub(crate) struct ThreadState {
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
     pub(super) undrained: Cell<usize>,
     pub(super) drained: Notify,
+    /// Notified when a stop refuses the requests that still wait for their client's rate.
+    pub(super) waits_end: Notify,
 }
 
 impl ThreadState {
@@ -52,6 +54,7 @@ impl ThreadState {
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),
+            waits_end: Notify::new(),
         }
     }
 
@@ -67,10 +70,11 @@ impl ThreadState {
             turn.shard.add_lane(supply.lane(self.index, self.common.order, self.now()));
         }
         let timeouts = |config: &LiveConfig| (config.limits.idle_timeout, config.limits.stall_timeout);
-        let after = timeouts(&live_config);
-        let before = self.live_config.replace(live_config);
-        if timeouts(&before) != after {
-            // Connections that wait for bytes start to wait by the new timeouts.
+        let before = self.live_config.replace(Arc::clone(&live_config));
+        let accepts_the_same = live_config.facts.access.accepts_the_same(&before.facts.access);
+        if timeouts(&before) != timeouts(&live_config) || !accepts_the_same {
+            // Connections that wait for bytes start to wait by the new timeouts. Those whose token or certificate is gone
+            // close.
             turn.wakers.wake_all();
         }
     }

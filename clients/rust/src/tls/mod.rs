@@ -5,6 +5,8 @@ mod client;
 pub mod fault;
 #[doc(hidden)]
 pub mod files;
+#[doc(hidden)]
+pub mod names;
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ fn add(meanwhile: impl FnOnce(&LiveConfig) + Send) -> Arc<Source> {
     let locks = tempfile::tempdir().expect("a directory");
     let before = settings(locks.path(), &["first"]);
     let first = granted("first", number(&before.sources[0]).expect("it exists"));
-    let facts = Facts::new(&before, Vec::new(), None);
+    let facts = Facts::new(&before, Vec::new(), crate::access::Rules::default());
     let (limits, supplies) = (before.limits.clone(), vec![Supply::new(first, 0)]);
     let (live_config, watched) =
         watch::channel(Arc::new(LiveConfig { version: 0, facts, limits, supplies, text: String::new() }));

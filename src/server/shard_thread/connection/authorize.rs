@@ -40,7 +40,7 @@ impl<F: Front> Connection<F> {
 
     /// Leaves the lobby if the client has sent its token. Lets a client wait whose token is wrong.
     pub(super) async fn leaves_lobby(&mut self, turn: &mut Turn<F>) -> bool {
-        if self.front.is_authorized() {
+        if self.session.is_authorized() {
             self.guest = None;
             return true;
         }

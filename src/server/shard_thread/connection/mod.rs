@@ -7,11 +7,13 @@
 //!
 //! Requests of one connection are served strictly in its order. While one waits for IDs, no later one is looked at.
 //!
+//! - `access`: the session of a connection: who its client is.
 //! - `authorize`: the time until the client has sent its token, in the lobby.
 //! - `queue`: what a connection keeps between turns, and its share of the budget for that.
 //! - `take`: takes the requests of a turn and encodes their replies, some after a wait.
 //! - `write`: writes replies, closes the connection of a slow reader, and closes without losing the last reply.
 
+mod access;
 mod authorize;
 mod queue;
 mod take;
@@ -26,13 +28,15 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+pub(super) use self::access::begin;
 use self::queue::Share;
 use super::backlog::Backlog;
-use super::draw::Waiting;
+use super::draw::{Paced, Waiting};
 use super::member::Member;
 use super::thread_state::ThreadState;
 use super::turn_state::TurnState;
 use super::turnstile::Place;
+use crate::access::Session;
 use crate::clock::{self, BootMicros};
 use crate::front::Front;
 use crate::server::net::lobby::Guest;
@@ -46,11 +50,17 @@ const BUSY_BYTES: usize = 256;
 const NEVER_READ: BootMicros = BootMicros(0);
 
 /// Serves one connection to its end. With a place in the lobby, the client owes a token first.
-pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Member, guest: Option<Guest>) {
+pub(super) async fn serve<F: Front>(
+    stream: SocketStream,
+    front: F,
+    member: Member,
+    (session, guest): (Session, Option<Guest>),
+) {
     let mut connection = Connection {
         stream,
         front,
         member,
+        session,
         unread: Vec::new(),
         unwritten: Vec::new(),
         read_at: NEVER_READ,
@@ -63,6 +73,7 @@ pub(super) async fn serve<F: Front>(stream: SocketStream, front: F, member: Memb
     };
     // An error is caused by the peer or its network. The peer has no connection any more on which to be notified, and an
     // operator does not want a line for each.
+    connection.log_newcomer();
     let _ = match connection.guest {
         None => connection.run(Turn::Done).await,
         // Boxed, so that its timer is freed once the client is authorized.
@@ -77,6 +88,7 @@ struct Connection<F: Front> {
     stream: SocketStream,
     front: F,
     member: Member,
+    session: Session,
     /// Bytes read and not yet decoded: half a request, or requests behind one that waits.
     unread: Vec<u8>,
     /// Bytes of replies that the socket did not take.
@@ -104,6 +116,8 @@ enum Turn<F: Front> {
     Again,
     /// A request waits for IDs.
     Waits(Box<Waiting>, F::Form),
+    /// A request waits for its client's rate.
+    Paced(Box<Paced>, F::Form),
     /// The last reply is encoded.
     Close,
     /// The last reply is encoded, and leaves after a delay: the client's token is wrong, or missing.
@@ -133,8 +147,13 @@ impl<F: Front> Connection<F> {
                 }
                 Turn::Waits(waiting, form) => {
                     Box::pin(self.wait(waiting, form)).await?;
-                    let has_rest = !self.unread.is_empty() || self.front.has_kept_requests();
-                    !has_rest && self.backlog.is_none() && self.unwritten.is_empty()
+                    !self.has_rest()
+                }
+                Turn::Paced(paced, form) => {
+                    if let Some(waiting) = Box::pin(self.pace(paced, form)).await? {
+                        Box::pin(self.wait(waiting, form)).await?;
+                    }
+                    !self.has_rest()
                 }
                 Turn::Close | Turn::Unauthorized => {
                     let Connection { stream, member, .. } = self;
@@ -151,6 +170,12 @@ impl<F: Front> Connection<F> {
                 return Ok(turn);
             }
         }
+    }
+
+    /// Returns whether there is more to do after a wait, before anything is read.
+    fn has_rest(&self) -> bool {
+        let has_requests = !self.unread.is_empty() || self.front.has_kept_requests();
+        has_requests || self.backlog.is_some() || !self.unwritten.is_empty()
     }
 
     /// Waits for bytes and takes a turn with them. The wait has a deadline where a timeout applies.
@@ -224,6 +249,11 @@ impl<F: Front> Connection<F> {
         input: &mut [u8],
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<Turn<F>>> {
+        if !self.session.is_of(live_config.version)
+            && let Some(last) = self.renew(thread, live_config, state, thread.now().boot)
+        {
+            return Poll::Ready(self.end_turn(thread, state, last, Some(cx)));
+        }
         let kept = self.unread.len();
         let end = ready!(self.poll_input(thread, input, cx))?;
         if end == kept {
@@ -280,7 +310,10 @@ impl<F: Front> Connection<F> {
         let unread = std::mem::take(&mut self.unread);
         let now = thread.now();
         state.shard.wake(now);
-        let turn = self.take(&thread, &thread.live_config.borrow(), state, (&unread, now.wall));
+        let live_config = &thread.live_config.borrow();
+        let is_outdated = !self.session.is_of(live_config.version);
+        let last = if is_outdated { self.renew(&thread, live_config, state, now.boot) } else { None };
+        let turn = last.unwrap_or_else(|| self.take(&thread, live_config, state, (&unread, now.wall)));
         let requests = &thread.counters.protocols[F::PROTOCOL as usize].requests;
         state.timing.end_late_turn(&thread.counters.latency, requests, self.read_at, now.boot);
         if matches!(turn, Turn::Done) {

@@ -4,15 +4,14 @@ use std::io;
 use std::rc::Rc;
 
 use super::super::backlog::Backlog;
-use super::super::draw::{self, NotYet, Waiting};
+use super::super::draw::{self, NotYet, Paced, Waiting};
 use super::super::thread_state::ThreadState;
 use super::super::turn_state::{INPUT_SIZE, TurnState};
 use super::{Connection, Turn};
 use crate::config::Protocol;
-use crate::front::{Ask, Conditions, FrameIds, Front, Step};
+use crate::front::{Ask, Conditions, FrameIds, Front, Reason, Step};
 use crate::server::net::rejections;
 use crate::server::shared::live_config::LiveConfig;
-use crate::source::wait_queue::Refusal;
 use snowbank_client::layout::UnixMicros;
 use snowbank_client::protocol::ErrorCode;
 
@@ -41,12 +40,14 @@ impl<F: Front> Connection<F> {
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
             let draining = thread.draining.get() && !self.member.is_undrained();
             let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
-            let conditions = Conditions { facts: &live_config.facts, draining, wall, counts: &counts };
-            match self.front.step(&bytes[at..], &conditions, &mut state.output) {
+            let (facts, session) = (&live_config.facts, &mut self.session);
+            let mut conditions = Conditions { facts, session, draining, wall, counts: &counts };
+            match self.front.step(&bytes[at..], &mut conditions, &mut state.output) {
                 Step::Incomplete => break Turn::Done,
                 Step::Answered { consumed, error } => {
                     at += consumed;
                     note_answer(thread, F::PROTOCOL, error);
+                    self.log_newcomer();
                     if self.has_only_errors(error) {
                         at = bytes.len();
                         break Turn::Close;
@@ -56,8 +57,8 @@ impl<F: Front> Connection<F> {
                     at += consumed;
                     self.errors_in_row = 0;
                     let later = &bytes[at..];
-                    if let Some(waiting) = self.serve_ids(thread, live_config, state, (&ask, form), later) {
-                        break Turn::Waits(waiting, form);
+                    if let Some(waits) = self.serve_ids(thread, live_config, state, (&ask, form), later) {
+                        break waits;
                     }
                     state.timing.note_served();
                 }
@@ -91,7 +92,7 @@ impl<F: Front> Connection<F> {
     /// Logs why the connection is closed, if the bytes show an error of the peer.
     #[cold]
     fn log_rejection(&self, bytes: &[u8], error: Option<ErrorCode>) {
-        match self.front.rejection(bytes) {
+        match self.front.rejection(bytes, &self.session) {
             Some(reason) if error == Some(ErrorCode::Unauthorized) => {
                 rejections::log_unauthorized(self.stream.peer(), &self.stream.origin(), &reason);
             }
@@ -110,12 +111,26 @@ impl<F: Front> Connection<F> {
         state: &mut TurnState,
         (ask, form): (&Ask, F::Form),
         later: &[u8],
-    ) -> Option<Box<Waiting>> {
+    ) -> Option<Turn<F>> {
         let ahead = || self.front.demand(later, ask.source, &live_config.facts);
-        match draw::take(thread, live_config, state, (ask, self.read_at), ahead) {
+        let taken = draw::take(thread, live_config, state, (&self.session, ask, self.read_at), ahead);
+        self.end_draw(live_config, state, (ask, form), taken)
+    }
+
+    /// Encodes the IDs of a request or its refusal, or returns the turn in which it waits.
+    #[inline]
+    fn end_draw(
+        &mut self,
+        live_config: &LiveConfig,
+        state: &mut TurnState,
+        (ask, form): (&Ask, F::Form),
+        drawn: Result<(), NotYet>,
+    ) -> Option<Turn<F>> {
+        match drawn {
             Ok(()) => self.encode_ids(live_config, state, ask, form),
-            Err(NotYet::Refused(refusal)) => self.refuse(live_config, state, (ask, form), refusal),
-            Err(NotYet::Waits(waiting)) => return Some(waiting),
+            Err(NotYet::Refused(reason)) => self.refuse(live_config, state, (ask, form), reason),
+            Err(NotYet::Waits(waiting)) => return Some(Turn::Waits(waiting, form)),
+            Err(NotYet::Paced(paced)) => return Some(Turn::Paced(paced, form)),
         }
         None
     }
@@ -142,9 +157,10 @@ impl<F: Front> Connection<F> {
         live_config: &LiveConfig,
         state: &mut TurnState,
         (ask, form): (&Ask, F::Form),
-        refusal: Refusal,
+        reason: Reason,
     ) {
-        let words = draw::refuse(&self.member.thread, live_config, ask, F::PROTOCOL, refusal);
+        let request = (&self.session, ask);
+        let words = draw::refuse(&self.member.thread, live_config, request, F::PROTOCOL, reason);
         self.front.refuse(&mut state.output, form, &words);
     }
 
@@ -161,13 +177,39 @@ impl<F: Front> Connection<F> {
         let thread = Rc::clone(&self.member.thread);
         let live_config = &thread.live_config.borrow();
         let state = &mut *thread.turn.borrow_mut();
-        match waiting.end(state, &finished) {
-            Ok(()) => self.encode_ids(live_config, state, &waiting.ask, form),
-            Err(refusal) => self.refuse(live_config, state, (&waiting.ask, form), refusal),
-        }
+        let ended = waiting.end(state, &self.session, &finished).map_err(NotYet::Refused);
+        self.end_draw(live_config, state, (&waiting.ask, form), ended);
         thread.counters.note_served(F::PROTOCOL, self.read_at);
         self.unwritten.append(&mut state.output);
         Ok(())
+    }
+
+    /// Waits until the client's rate allows a request, and encodes its reply. Returns the request if it has to wait for its
+    /// source as well.
+    ///
+    /// # Errors
+    /// If the connection is reset meanwhile. The request's IDs are given back then.
+    pub(super) async fn pace(
+        &mut self,
+        paced: Box<Paced>,
+        form: F::Form,
+    ) -> io::Result<Option<Box<Waiting>>> {
+        let thread = Rc::clone(&self.member.thread);
+        tokio::select! {
+            biased;
+            () = paced.over(&thread) => {}
+            gone = self.stream.reset() => return Err(gone),
+        }
+        let live_config = &thread.live_config.borrow();
+        let state = &mut *thread.turn.borrow_mut();
+        let ask = paced.ask;
+        let taken = paced.take(&thread, live_config, state, &self.session);
+        if let Some(Turn::Waits(waiting, _)) = self.end_draw(live_config, state, (&ask, form), taken) {
+            return Ok(Some(waiting));
+        }
+        thread.counters.note_served(F::PROTOCOL, self.read_at);
+        self.unwritten.append(&mut state.output);
+        Ok(None)
     }
 
     /// Encodes more of the backlog while the queue has room. Returns true when nothing of it is left.

@@ -1,0 +1,78 @@
+//! A well-behaved client beside hostile peers, at the daemon and at Redis under the same attack.
+//!
+//! - [`victim`]: the servers, the client at 1,000 requests a second that connects again now and then, and probes.
+//! - [`peers`]: what the hostile peers do.
+
+mod peers;
+mod victim;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::Effort;
+use peers::Attack;
+use victim::{Kind, Seen, Victim};
+
+/// The time that the allocator and the kernel have after the peers are gone.
+const AFTER: Duration = Duration::from_secs(2);
+/// The time that the peers have to take their places before the client is timed.
+const BEFORE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(effort: Effort) -> io::Result<()> {
+    let stretch = effort.stretch(Duration::from_secs(6), Duration::from_secs(2));
+    println!("\n## Hostile peers\n");
+    println!(
+        "One client asks for single IDs at 1,000/s for {} s, and connects again after every 250 of them, with its token. One \
+         thread plays the peers. Redis (INCR) has `maxclients 10000`, `client-output-buffer-limit normal 256kb 256kb 0`, \
+         `maxmemory-clients 128mb`. Lost: not answered within a second, refused, or no connection.\n",
+        stretch.as_secs_f64()
+    );
+    println!("| peers | server | p50 ms | p99 ms | longest ms | lost of all | MiB before | most | after |");
+    println!("|---|---|---:|---:|---:|---:|---:|---:|---:|");
+    for attack in Attack::ALL {
+        for kind in [Kind::Snowbank, Kind::Redis] {
+            match row(attack, kind, stretch) {
+                Ok(Some(cells)) => println!("| {} | {} | {cells} |", attack.name(), kind.name()),
+                Ok(None) => {}
+                Err(error) => println!("| {} | {} | {error} |", attack.name(), kind.name()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Measures one attack on one server. Returns `None` where the server has nothing that could be attacked so.
+fn row(attack: Attack, kind: Kind, stretch: Duration) -> io::Result<Option<String>> {
+    let Some(victim) = Victim::start(kind, attack)? else { return Ok(None) };
+    let before = victim.memory_mib()?;
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (seen, most) = thread::scope(|scope| {
+        scope.spawn(|| attack.run(&victim, &stop));
+        let measured = scope.spawn(|| {
+            thread::sleep(BEFORE);
+            let seen = if attack == Attack::Admin { victim.probe(stretch) } else { victim.ask(stretch) };
+            stop.store(true, Ordering::Relaxed);
+            done.store(true, Ordering::Relaxed);
+            seen
+        });
+        let mut most = before;
+        while !done.load(Ordering::Relaxed) {
+            most = victim.memory_mib().unwrap_or(most).max(most);
+            thread::sleep(Duration::from_millis(50));
+        }
+        let seen = measured.join().map_err(|_| io::Error::other("the client's thread failed"));
+        seen.and_then(|seen| seen).map(|seen| (seen, most))
+    })?;
+    thread::sleep(AFTER);
+    let after = victim.memory_mib()?;
+    let Seen { latency, lost, all } = seen;
+    let ms = |quantile| latency.value_at_quantile(quantile) as f64 / 1e6;
+    Ok(Some(format!(
+        "{:.2} | {:.2} | {:.1} | {lost} of {all} | {before:.0} | {most:.0} | {after:.0}",
+        ms(0.5),
+        ms(0.99),
+        ms(1.0)
+    )))
+}

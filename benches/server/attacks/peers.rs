@@ -1,0 +1,188 @@
+//! The hostile peers, all of them in one thread.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
+
+use super::victim::{Kind, Victim};
+
+/// Requests that one write sends.
+const AT_ONCE: usize = 500;
+
+/// The behaviour of the peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attack {
+    None,
+    Silent,
+    Guesses,
+    Flood,
+    Malformed,
+    Handshakes,
+    Deaf,
+    Admin,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Attack; 8] = [
+        Attack::None,
+        Attack::Silent,
+        Attack::Guesses,
+        Attack::Flood,
+        Attack::Malformed,
+        Attack::Handshakes,
+        Attack::Deaf,
+        Attack::Admin,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Attack::None => "none",
+            Attack::Silent => "10,000 that never send a token, and come again",
+            Attack::Guesses => "wrong tokens, as fast as one thread connects",
+            Attack::Flood => "200 that flood requests and read the replies",
+            Attack::Malformed => "200 that flood malformed requests",
+            Attack::Handshakes => "2,000 TLS handshakes at once (RSA 2048), again and again",
+            Attack::Deaf => "9,000 that pipeline and never read",
+            Attack::Admin => "2,000 silent at the admin listener (probes at 10/s)",
+        }
+    }
+
+    /// Plays the peers until `stop`.
+    pub(crate) fn run(self, victim: &Victim, stop: &AtomicBool) {
+        match self {
+            Attack::None => {}
+            Attack::Silent => hold(victim.address(), 10_000, &[], stop),
+            Attack::Guesses => guess(victim, stop),
+            Attack::Flood => flood(victim, 200, &victim.requests(AT_ONCE), stop),
+            Attack::Malformed => flood(victim, 200, &malformed(victim.kind()).repeat(AT_ONCE), stop),
+            Attack::Handshakes => shake_hands(victim, stop),
+            Attack::Deaf => deafen(victim, stop),
+            Attack::Admin => hold(victim.admin(), 2_000, &[], stop),
+        }
+    }
+}
+
+fn malformed(kind: Kind) -> Vec<u8> {
+    match kind {
+        // A PING with a flag that it does not define.
+        Kind::Snowbank => vec![4, 0, 0, 0, 3, 1, 0, 0],
+        Kind::Redis => b"*1\r\n$4\r\nNONE\r\n".to_vec(),
+    }
+}
+
+fn connect(to: SocketAddr) -> Option<TcpStream> {
+    let stream = TcpStream::connect_timeout(&to, Duration::from_millis(200)).ok()?;
+    stream.set_nonblocking(true).ok()?;
+    Some(stream)
+}
+
+/// Returns false if the peer has closed. Drops what has arrived.
+fn drain(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Holds so many connections that send `first` and nothing more, and opens those again that are closed.
+fn hold(to: SocketAddr, count: usize, first: &[u8], stop: &AtomicBool) {
+    let (mut held, mut buffer): (Vec<TcpStream>, _) = (Vec::new(), [0; 4_096]);
+    while !stop.load(Ordering::Relaxed) {
+        held.retain(|stream| drain(stream, &mut buffer));
+        let look_again = Instant::now() + Duration::from_millis(100);
+        while held.len() < count && Instant::now() < look_again {
+            let Some(mut stream) = connect(to) else { break };
+            let _ = stream.write_all(first);
+            held.push(stream);
+        }
+    }
+}
+
+fn guess(victim: &Victim, stop: &AtomicBool) {
+    let guess = victim.authorization(b"a-guess");
+    let mut held = std::collections::VecDeque::new();
+    while !stop.load(Ordering::Relaxed) {
+        let Some(mut stream) = connect(victim.address()) else { continue };
+        let _ = stream.write_all(&guess);
+        held.push_back(stream);
+        if held.len() > 2_000 {
+            held.pop_front();
+        }
+    }
+}
+
+/// Writes requests on all connections in turn, as many as fit, and reads all replies.
+fn flood(victim: &Victim, connections: usize, requests: &[u8], stop: &AtomicBool) {
+    let open = || victim.connect_peer();
+    let mut peers: Vec<(Option<TcpStream>, usize)> = (0..connections).map(|_| (open(), 0)).collect();
+    let mut buffer = vec![0; 64 * 1024];
+    while !stop.load(Ordering::Relaxed) {
+        for (peer, written) in &mut peers {
+            let Some(stream) = peer else {
+                (*peer, *written) = (open(), 0);
+                continue;
+            };
+            let is_open = match stream.write(&requests[*written..]) {
+                Ok(size) => {
+                    *written = (*written + size) % requests.len();
+                    true
+                }
+                Err(error) => error.kind() == ErrorKind::WouldBlock,
+            };
+            if !is_open || !drain(stream, &mut buffer) {
+                *peer = None;
+            }
+        }
+    }
+}
+
+fn shake_hands(victim: &Victim, stop: &AtomicBool) {
+    let hello = client_hello();
+    while !stop.load(Ordering::Relaxed) {
+        let mut held = Vec::new();
+        for _ in 0..2_000 {
+            let Some(mut stream) = connect(victim.tls()) else { break };
+            let _ = stream.write_all(&hello);
+            held.push(stream);
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
+
+/// The first message of a handshake. The server signs its answer also for a peer that goes no further.
+fn client_hello() -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map(|builder| builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
+    let mut hello = Vec::new();
+    if let (Ok(config), Ok(name)) = (config, "localhost".try_into())
+        && let Ok(mut session) = ClientConnection::new(Arc::new(config), name)
+    {
+        let _ = session.write_tls(&mut hello);
+    }
+    hello
+}
+
+/// Sends requests whose replies are long, on many connections, and reads nothing.
+fn deafen(victim: &Victim, stop: &AtomicBool) {
+    let requests = victim.long_requests(AT_ONCE);
+    let mut held: Vec<TcpStream> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let look_again = Instant::now() + Duration::from_millis(100);
+        while held.len() < 9_000 && Instant::now() < look_again {
+            let Some(stream) = victim.connect_peer() else { break };
+            held.push(stream);
+        }
+        for mut stream in &held {
+            let _ = stream.write(&requests);
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The servers under attack, and those who want something of them: a client that asks, and probes.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use snowbank_client::protocol::{Next, Wait, request};
+
+use super::peers::Attack;
+use crate::process::Process;
+
+const TOKEN: &[u8] = b"a-token-of-the-benchmark";
+/// The time between two requests of the client.
+const EVERY: Duration = Duration::from_millis(1);
+/// The time between two probes.
+const PROBE_EVERY: Duration = Duration::from_millis(100);
+/// The requests after which the client connects again.
+const REQUESTS_PER_CONNECTION: usize = 250;
+/// The time after which a request is lost.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Snowbank,
+    Redis,
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Kind::Snowbank => "snowbank",
+            Kind::Redis => "redis",
+        }
+    }
+}
+
+/// The figures of a client or of probes.
+pub(crate) struct Seen {
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) lost: u64,
+    pub(crate) all: u64,
+}
+
+impl Seen {
+    fn new() -> io::Result<Seen> {
+        let latency = Histogram::new_with_max(60_000_000_000, 3).map_err(io::Error::other)?;
+        Ok(Seen { latency, lost: 0, all: 0 })
+    }
+
+    fn add(&mut self, other: &Seen) -> io::Result<()> {
+        (self.lost, self.all) = (self.lost + other.lost, self.all + other.all);
+        self.latency.add(&other.latency).map_err(io::Error::other)
+    }
+
+    /// Counts a request that was due then.
+    fn count(&mut self, is_answered: bool, due: Instant) {
+        self.all += 1;
+        self.lost += u64::from(!is_answered);
+        self.latency.saturating_record(due.elapsed().as_nanos() as u64);
+    }
+}
+
+/// A server under attack.
+pub(crate) struct Victim {
+    kind: Kind,
+    process: Process,
+    tls: SocketAddr,
+    admin: SocketAddr,
+    needs_token: bool,
+}
+
+/// A port that is free a moment before it is used.
+fn free_port() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Makes a certificate with an RSA key. The signatures of other keys cost a tenth.
+fn make_certificate(directory: &Path) -> io::Result<()> {
+    let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
+    let mut command = Command::new("openssl");
+    command.args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]);
+    command.args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"]).arg(&key).arg("-out");
+    let status = command.arg(&certificate).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other("openssl made no certificate")) }
+}
+
+impl Victim {
+    /// Starts a server. Returns `None` if it has nothing that could be attacked so, or is not installed.
+    pub(crate) fn start(kind: Kind, attack: Attack) -> io::Result<Option<Victim>> {
+        let needs_token = matches!(attack, Attack::Silent | Attack::Guesses);
+        let (tls, admin) = (free_port()?, free_port()?);
+        let directory = tempfile::tempdir()?;
+        if attack == Attack::Handshakes {
+            make_certificate(directory.path())?;
+        }
+        let process = match kind {
+            Kind::Redis if attack == Attack::Admin => return Ok(None),
+            Kind::Redis => match start_redis(directory.path(), attack, tls, needs_token)? {
+                None => return Ok(None),
+                Some(process) => process,
+            },
+            Kind::Snowbank => start_snowbank(directory.path(), attack, (tls, admin), needs_token)?,
+        };
+        Ok(Some(Victim { kind, process, tls, admin, needs_token }))
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.address()
+    }
+
+    pub(crate) fn tls(&self) -> SocketAddr {
+        self.tls
+    }
+
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
+    pub(crate) fn memory_mib(&self) -> io::Result<f64> {
+        self.process.memory_kib().map(|(resident, _)| resident as f64 / 1_024.0)
+    }
+
+    /// Returns the bytes that bring a token.
+    pub(crate) fn authorization(&self, token: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self.kind {
+            Kind::Snowbank => {
+                let _ = request::encode_auth(&mut out, 0, token);
+            }
+            Kind::Redis => out = [b"AUTH ", token, b"\r\n"].concat(),
+        }
+        out
+    }
+
+    /// Returns so many requests for one ID.
+    pub(crate) fn requests(&self, count: usize) -> Vec<u8> {
+        match self.kind {
+            Kind::Snowbank => next().repeat(count),
+            Kind::Redis => b"INCR ids\r\n".repeat(count),
+        }
+    }
+
+    /// Returns so many requests whose replies are long, about 1 KB each, and need no IDs.
+    pub(crate) fn long_requests(&self, count: usize) -> Vec<u8> {
+        match self.kind {
+            Kind::Snowbank => {
+                let mut info = Vec::new();
+                request::encode_info(&mut info, 0);
+                info.repeat(count)
+            }
+            Kind::Redis => b"GET long\r\n".repeat(count),
+        }
+    }
+
+    /// Connects as a hostile peer that has what it needs.
+    pub(crate) fn connect_peer(&self) -> Option<TcpStream> {
+        let stream = TcpStream::connect_timeout(&self.address(), Duration::from_millis(200)).ok()?;
+        stream.set_nonblocking(true).ok()?;
+        Some(stream)
+    }
+
+    fn connect(&self) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect_timeout(&self.address(), LOST_AFTER)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(LOST_AFTER))?;
+        if self.needs_token {
+            stream.write_all(&self.authorization(TOKEN))?;
+            self.read_reply(&mut stream)?;
+        }
+        Ok(stream)
+    }
+
+    /// Reads a reply that is no error.
+    fn read_reply(&self, stream: &mut TcpStream) -> io::Result<()> {
+        /// The kind of a reply of Snowbank that is an error.
+        const ERROR: u8 = 0xFF;
+        let refused = || Err(io::Error::other("refused"));
+        match self.kind {
+            Kind::Snowbank => {
+                let mut head = [0; 4];
+                stream.read_exact(&mut head)?;
+                let mut body = vec![0; u32::from_le_bytes(head).min(65_536) as usize];
+                stream.read_exact(&mut body)?;
+                if body.first() == Some(&ERROR) { refused() } else { Ok(()) }
+            }
+            Kind::Redis => {
+                let (mut first, mut byte) = (None, [0]);
+                while byte != *b"\n" {
+                    stream.read_exact(&mut byte)?;
+                    first.get_or_insert(byte);
+                }
+                if first == Some(*b"-") { refused() } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Asks for single IDs at fixed instants, whether or not those before were answered. A reply counts from when its request
+    /// was due.
+    pub(crate) fn ask(&self, stretch: Duration) -> io::Result<Seen> {
+        let request = self.requests(1);
+        let begin = Instant::now();
+        let due_at = |index: usize| begin + EVERY * index as u32;
+        let mut sum = Seen::new()?;
+        thread::scope(|scope| {
+            let mut readers = Vec::new();
+            for first in (0_usize..)
+                .step_by(REQUESTS_PER_CONNECTION)
+                .take_while(|&first| due_at(first) < begin + stretch)
+            {
+                thread::sleep(due_at(first).saturating_duration_since(Instant::now()));
+                let Ok((mut stream, replies)) =
+                    self.connect().and_then(|stream| Ok((stream.try_clone()?, stream)))
+                else {
+                    sum.all += REQUESTS_PER_CONNECTION as u64;
+                    sum.lost += REQUESTS_PER_CONNECTION as u64;
+                    continue;
+                };
+                readers.push(scope.spawn(move || self.read_replies(replies, due_at(first))));
+                for index in first..first + REQUESTS_PER_CONNECTION {
+                    thread::sleep(due_at(index).saturating_duration_since(Instant::now()));
+                    if stream.write_all(&request).is_err() {
+                        break;
+                    }
+                }
+            }
+            for reader in readers {
+                let seen = reader.join().map_err(|_| io::Error::other("a reader failed"))??;
+                sum.add(&seen)?;
+            }
+            Ok(sum)
+        })
+    }
+
+    /// Reads the replies to one connection's requests, the first of which was due then.
+    fn read_replies(&self, mut stream: TcpStream, first_due: Instant) -> io::Result<Seen> {
+        let mut seen = Seen::new()?;
+        for index in 0..REQUESTS_PER_CONNECTION {
+            if self.read_reply(&mut stream).is_err() {
+                let rest = (REQUESTS_PER_CONNECTION - index) as u64;
+                (seen.all, seen.lost) = (seen.all + rest, seen.lost + rest);
+                break;
+            }
+            seen.count(true, first_due + EVERY * index as u32);
+        }
+        Ok(seen)
+    }
+
+    /// Probes the admin listener's health at fixed instants, each time on a new connection.
+    pub(crate) fn probe(&self, stretch: Duration) -> io::Result<Seen> {
+        let (mut seen, begin) = (Seen::new()?, Instant::now());
+        for index in 0_u32.. {
+            let due = begin + PROBE_EVERY * index;
+            if due > begin + stretch {
+                break;
+            }
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            let asked = Instant::now();
+            let answer = || -> io::Result<bool> {
+                let mut stream = TcpStream::connect_timeout(&self.admin, LOST_AFTER)?;
+                stream.set_read_timeout(Some(LOST_AFTER))?;
+                stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+                let mut answer = [0; 64];
+                Ok(stream.read(&mut answer)? > 12 && answer.starts_with(b"HTTP/1.1 200"))
+            };
+            seen.count(answer().unwrap_or(false), asked);
+        }
+        Ok(seen)
+    }
+}
+
+fn next() -> Vec<u8> {
+    let mut out = Vec::new();
+    let next = Next { source: 0, count: 1, wait: Wait::DEFAULT, explicit: false, partial: false };
+    request::encode_next(&mut out, 0, &next);
+    out
+}
+
+fn start_snowbank(
+    directory: &Path,
+    attack: Attack,
+    (tls, admin): (SocketAddr, SocketAddr),
+    needs_token: bool,
+) -> io::Result<Process> {
+    let mut config = String::from("worker_ids = \"0-15\"\n");
+    if needs_token {
+        fs::write(directory.join("tokens"), TOKEN)?;
+        config.push_str("[auth]\ntoken_file = \"tokens\"\n");
+    }
+    if attack == Attack::Handshakes {
+        config.push_str("[tls]\ncertificate = \"certificate.pem\"\nkey = \"key.pem\"\n");
+    }
+    let file = directory.join("snowbank.toml");
+    fs::write(&file, config)?;
+    let (file, tls, admin) = (file.display().to_string(), format!("tls:{tls}"), admin.to_string());
+    let mut options = vec!["--config", &file, "--shards", "2", "--admin", &admin];
+    if attack == Attack::Handshakes {
+        options.extend(["--listen", &tls]);
+    }
+    Process::daemon(&options)
+}
+
+fn start_redis(
+    directory: &Path,
+    attack: Attack,
+    tls: SocketAddr,
+    needs_token: bool,
+) -> io::Result<Option<Process>> {
+    let (key, certificate) = (directory.join("key.pem"), directory.join("certificate.pem"));
+    let (key, certificate, port) =
+        (key.display().to_string(), certificate.display().to_string(), tls.port().to_string());
+    let mut options = vec!["--maxclients", "10000", "--maxmemory-clients", "128mb"];
+    options.extend(["--client-output-buffer-limit", "normal 256kb 256kb 0"]);
+    if needs_token {
+        options.extend(["--requirepass", "a-token-of-the-benchmark"]);
+    }
+    if attack == Attack::Handshakes {
+        options.extend(["--tls-port", &port, "--tls-auth-clients", "no", "--tls-key-file", &key]);
+        options.extend(["--tls-cert-file", &certificate, "--tls-ca-cert-file", &certificate]);
+    }
+    let Some(process) = Process::redis_with(&options)? else { return Ok(None) };
+    if attack == Attack::Deaf {
+        let mut stream = TcpStream::connect(process.address())?;
+        stream.write_all(&[b"SET long ", &[b'x'; 1_000][..], b"\r\n"].concat())?;
+        let _ = stream.read(&mut [0; 16])?;
+    }
+    Ok(Some(process))
+}

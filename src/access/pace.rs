@@ -1,0 +1,241 @@
+//! A rate of IDs over all shards: one cursor in IDs, compared with a line that grows with the boot clock.
+//!
+//! The line is at `rate × time`. Whatever was drawn ends at the cursor, and what is drawn at a time ends at most one burst
+//! above the line of that time. So in any time from an idle moment on at most `rate × time + burst` IDs are drawn. A request
+//! that waits takes at once what its wait has yielded, so from any other moment on the longest wait counts as well. This is the
+//! generic cell rate algorithm (GCRA), counted in IDs as sources count in positions: nothing is rounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::BootMicros;
+
+const SECOND_US: u128 = 1_000_000;
+
+/// A rate, and what was drawn at it. An idle client has a burst of one second's IDs: as long as a request waits by default.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    per_second: u32,
+    /// The end of the IDs that were drawn or reserved. At most a burst above the line, except while requests wait.
+    cursor: AtomicU64,
+}
+
+/// IDs that a request may draw once it is their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserved {
+    /// Their number. Less than was asked for only if fewer were welcome.
+    pub(crate) count: u64,
+    /// The time from which they may be drawn.
+    pub(crate) at: BootMicros,
+    /// The cursor behind them.
+    end: u64,
+}
+
+/// Why a request may not draw within its wait: the time after which it may ask again, `None` if it asks for more than that
+/// wait can ever yield.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFast(pub Option<Duration>);
+
+impl Pace {
+    /// Creates a rate at which nothing was drawn yet.
+    pub(crate) fn new(per_second: u32) -> Self {
+        Pace { per_second, cursor: AtomicU64::new(0) }
+    }
+
+    /// Returns the rate at which a client goes on that may have had one before.
+    pub(crate) fn follow(before: Option<Arc<Pace>>, per_second: u32, now: BootMicros) -> Arc<Pace> {
+        match before {
+            None => Arc::new(Pace::new(per_second)),
+            Some(before) if before.per_second == per_second => before,
+            Some(before) => Arc::new(before.changed_to(per_second, now)),
+        }
+    }
+
+    /// Returns the rate, which is also the burst, in IDs.
+    pub(crate) fn per_second(&self) -> u32 {
+        self.per_second
+    }
+
+    /// Returns another rate at which a client goes on: what it has drawn ahead, it has drawn for the same time.
+    fn changed_to(&self, per_second: u32, now: BootMicros) -> Self {
+        let ahead = self.cursor.load(Ordering::Relaxed).saturating_sub(self.line(now));
+        let ahead = u128::from(ahead) * u128::from(per_second) / u128::from(self.per_second);
+        let changed = Pace::new(per_second);
+        let cursor = changed.line(now).saturating_add(u64::try_from(ahead).unwrap_or(u64::MAX));
+        changed.cursor.store(cursor, Ordering::Relaxed);
+        changed
+    }
+
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`. If `partial`, fewer are welcome.
+    ///
+    /// # Errors
+    /// They are not within the rate by then. Nothing is reserved.
+    pub(crate) fn reserve(
+        &self,
+        now: BootMicros,
+        due: BootMicros,
+        count: u64,
+        partial: bool,
+    ) -> Result<Reserved, TooFast> {
+        let line = self.line(now);
+        let limit = self.line(due).saturating_add(u64::from(self.per_second));
+        let mut cursor = self.cursor.load(Ordering::Relaxed);
+        loop {
+            let from = cursor.max(line);
+            let room = limit.saturating_sub(from);
+            let count = if partial { count.min(room.max(1)) } else { count };
+            let end = from.saturating_add(count);
+            if count > room {
+                // Not even a client that had drawn nothing could have that many.
+                let is_never = count > limit.saturating_sub(line);
+                return Err(TooFast((!is_never).then(|| self.time_of(end).since(due))));
+            }
+            match self.cursor.compare_exchange_weak(cursor, end, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(Reserved { count, at: self.time_of(end).max(now), end }),
+                Err(current) => cursor = current,
+            }
+        }
+    }
+
+    /// Gives back all but the first `drawn` of the IDs that are reserved, as far as their time has not passed.
+    pub(crate) fn give_back(&self, reserved: &mut Reserved, drawn: u64, now: BootMicros) {
+        let unused = reserved.count.saturating_sub(drawn);
+        let from = (reserved.end - unused).max(self.line(now));
+        let unused_yet = reserved.end.saturating_sub(from);
+        (reserved.count, reserved.end) = (reserved.count - unused, reserved.end - unused);
+        let lower = |cursor: u64| Some(cursor.saturating_sub(unused_yet));
+        let _ = self.cursor.fetch_update(Ordering::Relaxed, Ordering::Relaxed, lower);
+    }
+
+    /// Returns whether a client that comes now has its whole burst.
+    pub(crate) fn is_idle(&self, now: BootMicros) -> bool {
+        self.cursor.load(Ordering::Relaxed) <= self.line(now)
+    }
+
+    /// Returns the IDs that the rate has yielded by then since the boot.
+    fn line(&self, at: BootMicros) -> u64 {
+        let yielded = u128::from(at.0.max(0).unsigned_abs()) * u128::from(self.per_second) / SECOND_US;
+        u64::try_from(yielded).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the first time at which IDs up to this cursor may be drawn.
+    fn time_of(&self, end: u64) -> BootMicros {
+        let on_line = u128::from(end.saturating_sub(u64::from(self.per_second)));
+        let us = (on_line * SECOND_US).div_ceil(u128::from(self.per_second));
+        BootMicros(i64::try_from(us).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ms(ms: i64) -> BootMicros {
+        BootMicros(ms * 1_000)
+    }
+
+    const WAIT_US_MAX: i64 = 2_000_000;
+    /// Two days after the boot.
+    const START: i64 = 2 * 86_400_000;
+
+    #[test]
+    fn a_burst_is_drawn_at_once_and_then_the_rate() {
+        let pace = Pace::new(1_000);
+        let at = |now: i64, wait: i64, count| {
+            pace.reserve(ms(START + now), ms(START + now + wait), count, false)
+                .map(|reserved| reserved.at.0 / 1_000 - START)
+        };
+        assert_eq!(at(0, 0, 600), Ok(0));
+        assert_eq!(at(0, 0, 400), Ok(0));
+        assert_eq!(at(0, 0, 1), Err(TooFast(Some(Duration::from_millis(1)))));
+        assert_eq!(at(0, 5, 5), Ok(5), "it waits within its wait");
+        assert_eq!(at(2, 5, 5), Err(TooFast(Some(Duration::from_millis(3)))));
+        assert_eq!(at(2, 8, 5), Ok(10), "behind the one that waits");
+        assert_eq!(at(1_010, 0, 1_000), Ok(1_010), "a second later the burst is there again");
+        assert_eq!(at(9_000, 100, 1_101), Err(TooFast(None)), "never at this size");
+        assert_eq!(at(9_000, 101, 1_101), Ok(9_101));
+    }
+
+    #[test]
+    fn a_partial_request_takes_what_its_wait_yields() {
+        let pace = Pace::new(1_000);
+        let count = |now: i64, wait: i64, count| {
+            let reserved = pace.reserve(ms(START + now), ms(START + now + wait), count, true);
+            reserved.map(|reserved| reserved.count).map_err(|TooFast(after)| after)
+        };
+        assert_eq!(count(0, 0, 5_000), Ok(1_000));
+        assert_eq!(count(0, 10, 5_000), Ok(10));
+        assert_eq!(count(0, 10, 5_000), Err(Some(Duration::from_millis(1))));
+    }
+
+    #[test]
+    fn another_rate_keeps_the_time_that_was_drawn_ahead() {
+        let pace = Pace::new(1_000);
+        pace.reserve(ms(START), ms(START), 500, false).expect("within the burst");
+        let faster = pace.changed_to(10_000, ms(START));
+        assert!(faster.reserve(ms(START), ms(START), 5_001, false).is_err());
+        assert!(faster.reserve(ms(START), ms(START), 5_000, false).is_ok());
+        assert!(pace.changed_to(10_000, ms(START + 500)).is_idle(ms(START + 500)));
+    }
+
+    #[derive(Clone, Debug)]
+    struct Try {
+        after_us: i64,
+        wait_us: i64,
+        count: u64,
+        partial: bool,
+        is_dropped: bool,
+    }
+
+    fn tries() -> impl Strategy<Value = Vec<Try>> {
+        let try_ = (0..700_000_i64, 0..WAIT_US_MAX, 1..4_000_u64, any::<bool>(), any::<bool>());
+        let try_ = try_.prop_map(|(after_us, wait_us, count, partial, is_dropped)| Try {
+            after_us,
+            wait_us,
+            count,
+            partial,
+            is_dropped,
+        });
+        proptest::collection::vec(try_, 1..60)
+    }
+
+    proptest! {
+        /// From the start no more is drawn than the rate yields and a burst, and in any span as much of it and of the longest
+        /// wait. Nothing is drawn before its time or after its deadline.
+        #[test]
+        fn no_more_is_drawn_than_the_rate_yields_and_a_burst(per_second in 1..3_000_u32, tries in tries()) {
+            let pace = Pace::new(per_second);
+            let mut now = ms(START);
+            let mut drawn: Vec<(i64, u64)> = Vec::new();
+            for Try { after_us, wait_us, count, partial, is_dropped } in tries {
+                now = BootMicros(now.0 + after_us);
+                let due = BootMicros(now.0 + wait_us);
+                if let Ok(mut reserved) = pace.reserve(now, due, count, partial) {
+                    prop_assert!((now.0..=due.0).contains(&reserved.at.0));
+                    prop_assert!((1..=count).contains(&reserved.count) && (partial || reserved.count == count));
+                    if is_dropped {
+                        pace.give_back(&mut reserved, 0, now);
+                    } else {
+                        drawn.push((reserved.at.0, reserved.count));
+                    }
+                }
+            }
+            drawn.sort_unstable();
+            let most = |from_us: i64, to_us: i64| {
+                let span_us = u64::try_from(to_us - from_us).expect("sorted");
+                (span_us * u64::from(per_second)).div_ceil(1_000_000) + u64::from(per_second)
+            };
+            for (first, &(from_us, _)) in drawn.iter().enumerate() {
+                let mut sum = 0;
+                for &(to_us, count) in &drawn[first..] {
+                    sum += count;
+                    prop_assert!(sum <= most(from_us - WAIT_US_MAX, to_us), "{sum} IDs from {from_us} to {to_us}");
+                    prop_assert!(first > 0 || sum <= most(ms(START).0, to_us), "{sum} IDs until {to_us}");
+                }
+            }
+        }
+    }
+}

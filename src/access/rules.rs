@@ -1,0 +1,138 @@
+//! The identities, tokens and authorities of one configuration.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::pace::Pace;
+use super::usage::Usage;
+use crate::clock::BootMicros;
+use crate::config::{ANONYMOUS, IdentitySettings, SourceSettings, TokenHash, Tokens};
+use crate::tls::Authorities;
+use snowbank_client::tls::names::CertificateName;
+
+/// A client that has a name of its own, and its limits.
+#[derive(Debug)]
+pub struct Identity {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// A bit for each source that it may draw from, by index.
+    sources: u64,
+    has_all_sources: bool,
+    /// The rate of all its connections. `None`: no rate is set.
+    pub(super) pace: Option<Arc<Pace>>,
+    pub(crate) usage: Arc<Usage>,
+    /// The JSON of its INFO reply.
+    pub info_json: Vec<u8>,
+}
+
+const _: () = assert!(crate::config::SOURCES_MAX <= u64::BITS as usize);
+
+impl Identity {
+    /// Creates an identity. `before` is the one of its name until a reload: it goes on with its counts and its rate.
+    pub fn new(
+        settings: &IdentitySettings,
+        sources: &[SourceSettings],
+        info_json: Vec<u8>,
+        (shards, now): (usize, BootMicros),
+        before: Option<&Identity>,
+    ) -> Self {
+        let bit = |(index, source): (usize, &SourceSettings)| match &settings.sources {
+            Some(names) if !names.contains(&source.name) => 0,
+            _ => 1 << index,
+        };
+        let sources = sources.iter().enumerate().map(bit).fold(0, |sources, bit| sources | bit);
+        let has_all_sources = settings.sources.is_none();
+        let old_pace = before.and_then(|before| before.pace.clone());
+        let pace = settings.rate.map(|per_second| Pace::follow(old_pace, per_second, now));
+        let usage = before.map_or_else(|| Arc::new(Usage::new(shards)), |before| Arc::clone(&before.usage));
+        Identity { name: settings.name.clone(), sources, has_all_sources, pace, usage, info_json }
+    }
+
+    /// Returns the IDs per second that it may draw. `None`: no rate is set.
+    pub fn per_second(&self) -> Option<u32> {
+        self.pace.as_ref().map(|pace| pace.per_second())
+    }
+
+    /// Returns whether it may draw from every source at any rate.
+    pub(super) fn is_unlimited(&self) -> bool {
+        self.pace.is_none() && self.has_all_sources
+    }
+
+    /// Returns whether it may draw from the source of this index.
+    #[inline]
+    pub fn may_draw(&self, source: usize) -> bool {
+        self.sources >> source & 1 == 1
+    }
+}
+
+/// Everything that decides who a client is. By default every client is accepted, and none has an identity.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The tokens, one of which a client must send first. `None`: no token is required.
+    pub tokens: Option<Tokens>,
+    /// The identities by name.
+    identities: BTreeMap<String, Arc<Identity>>,
+    /// The IDs per second of each address. `None`: no rate is set.
+    pub(super) rate_per_address: Option<u32>,
+    by_certificate: BTreeMap<CertificateName, Arc<Identity>>,
+    /// The authorities of clients' certificates. `None`: no certificate is required.
+    pub(super) authorities: Option<Authorities>,
+}
+
+impl Rules {
+    /// Creates the rules of a configuration.
+    pub fn new(
+        identities: impl IntoIterator<Item = (Identity, Vec<CertificateName>)>,
+        tokens: Option<Tokens>,
+        authorities: Option<Authorities>,
+        rate_per_address: Option<u32>,
+    ) -> Self {
+        let mut rules = Rules { tokens, authorities, rate_per_address, ..Rules::default() };
+        for (identity, names) in identities {
+            let identity = Arc::new(identity);
+            let certificates = names.into_iter().map(|name| (name, Arc::clone(&identity)));
+            rules.by_certificate.extend(certificates);
+            rules.identities.insert(identity.name.clone(), identity);
+        }
+        rules
+    }
+
+    /// Returns whether the same tokens and certificates have the same names as by other rules.
+    pub fn accepts_the_same(&self, other: &Rules) -> bool {
+        let name = |(certificate, identity): (&CertificateName, &Arc<Identity>)| {
+            (certificate.clone(), identity.name.clone())
+        };
+        let digest = |rules: &Rules| rules.authorities.as_ref().map(Authorities::digest);
+        self.tokens == other.tokens
+            && self.identities.keys().eq(other.identities.keys())
+            && self.by_certificate.iter().map(name).eq(other.by_certificate.iter().map(name))
+            && digest(self) == digest(other)
+    }
+
+    /// Returns the identities by name.
+    pub fn identities(&self) -> &BTreeMap<String, Arc<Identity>> {
+        &self.identities
+    }
+
+    /// Returns the identity of clients that have no other, if it has one.
+    pub(super) fn anonymous(&self) -> Option<&Arc<Identity>> {
+        self.identities.get(ANONYMOUS)
+    }
+
+    /// Returns whether any certificate has an identity.
+    pub(super) fn knows_certificates(&self) -> bool {
+        !self.by_certificate.is_empty()
+    }
+
+    /// Returns the identity of a certificate with these names: that of the first that has one.
+    pub(super) fn of_certificate(&self, names: &[CertificateName]) -> Option<&Arc<Identity>> {
+        names.iter().find_map(|name| self.by_certificate.get(name))
+    }
+
+    /// Returns the identity of a token; `None` if it is not one of the tokens.
+    pub(super) fn of_token(&self, hash: &TokenHash) -> Option<Option<&Arc<Identity>>> {
+        let name = self.tokens.as_ref()?.identity_of(hash)?;
+        // A name without an identity is refused when the file is read.
+        Some(name.and_then(|name| self.identities.get(name)))
+    }
+}

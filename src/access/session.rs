@@ -1,0 +1,373 @@
+//! The identity of one connection.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustls::pki_types::CertificateDer;
+
+use super::addresses::Seat;
+use super::pace::{Pace, Reserved, TooFast};
+use super::rules::{Identity, Rules};
+use crate::clock::BootMicros;
+use crate::config::{ANONYMOUS, TokenHash, Tokens};
+use crate::tls::Authorities;
+use snowbank_client::tls::names;
+
+/// Why a connection must be closed, in the words that its client reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// The token is none of the daemon's.
+    #[error("the token is not one of the daemon's; check the client's token")]
+    UnknownToken,
+    /// The token and the certificate have different identities.
+    #[error(
+        "the token has another identity than the certificate; show a token of the certificate's identity"
+    )]
+    TwoIdentities,
+    /// A reload took the token away.
+    #[error("the daemon no longer accepts this token; give the client another one")]
+    TokenRevoked,
+    /// A reload took the certificate's authority or its identity away.
+    #[error("the daemon no longer accepts this certificate; give the client another one")]
+    CertificateRevoked,
+}
+
+/// The chain of a TLS client's certificates, its own first, as the handshake left it.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'c> {
+    /// The certificates; none if the daemon asked for none.
+    pub chain: &'c [CertificateDer<'c>],
+    /// The [digest](Authorities::digest) of the authorities that the chain was checked against; 0 for none.
+    pub checked_by: u64,
+}
+
+/// The token and certificate that a connection has shown, and the identity that follows from them.
+#[derive(Debug)]
+pub struct Session {
+    /// The version of the configuration that it follows from.
+    version: u64,
+    identity: Option<Arc<Identity>>,
+    /// True if the certificate alone gives it an identity.
+    has_named_certificate: bool,
+    token: Option<Box<TokenHash>>,
+    is_authorized: bool,
+    /// True if its protocol has no place for a token.
+    needs_no_token: bool,
+    /// The digest of the authorities that last trusted its certificate.
+    trusted_by: u64,
+    /// Its place at its address. `None` of a Unix socket.
+    seat: Option<Seat>,
+    /// The rate of its address.
+    pace_of_address: Option<Arc<Pace>>,
+    /// True until [`newcomer`](Self::newcomer) has returned the identity that it was the first to have.
+    is_newcomer: bool,
+    has_two_identities: bool,
+    is_unlimited: bool,
+}
+
+/// The rate that a request met, in IDs per second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// That of the client's identity.
+    Identity(u32),
+    /// That of the client's address.
+    Address(u32),
+}
+
+/// IDs that a request may draw once it is their time, as far as rates go.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    /// The number of IDs.
+    pub count: u64,
+    /// The time from which it may draw them, and the rate that delays it until then.
+    pub at: BootMicros,
+    /// The rate that delays it most.
+    pub limit: Option<Limit>,
+    reserved: [Option<(Arc<Pace>, Reserved)>; 2],
+}
+
+impl Permit {
+    /// Reserves the IDs at one more rate, by `due`. There may be fewer of them then, and later.
+    fn add(
+        &mut self,
+        pace: &Arc<Pace>,
+        limit: Limit,
+        (now, due): (BootMicros, BootMicros),
+        partial: bool,
+    ) -> Result<(), (TooFast, Limit)> {
+        let reserved = pace.reserve(now, due, self.count, partial).map_err(|too_fast| (too_fast, limit))?;
+        self.count = reserved.count;
+        if reserved.at > self.at {
+            (self.at, self.limit) = (reserved.at, Some(limit));
+        }
+        let place = usize::from(self.reserved[0].is_some());
+        self.reserved[place] = Some((Arc::clone(pace), reserved));
+        Ok(())
+    }
+
+    /// Gives back all but the first `drawn` of the IDs.
+    pub fn settle(&mut self, drawn: u64, now: BootMicros) {
+        for (pace, reserved) in self.reserved.iter_mut().flatten() {
+            pace.give_back(reserved, drawn, now);
+        }
+    }
+}
+
+impl Session {
+    /// Begins the session of a connection. `shown` is `None` without TLS.
+    pub fn new(
+        (rules, version): (&Rules, u64),
+        shown: Option<Shown<'_>>,
+        seat: Option<Seat>,
+        now: BootMicros,
+    ) -> Self {
+        let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
+        let trusted_by = shown.map_or(0, |shown| shown.checked_by);
+        // A handshake may have begun before a reload of the authorities. Its certificate is then checked again.
+        let is_current = shown.is_none() || trusted_by == digest_of(rules);
+        let mut session = Session {
+            version: if is_current { version } else { OUTDATED },
+            has_named_certificate: of_certificate.is_some(),
+            identity: None,
+            token: None,
+            is_authorized: rules.tokens.is_none(),
+            needs_no_token: false,
+            trusted_by,
+            seat,
+            pace_of_address: None,
+            is_newcomer: false,
+            has_two_identities: false,
+            is_unlimited: true,
+        };
+        // With a token to come it is nobody yet, unless its certificate names it.
+        let anonymous = rules.anonymous().filter(|_| session.is_authorized);
+        session.become_identity(of_certificate.or(anonymous));
+        session.set_pace_of_address(rules, now);
+        session
+    }
+
+    /// Makes it need no token, because its protocol has no place for one.
+    pub fn without_token(mut self, rules: &Rules) -> Self {
+        (self.needs_no_token, self.is_authorized) = (true, true);
+        if !self.has_named_certificate {
+            self.become_identity(rules.anonymous());
+        }
+        self
+    }
+
+    /// Takes an identity in place of the one that it had.
+    fn become_identity(&mut self, identity: Option<&Arc<Identity>>) {
+        let is_same = |old: &Arc<Identity>| identity.is_some_and(|new| new.name == old.name);
+        let stays = self.identity.as_ref().is_some_and(is_same);
+        if let Some(identity) = identity.filter(|_| !stays) {
+            identity.usage.connections.fetch_add(1, Ordering::Relaxed);
+            self.is_newcomer = identity.usage.connected.fetch_add(1, Ordering::Relaxed) == 0;
+        }
+        let old = std::mem::replace(&mut self.identity, identity.cloned());
+        self.note_limits();
+        if let Some(old) = old.filter(|_| !stays) {
+            old.usage.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn set_pace_of_address(&mut self, rules: &Rules, now: BootMicros) {
+        let seat = self.seat.as_ref().zip(rules.rate_per_address);
+        self.pace_of_address = seat.map(|(seat, per_second)| seat.pace(per_second, now));
+        self.note_limits();
+    }
+
+    /// Returns its identity once, if it is the first connection since the start that has it.
+    pub fn newcomer(&mut self) -> Option<&Identity> {
+        std::mem::take(&mut self.is_newcomer).then_some(())?;
+        self.identity.as_deref()
+    }
+
+    /// Returns its place at its address.
+    pub fn seat(&self) -> Option<&Seat> {
+        self.seat.as_ref()
+    }
+
+    /// Returns whether it may draw from every source at any rate, so that nothing else needs a look.
+    #[inline]
+    pub fn is_unlimited(&self) -> bool {
+        self.is_unlimited
+    }
+
+    /// Reserves IDs for a request that was read at `now` and must be answered by `due`, at the rates of its identity and of
+    /// its address. If `partial`, fewer are welcome.
+    ///
+    /// # Errors
+    /// One of the rates does not allow them by then. Nothing is reserved.
+    pub fn reserve(
+        &self,
+        now: BootMicros,
+        due: BootMicros,
+        count: u64,
+        partial: bool,
+    ) -> Result<Permit, (TooFast, Limit)> {
+        let mut permit = Permit { count, at: now, limit: None, reserved: [None, None] };
+        let of_identity = self.identity.as_ref().and_then(|identity| identity.pace.as_ref());
+        let paces = of_identity.map(|pace| (pace, Limit::Identity(pace.per_second())));
+        let of_address = self.pace_of_address.as_ref().map(|pace| (pace, Limit::Address(pace.per_second())));
+        for (pace, limit) in paces.into_iter().chain(of_address) {
+            if let Err(refused) = permit.add(pace, limit, (now, due), partial) {
+                permit.settle(0, now);
+                return Err(refused);
+            }
+        }
+        // The first rate may have allowed more than the second.
+        permit.settle(permit.count, now);
+        Ok(permit)
+    }
+
+    /// Notes what [`is_unlimited`](Self::is_unlimited) returns.
+    fn note_limits(&mut self) {
+        let of_identity = self.identity.as_ref().is_none_or(|identity| identity.is_unlimited());
+        self.is_unlimited = of_identity && self.pace_of_address.is_none();
+    }
+
+    /// Returns whether it may ask for IDs.
+    #[inline]
+    pub fn is_authorized(&self) -> bool {
+        self.is_authorized
+    }
+
+    /// Returns its identity, if it has one.
+    #[inline]
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
+    }
+
+    /// Returns whether it may draw from the source of this index.
+    #[inline]
+    pub fn may_draw(&self, source: usize) -> bool {
+        self.identity.as_ref().is_none_or(|identity| identity.may_draw(source))
+    }
+
+    /// Returns the name of its identity.
+    pub fn name(&self) -> &str {
+        self.identity.as_ref().map_or(ANONYMOUS, |identity| &identity.name)
+    }
+
+    /// Takes a token that the client shows. A daemon that requires none keeps it for the reload that does.
+    ///
+    /// # Errors
+    /// The connection must be closed, for this reason.
+    pub fn show_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
+        let shown = self.take_token(token, rules);
+        self.has_two_identities = shown == Err(Denial::TwoIdentities);
+        shown
+    }
+
+    fn take_token(&mut self, token: &[u8], rules: &Rules) -> Result<(), Denial> {
+        let hash = Tokens::hash(token);
+        if rules.tokens.is_some() {
+            let of_token = rules.of_token(&hash).ok_or(Denial::UnknownToken)?;
+            let of_certificate = self.identity.as_ref().filter(|_| self.has_named_certificate).cloned();
+            self.become_identity(one_of(of_certificate.as_ref(), of_token)?.or(rules.anonymous()));
+        }
+        self.token = Some(Box::new(hash));
+        self.is_authorized = true;
+        Ok(())
+    }
+
+    /// Forgets the token that the client has shown.
+    pub fn forget_token(&mut self, rules: &Rules) {
+        self.token = None;
+        self.is_authorized = rules.tokens.is_none();
+        if !self.has_named_certificate {
+            self.become_identity(rules.anonymous().filter(|_| self.is_authorized));
+        }
+    }
+
+    /// Returns why the last token was refused, for the log.
+    pub fn rejection(&self) -> &'static str {
+        if self.has_two_identities {
+            "a token of another identity than its certificate; give the client a token of the same identity"
+        } else {
+            "a token that is not one of auth.token_file; give the client one of its lines"
+        }
+    }
+
+    /// Returns whether it follows from the configuration of this version.
+    #[inline]
+    pub fn is_of(&self, version: u64) -> bool {
+        self.version == version
+    }
+
+    /// Follows another configuration. `shown` is `None` without TLS.
+    ///
+    /// # Errors
+    /// The configuration takes away what the client has shown, so the connection must be closed.
+    pub fn renew(
+        &mut self,
+        (rules, version): (&Rules, u64),
+        shown: Option<Shown<'_>>,
+        now: BootMicros,
+    ) -> Result<(), Denial> {
+        self.version = version;
+        if let Some(shown) = shown {
+            self.check_chain(rules, shown.chain)?;
+        }
+        let of_certificate = shown.and_then(|shown| identity_of(shown.chain, rules));
+        let of_token = match &self.token {
+            Some(hash) if rules.tokens.is_some() => rules.of_token(hash).ok_or(Denial::TokenRevoked)?,
+            _ => None,
+        };
+        let identity = one_of(of_certificate, of_token)?;
+        if self.has_named_certificate && of_certificate.is_none() {
+            return Err(Denial::CertificateRevoked);
+        }
+        let had_name = self.identity.as_ref().is_some_and(|identity| identity.name != ANONYMOUS);
+        if had_name && identity.is_none() {
+            return Err(Denial::TokenRevoked);
+        }
+        self.has_named_certificate = of_certificate.is_some();
+        self.is_authorized = rules.tokens.is_none() || self.token.is_some() || self.needs_no_token;
+        self.become_identity(identity.or(rules.anonymous().filter(|_| self.is_authorized)));
+        self.set_pace_of_address(rules, now);
+        Ok(())
+    }
+
+    /// Checks the client's certificate if the authorities are others than those that trusted it.
+    fn check_chain(&mut self, rules: &Rules, chain: &[CertificateDer<'_>]) -> Result<(), Denial> {
+        let digest = digest_of(rules);
+        if digest != self.trusted_by && rules.authorities.as_ref().is_some_and(|by| !by.trust(chain)) {
+            return Err(Denial::CertificateRevoked);
+        }
+        self.trusted_by = digest;
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.become_identity(None);
+    }
+}
+
+/// The version of no configuration.
+const OUTDATED: u64 = u64::MAX;
+
+fn digest_of(rules: &Rules) -> u64 {
+    rules.authorities.as_ref().map_or(0, Authorities::digest)
+}
+
+/// Returns the identity of a certificate or of a token. Both may have the same one.
+fn one_of<'r>(
+    of_certificate: Option<&'r Arc<Identity>>,
+    of_token: Option<&'r Arc<Identity>>,
+) -> Result<Option<&'r Arc<Identity>>, Denial> {
+    match (of_certificate, of_token) {
+        (Some(one), Some(other)) if one.name != other.name => Err(Denial::TwoIdentities),
+        (one, other) => Ok(other.or(one)),
+    }
+}
+
+fn identity_of<'r>(chain: &[CertificateDer<'_>], rules: &'r Rules) -> Option<&'r Arc<Identity>> {
+    // Most daemons know no certificate by its name, so they do not read any.
+    chain
+        .first()
+        .filter(|_| rules.knows_certificates())
+        .and_then(|own| rules.of_certificate(&names::names(own)))
+}

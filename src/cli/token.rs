@@ -1,0 +1,52 @@
+//! `snowbank token`: makes a token, and the line of a token file that stands for it without showing it.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::next::read_token;
+use super::{Failure, Outcome};
+use crate::config::{SOURCE_NAME, hashed_line, is_source_name};
+use snowbank_client::tls::provider;
+
+/// The text of `--help` below the options.
+const HELP: &str = "\
+Prints two lines: a new random token, which the client gets, and the line for auth.token_file, which holds only the \
+token's SHA-256. With --token-file it prints that line alone, for a token that exists.";
+
+/// The random bytes of a token: as many as its hash has.
+const RANDOM_BYTES: usize = 32;
+
+/// Options of `snowbank token`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(super) struct Arguments {
+    /// The identity that clients with the token have: the name of one of [[identities]]
+    #[arg(value_name = "NAME")]
+    identity: Option<String>,
+    /// Print the line of the one token in this file
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
+    let identity = arguments.identity.as_deref();
+    if let Some(name) = identity.filter(|name| !is_source_name(name)) {
+        return Err(Failure::usage(format_args!("found {name:?}, allowed: {SOURCE_NAME}")));
+    }
+    let token = match &arguments.token_file {
+        Some(path) => read_token(path)?,
+        None => {
+            let token = random_token()?;
+            writeln!(out, "{token}")?;
+            token.into_bytes()
+        }
+    };
+    Ok(writeln!(out, "{}", hashed_line(identity, &token))?)
+}
+
+fn random_token() -> Result<String, Failure> {
+    let mut bytes = [0; RANDOM_BYTES];
+    let filled = provider().secure_random.fill(&mut bytes);
+    filled.map_err(|_| Failure::no("the system gives no random bytes; no token was made"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,83 @@
+//! The settings of one identity: a client that has a name of its own, and how much it may draw.
+
+use std::collections::BTreeMap;
+
+use super::findings::Findings;
+use super::setting::{Change::Reload, Section::Identity};
+use super::source::SourceSettings;
+use snowbank_client::tls::names::CertificateName;
+
+/// The most identities of a daemon. Each has a counter for each source on each shard.
+pub const IDENTITIES_MAX: usize = 256;
+
+/// The identity of every client that has no other.
+pub const ANONYMOUS: &str = "anonymous";
+
+settings! {
+    /// One identity.
+    pub struct IdentitySettings at (identities) {
+        /// The name of this identity in logs, metrics and the token file: the characters of a source's name. A client
+        /// has it by its token ("NAME: TOKEN" in auth.token_file) or by its certificate (certificate_names).
+        ///
+        /// "anonymous" stands for every client without another identity. `sources = []` of it refuses those.
+        name: String = r#""anonymous""# in Identity, Reload, |value| value.name();
+
+        /// The names of this identity's client certificates, as in their subjectAltName: DNS names, URIs, email or IP
+        /// addresses, each compared as a whole. Needs tls.client_ca. Empty: no certificate has this identity.
+        certificate_names: Vec<CertificateName> = "[]" in Identity, Reload, |value| value.certificate_names();
+
+        /// The names of the sources that it may draw from; "all" allows those that are added later, too. A request to
+        /// another source is answered with unknown_source.
+        sources: Option<Vec<String>> = r#""all""# in Identity, Reload,
+            |value| value.or_word("all", |value| value.names());
+
+        /// The IDs per second that all its connections draw together, 1 to 4,294,967,295, and as many at once after a
+        /// second without a request. A request beyond it waits, and is answered with exhausted if its wait is too short.
+        rate: Option<u32> = r#""off""# in Identity, Reload,
+            |value| value.or_word("off", |value| value.count(1..=u64::from(u32::MAX)));
+    }
+}
+
+/// Checks identities against each other and against the sources.
+pub(super) fn check(
+    identities: &[IdentitySettings],
+    sources: &[SourceSettings],
+    has_client_ca: bool,
+    findings: &mut Findings,
+) {
+    let (mut names, mut certificates) = (BTreeMap::new(), BTreeMap::new());
+    for (index, identity) in identities.iter().enumerate() {
+        let name = &identity.name;
+        if let Some(earlier) = names.insert(name, index).filter(|_| !name.is_empty()) {
+            let text =
+                format!("found {name:?}, the name of identities[{earlier}], allowed: a name of its own");
+            findings.mistake_of(&format!("identities[{index}].name"), text);
+        }
+        let key = format!("identities[{index}].certificate_names");
+        if !identity.certificate_names.is_empty() && name == ANONYMOUS {
+            let text = format!(
+                "found names, allowed: none, as {ANONYMOUS:?} stands for clients without an identity"
+            );
+            findings.mistake_of(&key, text);
+        } else if !identity.certificate_names.is_empty() && !has_client_ca {
+            let text =
+                "no client shows a certificate; name the authority of their certificates in tls.client_ca";
+            findings.mistake_of(&key, text.into());
+        }
+        for certificate in &identity.certificate_names {
+            if let Some(earlier) = certificates.insert(certificate, index) {
+                let text = format!(
+                    "found \"{certificate}\", which identities[{earlier}] has, allowed: each name once"
+                );
+                findings.mistake_of(&key, text);
+            }
+        }
+        for source in identity.sources.iter().flatten() {
+            if !sources.iter().any(|known| known.name == *source) {
+                let known: Vec<_> = sources.iter().map(|source| format!("{:?}", source.name)).collect();
+                let text = format!("found {source:?}, which is no source, allowed: {}", known.join(", "));
+                findings.mistake_of(&format!("identities[{index}].sources"), text);
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The rules of access that follow from settings and secrets, at the start and at each reload.
+
+use super::info::{describe, describe_to};
+use crate::access::{Identity, Rules};
+use crate::clock;
+use crate::config::{Secrets, Settings};
+use crate::server::shared::start_error::StartError;
+
+/// Returns the rules. `before` are those until a reload: identities of the same name go on with their counts and rates.
+pub(super) fn rules(
+    settings: &Settings,
+    secrets: &Secrets,
+    instance: &str,
+    before: &Rules,
+) -> Result<Rules, StartError> {
+    let (info_json, now) = (describe(settings, instance)?, clock::os::boot());
+    let place = (settings.shards.get(), now);
+    let identities = settings.identities.iter().map(|identity| {
+        let info_json = describe_to(identity, &info_json)?;
+        let before = before.identities().get(&identity.name).map(AsRef::as_ref);
+        let made = Identity::new(identity, &settings.sources, info_json, place, before);
+        Ok((made, identity.certificate_names.clone()))
+    });
+    let identities = identities.collect::<Result<Vec<_>, StartError>>()?;
+    let authorities = secrets.tls.as_ref().and_then(|certificate| certificate.authorities().cloned());
+    Ok(Rules::new(identities, secrets.tokens.clone(), authorities, settings.limits.rate_per_address))
+}

@@ -1,0 +1,100 @@
+//! The limits of a client: which sources its requests may draw from, and how fast. Requests of clients without limits never
+//! come here.
+
+use super::thread_state::ThreadState;
+use crate::access::{Limit, Permit, Session, TooFast};
+use crate::clock::{self, BootMicros};
+use crate::front::{Ask, Reason};
+use crate::server::shared::live_config::LiveConfig;
+
+/// The permit of a request. Dropped before its IDs are drawn, it gives them back to the client's rates.
+#[derive(Debug)]
+pub(super) struct Held(Option<Permit>);
+
+impl Held {
+    /// The permit of a client without limits.
+    pub(super) const UNLIMITED: Held = Held(None);
+
+    /// Notes that this many IDs were drawn, and gives back the others.
+    pub(super) fn note_drawn(mut self, count: u64) {
+        if let Some(mut permit) = self.0.take().filter(|permit| count < permit.count) {
+            permit.settle(count, clock::os::boot());
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(permit) = &mut self.0 {
+            permit.settle(0, clock::os::boot());
+        }
+    }
+}
+
+/// Permits a request that was read at `now` and is due by `due`. Returns the permit, the request with the number of IDs that
+/// it has now, and the time from which it may draw them.
+///
+/// # Errors
+/// The reason why it gets none.
+#[cold]
+pub(super) fn permit(
+    thread: &ThreadState,
+    live_config: &LiveConfig,
+    session: &Session,
+    (ask, now, due): (&Ask, BootMicros, BootMicros),
+) -> Result<(Held, Ask, BootMicros), Reason> {
+    if !session.may_draw(ask.source) {
+        log_denied(live_config, session, ask.source);
+        return Err(Reason::Denied);
+    }
+    match session.reserve(now, due, ask.count, ask.partial) {
+        Ok(permit) => {
+            if let Some(limit) = permit.limit {
+                log_slowed(thread, session, limit);
+            }
+            let (ask, at) = (Ask { count: permit.count, ..*ask }, permit.at);
+            Ok((Held(Some(permit)), ask, at))
+        }
+        Err((TooFast(retry_after), limit)) => {
+            log_slowed(thread, session, limit);
+            Err(Reason::TooFast(TooFast(retry_after), limit))
+        }
+    }
+}
+
+fn log_denied(live_config: &LiveConfig, session: &Session, source: usize) {
+    let Some(identity) = session.identity() else { return };
+    if let Some(count) = identity.usage.denied.note(clock::os::boot()) {
+        tracing::warn!(
+            identity = identity.name,
+            source = live_config.source(source).name(),
+            count,
+            "an identity asked for IDs of a source that it may not draw from; see its sources in [[identities]]"
+        );
+    }
+}
+
+fn log_slowed(thread: &ThreadState, session: &Session, limit: Limit) {
+    let now = clock::os::boot();
+    match limit {
+        Limit::Identity(rate) => {
+            let Some(identity) = session.identity() else { return };
+            if let Some(count) = identity.usage.slowed.note(now) {
+                let identity = &identity.name;
+                tracing::warn!(
+                    identity,
+                    rate,
+                    count,
+                    "requests wait or are refused: their identity has used up its rate"
+                );
+            }
+        }
+        Limit::Address(rate) => {
+            let Some(seat) = session.seat() else { return };
+            if let Some(count) = thread.common.addresses.note_slowed(seat, now) {
+                let address = seat.network();
+                tracing::warn!(%address, rate, count, "requests wait or are refused: their address has used up its rate");
+            }
+        }
+    }
+}

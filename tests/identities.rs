@@ -1,0 +1,426 @@
+//! Clients with a name, by their token or their certificate, and what a reload takes away from them.
+
+mod secure;
+mod support;
+
+use std::sync::Arc;
+
+use rustix::process::Signal;
+use secure::{Authority, secure_wire, tls_section, write_secret};
+use support::http::{get, sample, scrape};
+use support::wire::{self, EXHAUSTED, TOO_BUSY, UNAUTHORIZED, UNKNOWN_SOURCE};
+use support::{Ask, Daemon, Reply, Setup, TWO_SOURCES, Wire, poll};
+
+const BILLING: &str = "billing-token-0123456789";
+const ORDERS: &str = "orders-token-0123456789";
+const PLAIN: &str = "plain-token-0123456789";
+
+/// As `printf TOKEN | sha256sum` prints it.
+const ORDERS_SHA256: &str = "123c584f4a81f33410bea3456f4f11f97bc7dc33517462ae3b1aec444fd508f0";
+
+const FAST: u16 = 0;
+const SLOW: u16 = 1;
+
+/// An identity with these settings.
+fn identity(name: &str, settings: &str) -> String {
+    format!("[[identities]]\nname = \"{name}\"\n{settings}\n")
+}
+
+fn tokens() -> String {
+    format!("billing: {BILLING}\norders: sha256:{ORDERS_SHA256}\n# everyone else\n{PLAIN}\n")
+}
+
+/// A daemon with two sources, the three tokens and these settings besides.
+fn with_tokens(settings: &str) -> Daemon {
+    let setup = Setup::new();
+    write_secret(&setup.path("tokens"), &tokens());
+    setup.config(&format!("auth.token_file = \"tokens\"\n{settings}{TWO_SOURCES}")).admin().start()
+}
+
+fn configure(daemon: &Daemon, name: &str, text: &str) {
+    let unfinished = daemon.path("unfinished");
+    write_secret(&unfinished, text);
+    std::fs::rename(&unfinished, daemon.path(name)).expect("the file is put in place");
+}
+
+/// Has the daemon reload, and gives what it logs until the result.
+fn reload(daemon: &Daemon) -> String {
+    let is_result = |line: &&str| line.contains("reloaded: ") || line.contains("nothing was reloaded");
+    let results = |log: &str| log.lines().filter(is_result).count();
+    let before = daemon.log();
+    daemon.signal(Signal::HUP);
+    poll("the end of a reload", || {
+        let log = daemon.log();
+        (log.ends_with('\n') && results(&log) > results(&before)).then(|| log[before.len()..].to_owned())
+    })
+}
+
+fn shown(daemon: &Daemon, token: &str) -> Wire {
+    let mut wire = daemon.connect();
+    assert_eq!(wire.call(&wire::auth(1, token.as_bytes())), Reply::Ok(1));
+    wire
+}
+
+fn info(wire: &mut Wire) -> serde_json::Value {
+    let Reply::Info(_, json) = wire.call(&wire::info(1)) else { panic!("no INFO") };
+    serde_json::from_str(&json).expect("JSON")
+}
+
+/// Checks that a reload has closed the connection, with a reason.
+#[track_caller]
+fn assert_revoked(wire: &mut Wire) {
+    wire.reply().assert_error(0, UNAUTHORIZED);
+    wire.assert_closed();
+}
+
+#[test]
+fn a_token_with_a_name_draws_from_its_sources_alone() {
+    let identities = identity("billing", "sources = [\"fast\"]") + &identity("orders", "");
+    let daemon = with_tokens(&identities);
+    let (mut billing, mut orders, mut plain) =
+        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    // A denied request closes nothing, and its neighbours in the same turn are answered.
+    let pipelined: Vec<u8> = [(1, FAST), (2, SLOW), (3, FAST)]
+        .into_iter()
+        .flat_map(|(tag, source)| Ask::of(5).tag(tag).source(source).bytes())
+        .collect();
+    billing.send(&pipelined);
+    assert_eq!(billing.reply().ids().len(), 5);
+    billing.reply().assert_error(2, UNKNOWN_SOURCE);
+    assert_eq!(billing.reply().ids().len(), 5);
+    for wire in [&mut orders, &mut plain] {
+        assert_eq!(wire.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+        assert_eq!(wire.next(Ask::of(3).source(FAST)).ids().len(), 3);
+    }
+    let told = info(&mut billing);
+    assert_eq!(told["identity"], "billing");
+    let allowed: Vec<bool> = told["sources"]
+        .as_array()
+        .expect("sources")
+        .iter()
+        .filter_map(|one| one["allowed"].as_bool())
+        .collect();
+    assert_eq!(allowed, [true, false]);
+    assert_eq!(info(&mut plain).get("identity"), None);
+
+    let samples = scrape(&daemon);
+    for (name, value) in [
+        ("snowbank_identity_ids_total{identity=\"billing\",source=\"fast\"}", 10.0),
+        ("snowbank_identity_ids_total{identity=\"orders\",source=\"slow\"}", 1.0),
+        ("snowbank_identity_ids_total{identity=\"orders\",source=\"fast\"}", 3.0),
+        ("snowbank_identity_connections{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_connected_total{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_denied_total{identity=\"billing\"}", 1.0),
+        ("snowbank_identity_denied_total{identity=\"orders\"}", 0.0),
+        ("snowbank_ids_issued_total{source=\"fast\"}", 16.0),
+    ] {
+        assert_eq!(sample(&samples, name), value, "{name}");
+    }
+    drop(billing);
+    poll("the identity's last connection is gone", || {
+        (sample(&scrape(&daemon), "snowbank_identity_connections{identity=\"billing\"}") == 0.0).then_some(())
+    });
+    let log = daemon.log();
+    let lines = |part: &str| log.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("for the first time since the start"), 2, "{log}");
+    assert_eq!(lines("a source that it may not draw from"), 1, "{log}");
+    assert_eq!(get(&daemon, "/status").json()["identities"][0]["denied"], 1);
+}
+
+#[test]
+fn a_hashed_line_is_no_token_itself() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let hashed = format!("sha256:{ORDERS_SHA256}");
+    let named = format!("billing: {BILLING}");
+    for wrong in [&*hashed, &hashed[7..], &format!("orders: {hashed}"), &named, "billing", ""] {
+        let mut wire = daemon.connect();
+        let code = if wrong.is_empty() { wire::MALFORMED } else { UNAUTHORIZED };
+        wire.call(&wire::auth(1, wrong.as_bytes())).assert_error(1, code);
+    }
+}
+
+#[test]
+fn an_anonymous_identity_without_sources_asks_for_a_name() {
+    let identities =
+        identity("anonymous", "sources = []") + &identity("billing", "") + &identity("orders", "");
+    let daemon = with_tokens(&identities);
+    shown(&daemon, PLAIN).call(&Ask::of(1).tag(3).bytes()).assert_error(3, UNKNOWN_SOURCE);
+    assert_eq!(shown(&daemon, BILLING).next(Ask::of(2)).ids().len(), 2);
+    let mut silent = daemon.connect();
+    silent.call(&Ask::of(1).tag(3).bytes()).assert_error(3, UNAUTHORIZED);
+}
+
+#[test]
+fn a_token_that_a_reload_takes_away_closes_its_connections() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let (mut billing, mut orders, mut plain) =
+        (shown(&daemon, BILLING), shown(&daemon, ORDERS), shown(&daemon, PLAIN));
+    assert_eq!(billing.next(Ask::of(1)).ids().len(), 1);
+    // Another line for the same tokens, and a further one: nobody is closed.
+    configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\nnew: {PLAIN}x\n"));
+    let refused = reload(&daemon);
+    assert!(refused.contains("found a name before the token that no [[identities]] has"), "{refused}");
+    configure(&daemon, "tokens", &format!("{PLAIN}\norders: {ORDERS}\nbilling: {BILLING}\n{PLAIN}x\n"));
+    assert!(reload(&daemon).contains("other tokens"));
+    for wire in [&mut billing, &mut orders, &mut plain] {
+        assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
+    }
+    let before = daemon.log().matches("closed a connection").count();
+    assert_eq!(before, 0);
+    // One token goes, one loses its name, one stays.
+    configure(&daemon, "tokens", &format!("{PLAIN}\n{ORDERS}\n"));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_revoked(&mut billing);
+    assert_revoked(&mut orders);
+    assert_eq!(plain.next(Ask::of(1)).ids().len(), 1);
+    daemon.connect().call(&wire::auth(1, BILLING.as_bytes())).assert_error(1, UNAUTHORIZED);
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1)).ids().len(), 1);
+    let log = daemon.log();
+    assert!(log.contains("after a reload: the daemon no longer accepts this token"), "{log}");
+}
+
+#[test]
+fn a_reload_that_asks_for_tokens_holds_for_open_connections() {
+    let setup = Setup::configured(TWO_SOURCES);
+    write_secret(&setup.path("tokens"), &format!("{PLAIN}\n"));
+    let daemon = setup.start();
+    // Where no token is required, any is answered with OK; it counts once one is.
+    let (mut right, mut wrong, mut none) = (shown(&daemon, PLAIN), shown(&daemon, ORDERS), daemon.connect());
+    for wire in [&mut right, &mut wrong, &mut none] {
+        assert_eq!(wire.next(Ask::of(1)).ids().len(), 1);
+    }
+    configure(&daemon, "snowbank.toml", &format!("auth.token_file = \"tokens\"\n{TWO_SOURCES}"));
+    assert!(reload(&daemon).contains("other tokens"));
+    assert_eq!(right.next(Ask::of(1)).ids().len(), 1);
+    assert_revoked(&mut wrong);
+    none.call(&Ask::of(1).tag(7).bytes()).assert_error(7, UNAUTHORIZED);
+    none.assert_closed();
+}
+
+/// A daemon whose clients show certificates, its configuration, and the authority.
+fn with_certificates(files: &std::path::Path, identities: &str) -> (Daemon, String, Authority) {
+    let authority = Authority::new(files, "authority");
+    let clients = files.join("clients.crt");
+    std::fs::copy(&authority.file, &clients).expect("a copy");
+    let tls =
+        tls_section(&authority.issue_local("daemon"), &format!("client_ca = \"{}\"", clients.display()));
+    let config = format!("{TWO_SOURCES}{tls}");
+    let setup = Setup::bare().option("--listen", "tls:127.0.0.1:0").config(&format!("{config}{identities}"));
+    (setup.start(), config, authority)
+}
+
+#[test]
+fn a_certificates_name_is_an_identity_until_a_reload_takes_it_away() {
+    let files = support::directory();
+    let billing = identity("billing", "certificate_names = [\"Billing.internal\"]\nsources = [\"fast\"]");
+    let orders = identity("orders", "certificate_names = [\"spiffe://prod/orders\"]\nsources = [\"slow\"]");
+    let (daemon, config, authority) = with_certificates(files.path(), &format!("{billing}{orders}"));
+    let connect = |name: &str, hosts: &[&str]| {
+        let pair = authority.issue(name, hosts);
+        secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
+    };
+    let mut of_billing = connect("billing", &["other.internal", "billing.internal"]);
+    let mut of_orders = connect("orders", &["spiffe://prod/orders"]);
+    // A DNS name is no URI, a common name is none of its names, and a part of a name is not the name.
+    let mut others = [connect("billing.internal", &["x.internal"]), connect("x", &["sub.billing.internal"])];
+    of_billing.call(&Ask::of(1).tag(1).source(SLOW).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    of_orders.call(&Ask::of(1).tag(1).source(FAST).bytes()).assert_error(1, UNKNOWN_SOURCE);
+    assert_eq!(of_billing.next(Ask::of(1).source(FAST)).ids().len(), 1);
+    assert_eq!(of_orders.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    for other in &mut others {
+        assert_eq!(other.next(Ask::of(1).source(FAST)).ids().len(), 1);
+    }
+    // Both have their sources after a reload, which no connection notices.
+    let all = billing.replace("sources", "#") + &orders.replace("sources", "#");
+    configure(&daemon, "snowbank.toml", &format!("{config}{all}"));
+    let said = reload(&daemon);
+    assert!(said.contains("identity \"billing\": sources: [\"fast\"] -> \"all\""), "{said}");
+    assert_eq!(of_billing.next(Ask::of(1).source(SLOW)).ids().len(), 1);
+    configure(&daemon, "snowbank.toml", &format!("{config}{orders}"));
+    assert!(reload(&daemon).contains("identity \"billing\": name: \"billing\" -> none"));
+    assert_revoked(&mut of_billing);
+    of_orders.assert_open();
+    others.iter_mut().for_each(Wire::assert_open);
+}
+
+#[test]
+fn an_authority_that_a_reload_takes_away_closes_the_connections_of_its_certificates() {
+    let files = support::directory();
+    let (daemon, _, authority) = with_certificates(files.path(), "");
+    let other = Authority::new(files.path(), "other");
+    let bundle = |authorities: &[&Authority]| {
+        let text = authorities.iter().map(|one| std::fs::read_to_string(&one.file).expect("a file"));
+        std::fs::write(files.path().join("clients.crt"), text.collect::<String>()).expect("written");
+    };
+    let connect = |issuer: &Authority, name: &str| {
+        let pair = issuer.issue(name, &[]);
+        secure_wire(daemon.tcp(), &authority.client(Some(&pair)))
+    };
+    let mut first = connect(&authority, "first");
+    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
+    bundle(&[&authority, &other]);
+    assert!(reload(&daemon).contains("other certificates"));
+    let mut second = connect(&other, "second");
+    assert_eq!(first.next(Ask::of(1)).ids().len(), 1);
+    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
+    bundle(&[&other]);
+    assert!(reload(&daemon).contains("other certificates"));
+    assert_revoked(&mut first);
+    assert_eq!(second.next(Ask::of(1)).ids().len(), 1);
+}
+
+#[test]
+fn a_token_and_a_certificate_must_not_name_two_identities() {
+    let files = support::directory();
+    let identities =
+        identity("billing", "certificate_names = [\"billing.internal\"]") + &identity("orders", "");
+    let tokens = files.path().join("tokens");
+    write_secret(&tokens, &tokens_of_two());
+    let auth = format!("[auth]\ntoken_file = \"{}\"\n", tokens.display());
+    let (daemon, _, authority) = with_certificates(files.path(), &(auth + &identities));
+    let own = authority.client(Some(&authority.issue("billing", &["billing.internal"])));
+    let connect = |client: &Arc<_>| secure_wire(daemon.tcp(), client);
+    // A certificate does not stand for a token.
+    connect(&own).call(&Ask::of(1).tag(1).bytes()).assert_error(1, UNAUTHORIZED);
+    for (token, reply) in [(BILLING, None), (PLAIN, None), (ORDERS, Some(UNAUTHORIZED))] {
+        let mut wire = connect(&own);
+        let answer = wire.call(&wire::auth(1, token.as_bytes()));
+        match reply {
+            None => {
+                assert_eq!(answer, Reply::Ok(1));
+                assert_eq!(info(&mut wire)["identity"], "billing", "{token}");
+            }
+            Some(code) => drop(answer.assert_error(1, code)),
+        }
+    }
+    poll("the reason", || daemon.log().contains("another identity than its certificate").then_some(()));
+}
+
+fn tokens_of_two() -> String {
+    format!("billing: {BILLING}\norders: {ORDERS}\n{PLAIN}\n")
+}
+
+#[test]
+fn a_rate_holds_for_all_connections_of_an_identity_together() {
+    let identities = identity("billing", "rate = 1000") + &identity("orders", "rate = 1000");
+    let daemon = with_tokens(&identities);
+    // On both shards.
+    let mut wires: Vec<Wire> = (0..4).map(|_| shown(&daemon, BILLING)).collect();
+    for wire in &mut wires {
+        assert_eq!(wire.next(Ask::of(250)).ids().len(), 250);
+    }
+    // What a second yields is drawn, and a second has not passed unless this machine stood still: then it passes here.
+    let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[0], Ask::of(1_000).wait_ms(0))).count();
+    assert!(drawn < 100, "1,000 IDs at once again and again");
+    // Others have rates of their own.
+    assert_eq!(shown(&daemon, ORDERS).next(Ask::of(1_000)).ids().len(), 1_000);
+    assert_eq!(shown(&daemon, PLAIN).next(Ask::of(100_000)).ids().len(), 100_000);
+    // Within its wait a request waits until its IDs are allowed, and its neighbours behind it.
+    let (waiting, behind) = wires.split_at_mut(1);
+    waiting[0].send(&Ask::of(2_000).wait_ms(10_000).tag(1).bytes());
+    waiting[0].send(&Ask::of(1).wait_ms(10_000).tag(2).bytes());
+    let (first, second) = (waiting[0].reply(), waiting[0].reply());
+    assert_eq!((first.tag(), first.ids().len()), (1, 2_000));
+    assert_eq!((second.tag(), second.ids().len()), (2, 1));
+    let refused = behind[0].call(&Ask::of(20_000).wait_ms(1_000).tag(3).bytes());
+    let message = refused.assert_error(3, EXHAUSTED);
+    assert!(
+        message.contains("the 1000 IDs per second of identity billing never yield that many"),
+        "{message}"
+    );
+    let partial = behind[0].next(Ask::of(20_000).wait_ms(1_000).flags(wire::PARTIAL));
+    assert!((1..=3_000).contains(&partial.ids().len()));
+    let slowed = sample(&scrape(&daemon), "snowbank_identity_slowed_total{identity=\"billing\"}");
+    assert!(slowed >= 3.0, "{slowed}");
+    let log = daemon.log();
+    assert_eq!(log.matches("their identity has used up its rate").count(), 1, "{log}");
+    // What a client's own rate refuses is no refusal of the source.
+    assert_eq!(sample(&scrape(&daemon), "snowbank_refusals_total{source=\"fast\"}"), 0.0);
+}
+
+/// Returns whether a request is refused for its client's rate. The refusal says when to ask again.
+fn is_exhausted(wire: &mut Wire, ask: Ask) -> bool {
+    match wire.call(&ask.tag(9).bytes()) {
+        Reply::Error { code: EXHAUSTED, retry_after_ms, .. } => {
+            assert!((1..=1_000).contains(&retry_after_ms), "{retry_after_ms}");
+            true
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn another_rate_holds_for_open_connections_from_the_reload_on() {
+    let daemon = with_tokens(&(identity("billing", "") + &identity("orders", "")));
+    let mut wire = shown(&daemon, BILLING);
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+    let config = |rate: &str| {
+        let identities = identity("billing", rate) + &identity("orders", "");
+        format!("auth.token_file = \"tokens\"\n{identities}{TWO_SOURCES}")
+    };
+    configure(&daemon, "snowbank.toml", &config("rate = 10"));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: \"off\" -> 10"));
+    let message = wire.call(&Ask::of(100).tag(1).bytes()).assert_error(1, EXHAUSTED);
+    assert!(message.contains("the 10 IDs per second of identity billing"), "{message}");
+    configure(&daemon, "snowbank.toml", &config(""));
+    assert!(reload(&daemon).contains("identity \"billing\": rate: 10 -> \"off\""));
+    assert_eq!(wire.next(Ask::of(100_000)).ids().len(), 100_000);
+}
+
+#[test]
+fn a_stop_refuses_what_waits_for_a_rate() {
+    let setup = Setup::configured(&format!(
+        "limits.drain_timeout = \"1s\"\n{}{TWO_SOURCES}",
+        identity("anonymous", "rate = 10")
+    ));
+    let daemon = setup.start();
+    let mut wire = daemon.connect();
+    wire.send(&Ask::of(100).wait_ms(10_000).tag(4).bytes());
+    poll("the request waits", || daemon.log().contains("has used up its rate").then_some(()));
+    daemon.signal(Signal::TERM);
+    wire.reply().assert_error(4, wire::SHUTTING_DOWN);
+}
+
+#[test]
+fn an_address_has_its_connections_and_its_rate() {
+    let limits = "limits.connections_per_address = 3\nlimits.rate_per_address = 1000\n";
+    let setup = Setup::new().option("--listen", "unix:socket").in_own_directory();
+    let daemon = setup.config(&format!("{limits}{TWO_SOURCES}")).listeners(2).admin().start();
+    let mut wires: Vec<Wire> = (0..3).map(|_| daemon.connect()).collect();
+    wires.iter_mut().for_each(Wire::assert_open);
+    for _ in 0..20 {
+        let mut refused = daemon.connect();
+        let message = refused.reply().assert_error(0, TOO_BUSY);
+        assert!(message.contains("your address has all its 3 connections"), "{message}");
+        refused.assert_closed();
+    }
+    // A Unix socket has no address.
+    let unix = support::Address::Unix(daemon.path("socket"));
+    let mut local: Vec<Wire> = (0..5).map(|_| Wire::connect(&unix)).collect();
+    for wire in &mut local {
+        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
+    }
+    let drawn = (0..100).take_while(|_| !is_exhausted(&mut wires[1], Ask::of(1_000).wait_ms(0))).count();
+    assert!((1..100).contains(&drawn));
+    assert_eq!(wires[2].next(Ask::of(10).wait_ms(10_000)).ids().len(), 10);
+    // A place becomes free, and the rate is not new with the next connection.
+    wires.pop();
+    poll("a free place", || {
+        let mut wire = daemon.connect();
+        matches!(wire.call(&wire::ping(1, b"")), Reply::Pong(..)).then_some(())
+    });
+    let samples = scrape(&daemon);
+    assert!(sample(&samples, "snowbank_address_refused_total") >= 20.0);
+    assert!(sample(&samples, "snowbank_address_slowed_total") >= 2.0);
+    assert_eq!(sample(&samples, "snowbank_addresses"), 1.0);
+    let log = daemon.log();
+    assert_eq!(log.matches("their address has all that connections_per_address allows").count(), 1, "{log}");
+    assert_eq!(log.matches("their address has used up its rate").count(), 1, "{log}");
+    // Off again: as many as there are places, at any rate.
+    configure(&daemon, "snowbank.toml", TWO_SOURCES);
+    assert!(reload(&daemon).contains("limits.rate_per_address: 1000 -> \"off\""));
+    let mut many: Vec<Wire> = (0..8).map(|_| daemon.connect()).collect();
+    for wire in &mut many {
+        assert_eq!(wire.next(Ask::of(5_000)).ids().len(), 5_000);
+    }
+}

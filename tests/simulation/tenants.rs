@@ -1,0 +1,244 @@
+//! Tenants of one source who together ask for more than it yields: greedy ones that always wait for more, large ones that are
+//! promised all that they ask for, and modest ones that want less than their share. Ticks' wake-ups come late at random.
+//!
+//! Nothing is lost and nothing handed out twice. Each promise is kept. Greedy tenants get the same, to a position, and a modest
+//! one waits for few ticks, however many the others are and whatever they ask.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use snowbank::ceiling::Grant;
+use snowbank::clock::{BootMicros, Now};
+use snowbank::numbering::Numbering;
+use snowbank::shard::{Lane, Order, Ring, Rings, Shard, Taken};
+use snowbank::source::wait_queue::{Finished, Signals, WaitId, WaitRequest};
+use snowbank::source::{OnStepBack, Rules, SequenceStart, Source};
+use snowbank_client::layout::{Layout, Position, Run, UnixMicros, WorkerSet};
+
+use crate::checks::{count_of, interval};
+use crate::{BURST_WINDOW, MAX_AHEAD, MS, SECOND, SHARDS};
+
+/// The end of each life, at which the greedy tenants' waits end.
+const LIFE_US: i64 = 300 * MS;
+/// The most by which a wake-up is late: nothing is lost then, because the burst window is longer.
+const LATE_US: u64 = 3_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Appetite {
+    /// Always waits for more than it can get.
+    Greedy,
+    /// Asks for several ticks' worth at times, and wants all of it.
+    Large,
+    /// Asks for no more than its share of a tick at times.
+    Modest,
+}
+
+struct Tenant {
+    appetite: Appetite,
+    waiting: Option<Waiting>,
+    /// Positions that were claimed for it while it waited.
+    waited_for: u64,
+}
+
+struct Waiting {
+    id: WaitId,
+    count: u64,
+    taken: Taken,
+    /// The wake-ups since it was admitted.
+    wake_ups: usize,
+}
+
+struct House {
+    seed: u64,
+    rng: fastrand::Rng,
+    numbering: Numbering,
+    source: Arc<Source>,
+    shards: Vec<Shard>,
+    tenants: Vec<Tenant>,
+    now: Now,
+    end: BootMicros,
+    handed_out: Vec<(u64, u64)>,
+}
+
+struct Deaf;
+
+impl Signals for Deaf {
+    fn finished(&self, _shard: usize) {}
+    fn ceiling_reached(&self) {}
+}
+
+impl House {
+    fn new(seed: u64) -> House {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let layout =
+            ["twitter", "time:41,worker:5,sequence:=40", "time:41,worker:5,sequence:=10"][rng.usize(..3)];
+        let workers: WorkerSet = ["0", "0-3"][rng.usize(..2)].parse().expect("worker IDs");
+        let numbering =
+            Numbering::new(Layout::resolve(layout).expect("a layout"), workers).expect("they exist");
+        let rules = Rules {
+            burst_window: BURST_WINDOW,
+            max_ahead: MAX_AHEAD,
+            on_step_back: OnStepBack::Ride,
+            sequence_start: SequenceStart::Zero,
+        };
+        let wall = UnixMicros(1_800_000_000 * SECOND + rng.i64(0..SECOND));
+        let now = Now { wall, boot: BootMicros(500 * SECOND), jumped: false };
+        let start = numbering.first_of(numbering.tick_at(wall));
+        let grant = Grant::new(numbering.end());
+        let source =
+            Arc::new(Source::new(String::from("shared"), numbering.clone(), rules, grant, start, now));
+        let rings: Rings = (0..SHARDS).map(|_| Ring::default()).collect();
+        let shard = |index| {
+            // In strict order shards claim nothing ahead, so that each position can be accounted for.
+            let lane = Lane::new(Arc::clone(&source), Arc::clone(&rings), index, Order::Strict, now);
+            Shard::new(index, vec![lane], seed + index as u64, now)
+        };
+        let shards = (0..SHARDS).map(shard).collect();
+        let mut tenants = Vec::new();
+        for (appetite, most) in [(Appetite::Greedy, 30), (Appetite::Large, 4), (Appetite::Modest, 8)] {
+            let count = rng.usize(1..=most);
+            tenants.extend((0..count).map(|_| Tenant { appetite, waiting: None, waited_for: 0 }));
+        }
+        let end = now.boot.after(Duration::from_micros(LIFE_US as u64));
+        House { seed, rng, numbering, source, shards, tenants, now, end, handed_out: Vec::new() }
+    }
+
+    /// Asks for a tenant that does not wait. Its wait ends after `wait`.
+    fn ask(&mut self, index: usize, count: u64, wait: Duration, partial: bool) {
+        if self.tenants[index].waiting.is_some() {
+            return;
+        }
+        let shard = index % SHARDS;
+        self.shards[shard].wake(self.now);
+        let mut runs = Vec::new();
+        let (lane, rng) = self.shards[shard].lane(0);
+        match lane.take(count, || 0, rng, &mut runs) {
+            Ok(()) => self.hand_out(index, count, &runs),
+            Err(missing) => {
+                let request = WaitRequest { count: missing, due: self.now.boot.after(wait), partial, shard };
+                let window = lane.window();
+                let (admitted, has_some) = (lane.source().admit(&window, request), !runs.is_empty());
+                match admitted {
+                    Ok(id) => {
+                        let taken = lane.keep(runs);
+                        self.tenants[index].waiting = Some(Waiting { id, count, taken, wake_ups: 0 });
+                    }
+                    // What a refused request had is skipped; here there is nothing at hand while others wait.
+                    Err(_) => assert!(!has_some, "seed {}: a refused request had some", self.seed),
+                }
+            }
+        }
+        self.shards[shard].top_up();
+    }
+
+    fn hand_out(&mut self, index: usize, count: u64, runs: &[Run]) {
+        assert_eq!(count_of(runs), count, "seed {}: tenant {index}", self.seed);
+        self.handed_out.extend(runs.iter().map(|run| interval(&self.numbering, run)));
+    }
+
+    /// A tick's wake-up, late by chance. Returns the time until the next.
+    fn advance(&mut self) -> Option<Duration> {
+        let next = self.source.advance(self.now, &mut self.rng, &Deaf);
+        for waiting in self.tenants.iter_mut().filter_map(|tenant| tenant.waiting.as_mut()) {
+            waiting.wake_ups += 1;
+        }
+        for shard in 0..SHARDS {
+            for finished in self.source.collect(shard) {
+                self.finish(shard, &finished);
+            }
+        }
+        next
+    }
+
+    fn finish(&mut self, shard: usize, finished: &Finished) {
+        let is_it =
+            |tenant: &Tenant| tenant.waiting.as_ref().is_some_and(|waiting| waiting.id == finished.id);
+        let index = self.tenants.iter().position(is_it).expect("a tenant waits for it");
+        let Waiting { count, taken, wake_ups, .. } = self.tenants[index].waiting.take().expect("it waits");
+        let claimed: u64 = finished.spans.iter().map(|span| span.count).sum();
+        self.tenants[index].waited_for += claimed;
+        let mut runs = Vec::new();
+        self.shards[shard].wake(self.now);
+        let refusal = self.shards[shard].lane(0).0.end_wait(taken, finished, &mut runs);
+        let (seed, appetite) = (self.seed, self.tenants[index].appetite);
+        assert!(refusal.is_none(), "seed {seed}: {appetite:?} was admitted for {count}: {refusal:?}");
+        match appetite {
+            Appetite::Greedy => self.hand_out(index, count_of(&runs), &runs),
+            Appetite::Large => self.hand_out(index, count, &runs),
+            Appetite::Modest => {
+                let most = 2 + 2 * self.tenants.len() / self.numbering.ids_per_tick() as usize;
+                assert!(wake_ups <= most, "seed {seed}: {count} waited for {wake_ups} ticks, {most} at most");
+                self.hand_out(index, count, &runs);
+            }
+        }
+    }
+
+    /// A moment at which some tenant asks.
+    fn ask_at_random(&mut self) {
+        let index = self.rng.usize(..self.tenants.len());
+        let per_tick = self.numbering.ids_per_tick();
+        match self.tenants[index].appetite {
+            Appetite::Greedy => {}
+            Appetite::Modest => {
+                let share = per_tick / self.tenants.len() as u64;
+                let count = self.rng.u64(1..=share.max(1));
+                self.ask(index, count, Duration::from_secs(1), false);
+            }
+            Appetite::Large => {
+                let (count, wait_ms) = (self.rng.u64(per_tick..20 * per_tick), self.rng.u64(10..200));
+                self.ask(index, count, Duration::from_millis(wait_ms), false);
+            }
+        }
+    }
+
+    fn live(&mut self) {
+        let begun = self.source.cursor().expect("it is open");
+        // All that is at hand goes first, so that the greedy ones begin together.
+        self.shards[0].wake(self.now);
+        let at_hand = self.source.left(&self.source.window(self.now));
+        if at_hand > 0 {
+            self.ask(0, at_hand, Duration::ZERO, false);
+        }
+        let wait = self.end.since(self.now.boot);
+        for index in 0..self.tenants.len() {
+            if self.tenants[index].appetite == Appetite::Greedy {
+                self.ask(index, 100_000_000, wait, true);
+            }
+        }
+        while let Some(next) = self.advance() {
+            let late = Duration::from_micros(self.rng.u64(..LATE_US));
+            let wakes_at = self.now.boot.after(next + late);
+            while self.now.boot < wakes_at {
+                let step = Duration::from_micros(self.rng.u64(1..2_000)).min(wakes_at.since(self.now.boot));
+                self.now = self.now.after(step);
+                if self.now.boot < self.end {
+                    self.ask_at_random();
+                }
+            }
+        }
+        self.check(begun);
+    }
+
+    fn check(&mut self, begun: Position) {
+        let seed = self.seed;
+        self.handed_out.sort_unstable();
+        assert!(self.handed_out.is_sorted_by(|one, next| one.1 <= next.0), "seed {seed}: handed out twice");
+        let total: u64 = self.handed_out.iter().map(|(from, to)| to - from).sum();
+        let ended = self.source.cursor().expect("it is open");
+        assert_eq!(total, ended.0 - begun.0, "seed {seed}: claimed, and handed to nobody");
+        // All is claimed up to the end of the greedy ones' waits.
+        let end_wall = UnixMicros(self.now.wall.0 - self.now.boot.since(self.end).as_micros() as i64);
+        let whole = self.numbering.first_of(self.numbering.tick_at(end_wall));
+        assert!(ended >= whole, "seed {seed}: {} positions were left", whole.0 - ended.0);
+        let greedy = self.tenants.iter().filter(|tenant| tenant.appetite == Appetite::Greedy);
+        let shares: Vec<u64> = greedy.map(|tenant| tenant.waited_for).collect();
+        let (least, most) = (shares.iter().min(), shares.iter().max());
+        let differ = most.zip(least).map_or(0, |(most, least)| most - least);
+        assert!(differ <= 1, "seed {seed}: shares of greedy tenants: {shares:?}");
+    }
+}
+
+/// One life of a house of tenants.
+pub(crate) fn share(seed: u64) {
+    House::new(seed).live();
+}
