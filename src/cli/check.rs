@@ -8,7 +8,7 @@ use std::thread;
 use super::inputs::{place_of_state, warnings_of_environment};
 use super::{Failure, Outcome, service_user};
 use crate::clock;
-use crate::config::{self, Credentials, Overrides};
+use crate::config::{self, Credentials, Machine, Mistakes, Overrides, Unpicked};
 
 /// The text of `--help` below the options.
 const HELP: &str = "\
@@ -62,9 +62,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
     let now = clock::os::read().wall;
     let credentials = Credentials::of(|name| std::env::var_os(name)).or_elsewhere();
     match config::load_with_secrets(Some((path, &text)), &arguments.overrides, cores, now, &credentials) {
-        Ok((settings, secrets)) => {
+        Ok((mut settings, secrets)) => {
+            let picked = match settings.pick_worker_ids(&Machine::here()) {
+                Err(Unpicked::Mistakes(mistakes)) => return refuse(path, &mistakes, out),
+                Ok(lines) => lines.into_iter().map(|line| format!("on this machine, {line}")).collect(),
+                Err(Unpicked::NoNumber { reason, .. }) => {
+                    vec![format!("warning: `serve` would not start on this machine: {reason}")]
+                }
+            };
             writeln!(out, "{}: no mistakes", path.display())?;
-            for line in settings.summary() {
+            for line in settings.summary().into_iter().chain(picked) {
                 writeln!(out, "{line}")?;
             }
             // The environment of the daemon may name more.
@@ -79,10 +86,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
             }
             Ok(())
         }
-        Err(mistakes) => {
-            writeln!(out, "{mistakes}")?;
-            let plural = if mistakes.len() == 1 { "mistake" } else { "mistakes" };
-            Err(Failure::no(format_args!("{}: {} {plural}", path.display(), mistakes.len())))
-        }
+        Err(mistakes) => refuse(path, &mistakes, out),
     }
+}
+
+fn refuse(path: &Path, mistakes: &Mistakes, out: &mut impl Write) -> Outcome {
+    writeln!(out, "{mistakes}")?;
+    let plural = if mistakes.len() == 1 { "mistake" } else { "mistakes" };
+    Err(Failure::no(format_args!("{}: {} {plural}", path.display(), mistakes.len())))
 }

@@ -13,7 +13,7 @@ use super::reload::{self, Requests};
 use super::stop::{Stops, catch};
 use super::{Failure, Outcome};
 use crate::clock;
-use crate::config::{Overrides, Protocol, Settings, StatePlace};
+use crate::config::{Machine, Overrides, Protocol, Settings, StatePlace};
 use crate::server::{self, Inherited, Note, RunError, Server, StartError, State};
 use crate::service::{Logs, Notifier, Retries};
 use snowbank_client::layout::UnixMicros;
@@ -74,6 +74,7 @@ fn start_and_serve(
         Logs::start(loaded.as_ref().map_or_else(|_| inputs.overrides.log(), |(settings, _)| settings.log));
     let inherited = inherited?;
     let (mut settings, mut secrets) = loaded.map_err(StartError::from)?;
+    let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
     refuse_endless_standard_input(arguments)?;
     let warnings_of_secrets = std::mem::take(&mut secrets.warnings);
     let place =
@@ -85,6 +86,7 @@ fn start_and_serve(
     drop(starting);
     // Not before, because a refusal to start is one line.
     log_choices(&settings, &place, now);
+    picked.iter().for_each(|line| tracing::info!("{line}"));
     server.notes().iter().for_each(Note::log);
     warnings_of_secrets.iter().chain(&too_few_files).for_each(|warning| tracing::warn!("{warning}"));
     let warned = settings.warnings(now).into_iter().chain(warnings_of_secrets).chain(too_few_files).collect();

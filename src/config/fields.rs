@@ -82,17 +82,21 @@ pub struct WorkerIds {
     pub set: WorkerSet,
     /// True if they were given, rather than worker 0 by default.
     pub are_given: bool,
-    /// The text of those that were given by the layout's fields, until `settle` knows the layout.
+    /// The text of those that were given by the layout's fields, until `settle` knows the layout. It stays where an origin
+    /// gives the other fields.
     pub(super) by_field: Option<String>,
+    /// True once they were picked from the machine.
+    pub(super) are_picked: bool,
 }
 
 impl WorkerIds {
     pub(super) fn of(given: Option<WorkerSet>) -> Self {
         let are_given = given.is_some();
-        WorkerIds { set: given.unwrap_or_else(|| WorkerSet::single(0)), are_given, by_field: None }
+        let set = given.unwrap_or_else(|| WorkerSet::single(0));
+        WorkerIds { set, are_given, by_field: None, are_picked: false }
     }
 
     pub(super) fn of_fields(text: String) -> Self {
-        WorkerIds { set: WorkerSet::single(0), are_given: true, by_field: Some(text) }
+        WorkerIds { set: WorkerSet::single(0), are_given: true, by_field: Some(text), are_picked: false }
     }
 }

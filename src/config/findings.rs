@@ -70,6 +70,11 @@ pub(super) struct Findings {
 }
 
 impl Findings {
+    /// Creates findings without a mistake, for settings that were read before.
+    pub(super) fn at(origins: Origins) -> Self {
+        Findings { origins, ..Findings::default() }
+    }
+
     pub(super) fn mistake(&mut self, origin: Origin, key: impl Into<String>, text: impl Into<String>) {
         let mistake = Mistake { origin, key: key.into(), text: text.into(), is_clock_behind: false };
         self.push(mistake);

@@ -32,26 +32,6 @@ impl CoordinatorKind {
     }
 }
 
-/// The origin of a source's worker IDs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WorkerIdFrom {
-    /// The setting `worker_ids`.
-    Given,
-    /// Numbers that no daemon of the fleet has, picked at the start.
-    Coordinator,
-}
-
-impl WorkerIdFrom {
-    /// All, with their names in a configuration.
-    pub(super) const NAMES: [(&'static str, WorkerIdFrom); 2] =
-        [("given", WorkerIdFrom::Given), ("coordinator", WorkerIdFrom::Coordinator)];
-
-    /// Returns the name in a configuration.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(_, from)| *from == self).map_or("given", |(name, _)| name)
-    }
-}
-
 settings! {
     /// The coordinator of daemons on several machines. docs/fleet.md shows how to set one up.
     pub struct FleetSettings at (fleet) {

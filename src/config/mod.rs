@@ -10,8 +10,10 @@
 //! [`Settings`], the reader, environment variables, [`diff()`] and the [`reference()`] follow from the rows. A new setting is a row,
 //! and its use. `settle` has the rules between settings.
 //!
-//! Nothing here opens a socket, resolves a name or reads a clock. Only [`read_file`] and [`load_with_secrets`] read files,
-//! and only [`Overrides`] reads the environment.
+//! Worker IDs that come from the machine are picked afterwards ([`Settings::pick_worker_ids`]), where a daemon starts.
+//!
+//! Nothing here opens a socket, resolves a name or reads a clock. Only [`read_file`], [`load_with_secrets`] and the pick read
+//! files. Only [`Overrides`] and [`Machine::here`] read the environment.
 
 #[macro_use]
 mod setting;
@@ -27,8 +29,11 @@ mod fleet;
 pub mod fuzzing;
 mod identities;
 mod log;
+mod machine;
 mod mistake;
+mod open_fields;
 mod overrides;
+mod pick;
 mod reader;
 mod reference;
 mod secrets;
@@ -40,6 +45,7 @@ mod summary;
 mod tokens;
 mod units;
 mod value;
+mod worker_id_from;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -53,11 +59,13 @@ pub use doors::{
 };
 pub use fields::{FileMode, SHARDS_MAX, Shards, SourceKind, WorkerIds};
 pub use file_ref::{Credentials, FileRef, UnknownCredential};
-pub use fleet::{CoordinatorKind, FleetSettings, WorkerIdFrom};
+pub use fleet::{CoordinatorKind, FleetSettings};
 pub use identities::{ANONYMOUS, IDENTITIES_MAX, IdentitySettings};
 pub use log::{LogFormat, LogLevel};
+pub use machine::Machine;
 pub use mistake::{Mistake, Mistakes, Origin, Origins};
 pub use overrides::{Override, Overrides, unknown_variables};
+pub use pick::Unpicked;
 pub use reference::reference;
 pub use secrets::Secrets;
 pub use settle::InheritedAddresses;
@@ -68,6 +76,7 @@ pub use suggest::resolve_layout;
 pub use tokens::{TOKEN_BYTES_MAX, TokenErrors, TokenHash, Tokens, hashed_line, read_tokens};
 pub(crate) use units::{Grouped, parse_duration};
 pub(crate) use value::{SOURCE_NAME, is_source_name};
+pub use worker_id_from::{Ipv4Of, WorkerIdFrom};
 
 pub use snowbank_client::address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 use snowbank_client::layout::UnixMicros;

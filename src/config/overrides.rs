@@ -11,6 +11,7 @@ use toml::de::{DeArray, DeValue};
 use super::LogSettings;
 use super::daemon::rows;
 use super::findings::Input;
+use super::machine::IPV4_VARIABLE;
 use super::reader::Reader;
 use super::setting::Row;
 use super::suggest::nearest;
@@ -124,8 +125,10 @@ fn help(key: &str, help: &str) -> String {
 
 /// Returns a warning for each of these environment variables that begins with `SNOWBANK_` and that nothing reads.
 pub fn unknown_variables(names: impl IntoIterator<Item = String>) -> Vec<String> {
-    let known: Vec<String> =
-        rows().map(Row::variable).chain(["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS"].map(String::from)).collect();
+    let known: Vec<String> = rows()
+        .map(Row::variable)
+        .chain(["SNOWBANK_CONFIG", "SNOWBANK_ADDRESS", IPV4_VARIABLE].map(String::from))
+        .collect();
     let unknown = names.into_iter().filter(|name| name.starts_with("SNOWBANK_") && !known.contains(name));
     let warn = |name: String| {
         let meant = nearest(&name, known.iter().map(|known| (known, format!("did you mean {known}?"))));

@@ -16,6 +16,7 @@ use super::source::{SOURCES_MAX, SourceSettings};
 use super::state_dir::StateDirChoice;
 use super::suggest::nearest;
 use super::value::{Value, excerpt};
+use super::worker_id_from::WorkerIdFrom;
 use snowbank_client::address::Address;
 
 /// The settings so far; a setting that was refused has its default. There is at least one source.
@@ -198,6 +199,11 @@ impl Reader {
         let of_clients = [&mut settings.auth.token_file, certificate, key, client_ca];
         for file in of_clients.into_iter().chain(of_fleet) {
             if let Some(FileRef::Path(path)) = file.as_mut() {
+                anchor(path);
+            }
+        }
+        for source in &mut settings.sources {
+            if let WorkerIdFrom::File(path) = &mut source.worker_id_from {
                 anchor(path);
             }
         }

@@ -10,6 +10,7 @@ use super::fields::{SourceKind, WorkerIds};
 use super::findings::Findings;
 use super::identities;
 use super::mistake::{Mistakes, Origin};
+use super::open_fields::OpenFields;
 use super::reader::Reader;
 use super::source::SourceSettings;
 use super::state_dir::StateDirChoice;
@@ -45,7 +46,7 @@ pub(super) fn settle(reader: Reader, cores: NonZeroUsize, now: UnixMicros) -> Re
         }
     }
     let sound: Vec<_> = sound.into_iter().map(|index| (index, &settings.sources[index])).collect();
-    let given: Vec<_> = sound.iter().copied().filter(|(_, source)| !source.is_lent()).collect();
+    let given: Vec<_> = sound.iter().copied().filter(|(_, source)| source.has_worker_ids()).collect();
     check_overlaps(&given, &mut findings);
     for (protocol, addresses) in settings.listeners() {
         if let Some(text) = exposure(addresses, sound.iter().copied()) {
@@ -348,6 +349,26 @@ impl Place<'_> {
 
     /// Returns whether the layout has the worker IDs. Those that were given by its fields become numbers.
     fn fit_worker_ids(&mut self, source: &mut SourceSettings) -> bool {
+        if source.is_of_machine() {
+            let fits = OpenFields::of(&source.layout, &source.worker_ids).fit(&source.worker_id_from);
+            if let Err((key, text)) = fits {
+                self.mistake(key, text);
+                return false;
+            }
+            if source.worker_count != 1 {
+                let (count, from) = (source.worker_count, &source.worker_id_from);
+                let text = format!(
+                    "found {count}, allowed: 1 with worker_id_from = \"{from}\", which gives one number"
+                );
+                self.mistake("worker_count", text);
+                return false;
+            }
+            return self.of("worker_ids").is_some() && self.of("worker_id_from").is_some();
+        }
+        if source.is_lent() && source.worker_ids.by_field.is_some() {
+            let all = OpenFields::of(&source.layout, &source.worker_ids).with_all();
+            source.worker_ids.by_field = Some(all);
+        }
         let WorkerIds { set, by_field, .. } = &mut source.worker_ids;
         let found = match by_field.take() {
             Some(text) => WorkerSet::by_field(&text, &source.layout),
@@ -367,7 +388,7 @@ impl Place<'_> {
 }
 
 /// Checks that no two sources can hand out the same ID, whatever their fields are called and whenever it would be.
-fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
+pub(super) fn check_overlaps(sources: &[(usize, &SourceSettings)], findings: &mut Findings) {
     for (at, &(index, source)) in sources.iter().enumerate() {
         for &(earlier_index, earlier) in &sources[..at] {
             let ids = (&earlier.layout, &earlier.worker_ids.set);
@@ -426,7 +447,8 @@ fn exposure<'s>(
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
 ) -> Option<String> {
     let reachable = listen.iter().find(|address| !address.is_local())?;
-    let (index, source) = sources.find(|(_, source)| !source.worker_ids.are_given && !source.is_lent())?;
+    let (index, source) = sources
+        .find(|(_, source)| !source.worker_ids.are_given && !source.is_lent() && !source.is_unpicked())?;
     Some(format!(
         "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
          (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets",

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::fields::{SourceKind, WorkerIds};
-use super::fleet::WorkerIdFrom;
 use super::setting::{Change::Restart, Section::Source, Section::SourceAlone};
+use super::worker_id_from::WorkerIdFrom;
 use crate::fleet::SWAPS_MAX;
 use crate::numbering::{LAST_ID, Numbering, TicketCounter};
 use crate::source::{OnStepBack, SequenceStart};
@@ -71,8 +71,15 @@ settings! {
         /// The origin of the worker IDs: "given" is worker_ids. "coordinator" picks one that no other daemon of the fleet
         /// has, at the start, and needs `[fleet]`. The daemon prefers the one that it had before. worker_ids then names
         /// those that it may pick from; empty: all of the layout.
+        ///
+        /// Others take one from the machine at the start. "hostname" is the number at the end of its name, as of a
+        /// StatefulSet's pod: 12 of web-12. "file:PATH" is the number in a file that another program writes. "ipv4" is as
+        /// many low bits of the machine's address as the layout has for workers. "ipv4:eth0" or "ipv4:10.0.0.0/8" names
+        /// the interface or the subnet. The variable SNOWBANK_IPV4 gives the address instead, as a pod's own.
+        ///
+        /// worker_ids may give some of the layout's node fields, such as "datacenter=1". The origin then gives the others.
         worker_id_from: WorkerIdFrom = r#""given""# in Source, Restart(MADE_OF),
-            |value| value.choice(&WorkerIdFrom::NAMES);
+            |value| value.worker_id_from();
 
         /// The number of worker IDs that the coordinator picks, 1 to 100. Each one adds its rate to the source's.
         worker_count: usize = "1" in Source, Restart(MADE_OF), |value| value.count(1..=SWAPS_MAX as u64);
@@ -127,6 +134,35 @@ impl SourceSettings {
     /// Returns true if the coordinator picks the worker IDs. Those in `worker_ids` are then the ones to pick from.
     pub fn is_lent(&self) -> bool {
         self.worker_id_from == WorkerIdFrom::Coordinator && !self.is_ticket()
+    }
+
+    /// Returns true if the worker IDs come from the machine.
+    pub(super) fn is_of_machine(&self) -> bool {
+        let is_of_machine = matches!(
+            self.worker_id_from,
+            WorkerIdFrom::HostName | WorkerIdFrom::Ipv4(_) | WorkerIdFrom::File(_)
+        );
+        is_of_machine && !self.is_ticket()
+    }
+
+    /// Keeps the worker IDs that were picked for this source while it runs.
+    pub fn keep_picked(&mut self, running: &SourceSettings) {
+        let is_of_machine = self.is_unpicked()
+            && self.worker_id_from == running.worker_id_from
+            && self.worker_ids.by_field == running.worker_ids.by_field;
+        if is_of_machine || (self.is_lent() && running.is_lent()) {
+            self.worker_ids.clone_from(&running.worker_ids);
+        }
+    }
+
+    /// Returns true if its worker IDs are known: none is picked later.
+    pub(super) fn has_worker_ids(&self) -> bool {
+        !self.is_ticket() && !self.is_lent() && !self.is_unpicked()
+    }
+
+    /// Returns true if the worker IDs come from the machine, and were not picked yet.
+    pub fn is_unpicked(&self) -> bool {
+        self.is_of_machine() && !self.worker_ids.are_picked
     }
 
     /// Returns this many ticks of its layout.

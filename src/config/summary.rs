@@ -58,6 +58,12 @@ impl Settings {
                     "source {index} {name:?}: ticket counter, increment {increment}, offset {offset}"
                 );
             }
+            if source.is_lent() || source.is_unpicked() {
+                let SourceSettings { name, layout, worker_id_from, .. } = source;
+                return format!(
+                    "source {index} {name:?}: {layout}; worker picked at the start ({worker_id_from})"
+                );
+            }
             let workers = if source.worker_ids.set.len() == 1 { "worker" } else { "workers" };
             format!(
                 "source {index} {:?}: {}; {workers} {}, {} IDs/s until {}",
@@ -137,6 +143,7 @@ impl Settings {
                 self.lock_dir.display()
             ));
         }
+        warnings.extend(self.too_wide_subnets());
         warnings.extend(self.repeated_later());
         warnings
     }
@@ -164,7 +171,7 @@ impl Settings {
             self.sources[..index].iter().enumerate().map(move |earlier| (earlier, (index, source)))
         });
         pairs
-            .filter(|((_, left), (_, right))| !left.is_ticket() && !right.is_ticket())
+            .filter(|((_, left), (_, right))| [left, right].into_iter().all(|it| it.has_worker_ids()))
             .filter_map(|((one, left), (two, right))| {
                 let ids = (&left.layout, &left.worker_ids.set);
                 let (worker, other) = collision(ids, (&right.layout, &right.worker_ids.set))?;

@@ -13,6 +13,7 @@ use super::fields::{FileMode, WorkerIds};
 use super::file_ref::FileRef;
 use super::suggest::resolve_layout;
 use super::units::{self, Grouped, Plain};
+use super::worker_id_from::{ORIGINS, WorkerIdFrom};
 use crate::fleet::etcd::{Endpoint, WrongEndpoint};
 use snowbank_client::address::{Address, AddressError};
 use snowbank_client::layout::{Layout, LayoutTable, WorkerSet};
@@ -353,6 +354,12 @@ impl<'v> Value<'v> {
             DeValue::String(text) => Some(text.to_string()),
             _ => self.integer().map(|integer| integer.to_string()),
         }
+    }
+
+    /// Reads the origin of worker IDs.
+    pub(super) fn worker_id_from(self) -> Result<WorkerIdFrom, Refusal> {
+        let text = self.0.get_ref().as_str().and_then(|text| text.parse().ok());
+        text.ok_or_else(|| self.refuse(ORIGINS))
     }
 
     /// Reads the name of one of the sources; an empty text is none.

@@ -3,6 +3,7 @@
 mod diff;
 mod mistakes;
 mod overrides;
+mod pick;
 mod settings;
 
 use super::*;

@@ -17,7 +17,7 @@ use super::worker_ids::{lock, number};
 use crate::admin::LastReload;
 use crate::ceiling::Owner;
 use crate::clock;
-use crate::config::{Changed, Mistakes, Secrets, Settings, diff};
+use crate::config::{Changed, Machine, Mistakes, Secrets, Settings, diff};
 use crate::front::Facts;
 use crate::server::ceilings::keeper_thread::JoinRequest;
 use crate::server::ceilings::start_sources::{Joined, Joining};
@@ -131,6 +131,7 @@ impl Reloader {
     /// The reason why nothing was changed.
     pub fn reload(&mut self, mut settings: Settings, secrets: Secrets) -> Result<Reloaded, ReloadError> {
         keep_picked(&self.settings, &mut settings)?;
+        let picked = settings.pick_worker_ids(&Machine::here()).map_err(StartError::from)?;
         let changed = diff(&self.settings, &settings).map_err(ReloadError::Restart)?;
         let info_json = describe(&settings, &self.common.metrics.instance)?;
         let before = Arc::clone(&self.live_config.borrow());
@@ -160,6 +161,7 @@ impl Reloader {
             _ => false,
         };
         self.settings = settings;
+        let notes = picked.into_iter().map(Note::Info).chain(notes).collect();
         let tokens = secrets.tokens != before.facts.access.tokens;
         Ok(Reloaded { changed, joined: names, tokens, certificates, notes })
     }
@@ -237,14 +239,14 @@ impl Reloader {
     }
 }
 
-/// Gives the sources that run the worker IDs that the fleet picked for them.
+/// Gives the sources that run the worker IDs that were picked for them at the start.
 ///
 /// # Errors
 /// A source would join a daemon of a fleet: its worker IDs are taken at a start alone.
 fn keep_picked(running: &Settings, wanted: &mut Settings) -> Result<(), StartError> {
     for (source, wanted) in running.sources.iter().zip(&mut wanted.sources) {
-        if source.is_lent() && wanted.is_lent() && source.name == wanted.name {
-            wanted.worker_ids.clone_from(&source.worker_ids);
+        if source.name == wanted.name {
+            wanted.keep_picked(source);
         }
     }
     match wanted.sources.get(running.sources.len()) {

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::ceiling::store::{PlanError, When};
 use crate::ceiling::{LockError, StateError};
+use crate::config::Unpicked;
 use crate::fleet::JoinError;
 use crate::system_error::{Attempt, SystemCause, cause_of};
 
@@ -29,6 +30,9 @@ pub enum StartError {
     /// Another process has the state directory.
     #[error("{0}")]
     StateInUse(String),
+    /// The origin of a worker ID has none yet.
+    #[error("{0}")]
+    NoWorkerIdYet(String),
     /// Another process has a worker ID, or keeps its lock from being used.
     #[error("{0}")]
     WorkerIdHeld(String),
@@ -67,6 +71,7 @@ impl StartError {
             | StartError::DamagedState(_)
             | StartError::ReleasedWorkerId(_) => EXIT_CHANGE,
             StartError::StateInUse(_)
+            | StartError::NoWorkerIdYet(_)
             | StartError::WorkerIdHeld(_)
             | StartError::AddressUnavailable(_)
             | StartError::StorageFailing(_)
@@ -128,6 +133,18 @@ impl From<StateError> for StartError {
             | StateError::NotRead { error, .. } => Self::of_system(Attempt::UseFile, &error, reason),
             StateError::Damaged { .. } | StateError::Newer { .. } | StateError::Older(_) => {
                 StartError::DamagedState(reason)
+            }
+        }
+    }
+}
+
+impl From<Unpicked> for StartError {
+    fn from(error: Unpicked) -> Self {
+        let reason = error.to_string();
+        match error {
+            Unpicked::NoNumber { may_pass: true, .. } => StartError::NoWorkerIdYet(reason),
+            Unpicked::NoNumber { may_pass: false, .. } | Unpicked::Mistakes(_) => {
+                StartError::WrongSetting(reason)
             }
         }
     }

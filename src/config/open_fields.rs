@@ -1,0 +1,81 @@
+//! The node fields whose numbers `worker_ids` leaves to the origin of the worker IDs.
+
+use super::fields::WorkerIds;
+use super::worker_id_from::WorkerIdFrom;
+use snowbank_client::layout::{Field, Layout, LayoutError, Role, WorkerSet};
+
+/// The node fields of a layout that the configuration gives no number of, most significant first.
+pub(super) struct OpenFields<'s> {
+    layout: &'s Layout,
+    ids: &'s WorkerIds,
+    fields: Vec<&'s Field>,
+}
+
+impl<'s> OpenFields<'s> {
+    pub(super) fn of(layout: &'s Layout, ids: &'s WorkerIds) -> Self {
+        let given = ids.by_field.as_deref().unwrap_or_default();
+        let names: Vec<&str> =
+            given.split(',').filter_map(|part| part.split_once('=')).map(|(name, _)| name.trim()).collect();
+        let fields = layout.fields().iter();
+        let fields =
+            fields.filter(|field| field.role() == Role::Node && !names.contains(&field.name())).collect();
+        OpenFields { layout, ids, fields }
+    }
+
+    /// Returns the number of values that they have together.
+    pub(super) fn values(&self) -> u64 {
+        self.fields.iter().map(|field| field.values()).product()
+    }
+
+    /// Returns the worker IDs by field, with this number in the open ones.
+    ///
+    /// # Errors
+    /// The configuration's part does not fit the layout.
+    pub(super) fn with(&self, number: u64) -> Result<WorkerSet, LayoutError> {
+        let mut below = self.values();
+        let text = self.completed(|field| {
+            below /= field.values();
+            (number / below % field.values()).to_string()
+        });
+        WorkerSet::by_field(&text, self.layout)
+    }
+
+    /// Returns the worker IDs by field, with every number in the open ones.
+    pub(super) fn with_all(&self) -> String {
+        self.completed(|field| format!("0-{}", field.values() - 1))
+    }
+
+    fn completed(&self, mut number: impl FnMut(&Field) -> String) -> String {
+        let open = self.fields.iter().map(|field| format!("{}={}", field.name(), number(field)));
+        self.ids.by_field.clone().into_iter().chain(open).collect::<Vec<_>>().join(",")
+    }
+
+    /// Checks that there are worker IDs for whichever number this origin gives.
+    ///
+    /// # Errors
+    /// The key of the setting that does not fit, and why.
+    pub(super) fn fit(&self, from: &WorkerIdFrom) -> Result<(), (&'static str, String)> {
+        let values = self.values();
+        if self.ids.are_given && (self.ids.by_field.is_none() || self.fields.is_empty()) {
+            return Err((
+                "worker_ids",
+                format!(
+                    "found worker IDs beside worker_id_from = \"{from}\", allowed: none, or some of the layout's node \
+                     fields, as in \"datacenter=1\""
+                ),
+            ));
+        }
+        if self.fields.is_empty() {
+            let text = format!("found \"{from}\", allowed with a layout that has a node field");
+            return Err(("worker_id_from", text));
+        }
+        if matches!(from, WorkerIdFrom::Ipv4(_)) && !values.is_power_of_two() {
+            let text = format!(
+                "found \"{from}\" and {values} worker numbers in the layout, allowed: a power of two, because they are \
+                 low bits of an address"
+            );
+            return Err(("worker_id_from", text));
+        }
+        self.with(0).map(|_| ()).map_err(|error| ("worker_ids", error.to_string()))
+    }
+}

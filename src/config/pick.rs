@@ -1,0 +1,101 @@
+//! Worker IDs that are picked at the start, from the machine: by its address, its host name or a file.
+
+use std::fmt;
+
+use super::Settings;
+use super::daemon::rows;
+use super::findings::Findings;
+use super::machine::{Machine, NoNumber};
+use super::mistake::{Mistake, Mistakes};
+use super::open_fields::OpenFields;
+use super::settle::{check_overlaps, label};
+use super::worker_id_from::{Ipv4Of, WorkerIdFrom};
+
+/// The reason why worker IDs cannot be picked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unpicked {
+    /// This machine has no number for a source. Another machine may have one.
+    NoNumber {
+        /// A line with the place of the setting.
+        reason: String,
+        /// It may have one later.
+        may_pass: bool,
+    },
+    /// Two sources would hand out the same IDs.
+    Mistakes(Mistakes),
+}
+
+impl fmt::Display for Unpicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unpicked::NoNumber { reason, .. } => f.write_str(reason),
+            Unpicked::Mistakes(mistakes) => f.write_str(&mistakes.first_line()),
+        }
+    }
+}
+
+impl Settings {
+    /// Picks the worker IDs of sources that take them from the machine and have none yet. Returns a line for each.
+    ///
+    /// # Errors
+    /// The machine has no number for a source, or two sources could hand out the same ID.
+    pub fn pick_worker_ids(&mut self, machine: &Machine) -> Result<Vec<String>, Unpicked> {
+        let mut lines = Vec::new();
+        for index in 0..self.sources.len() {
+            let source = &self.sources[index];
+            if !source.is_unpicked() {
+                continue;
+            }
+            let open = OpenFields::of(&source.layout, &source.worker_ids);
+            let found = machine.number(&source.worker_id_from, open.values());
+            let (number, place) = found.map_err(|none| self.no_number(index, none))?;
+            // `settle` has checked it, whatever the number.
+            let set = open.with(number).map_err(|error| {
+                self.no_number(index, NoNumber { text: error.to_string(), may_pass: false })
+            })?;
+            lines.push(format!("source {:?} has {}, from {place}", source.name, set.in_words()));
+            let worker_ids = &mut self.sources[index].worker_ids;
+            worker_ids.set = set;
+            (worker_ids.are_given, worker_ids.are_picked) = (true, true);
+        }
+        self.check_picked().map_or(Ok(lines), |mistakes| Err(Unpicked::Mistakes(mistakes)))
+    }
+
+    /// Compares all sources whose worker IDs are known by now.
+    fn check_picked(&self) -> Option<Mistakes> {
+        let known = self.sources.iter().enumerate();
+        let known: Vec<_> = known.filter(|(_, source)| source.has_worker_ids()).collect();
+        let mut findings = Findings::at(self.origins.clone());
+        check_overlaps(&known, &mut findings);
+        Mistakes::new(findings.mistakes)
+    }
+
+    fn no_number(&self, index: usize, none: NoNumber) -> Unpicked {
+        let row = rows().find(|row| row.key == "worker_id_from");
+        let place = row.map(|row| self.origins.place_of(row, Some(index)));
+        let text = format!("{}: {}", label(index, &self.sources[index]), none.text);
+        let reason = place.map_or(text.clone(), |(key, origin)| {
+            Mistake { origin, key, text, is_clock_behind: false }.to_string()
+        });
+        // A message is one line, whatever a file has.
+        Unpicked::NoNumber { reason: reason.replace(char::is_control, " "), may_pass: none.may_pass }
+    }
+
+    /// Returns a warning for each source whose subnet has more addresses than worker numbers.
+    pub(super) fn too_wide_subnets(&self) -> impl Iterator<Item = String> {
+        let sources = self.sources.iter().filter(|source| source.is_of_machine());
+        sources.filter_map(|source| {
+            let WorkerIdFrom::Ipv4(Ipv4Of::Subnet(_, prefix)) = source.worker_id_from else { return None };
+            let numbers = OpenFields::of(&source.layout, &source.worker_ids).values();
+            let (addresses, bits) = (32 - prefix, numbers.trailing_zeros());
+            (addresses > bits).then(|| {
+                format!(
+                    "source {:?}: worker IDs are the low {bits} bits of an address, and {} has {addresses}: two machines \
+                     whose addresses end alike would hand out the same IDs; name a smaller subnet, or take a layout with \
+                     more workers",
+                    source.name, source.worker_id_from
+                )
+            })
+        })
+    }
+}

@@ -1,0 +1,71 @@
+//! Worker IDs that an origin gives, wholly or beside the configuration's part.
+
+use super::*;
+
+fn pick(text: &str, host_name: &str) -> Result<Settings, Unpicked> {
+    let machine = Machine { host_name: host_name.into(), given_ipv4: None, interfaces: Ok(Vec::new()) };
+    let mut settings = settings(text);
+    settings.pick_worker_ids(&machine).map(|_| settings)
+}
+
+#[test]
+fn the_origin_gives_the_fields_that_worker_ids_leave_open() {
+    let of = |text: &str, name: &str| {
+        let text = format!("worker_id_from = \"hostname\"\n{text}");
+        pick(&text, name).expect(&text).sources[0].worker_ids.set.to_string()
+    };
+    assert_eq!(of("", "web-33"), "33");
+    assert_eq!(of("worker_ids = \"datacenter=1\"", "web-5"), "37");
+    assert_eq!(of("worker_ids = \"worker=1\"", "web-5"), "161");
+    assert_eq!(of("worker_ids = \"datacenter=0-1\"", "web-5"), "5,37");
+    // Two fields are left open: together they hold one number.
+    let layout = "layout = \"time:41,region:2,datacenter:4,worker:4,sequence:10\"\nworker_ids = \"region=1\"";
+    assert_eq!(of(layout, "web-18"), "274");
+}
+
+#[test]
+fn a_number_beyond_the_open_fields_is_refused() {
+    let text = "worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1\"";
+    let Err(Unpicked::NoNumber { reason, may_pass }) = pick(text, "web-32") else { panic!("not refused") };
+    assert!(!may_pass && reason.contains(":1: worker_id_from: ") && reason.contains("0 to 31"), "{reason}");
+}
+
+#[test]
+fn a_coordinator_picks_from_all_numbers_of_the_open_fields() {
+    let text =
+        "worker_id_from = \"coordinator\"\nworker_ids = \"datacenter=1\"\n[fleet]\ncoordinator = \"etcd\"";
+    assert_eq!(settings(text).sources[0].worker_ids.set.to_string(), "32-63");
+}
+
+#[test]
+fn worker_ids_of_an_origin_count_as_assigned() {
+    settings("listen = \"0.0.0.0:7660\"\nworker_id_from = \"ipv4\"");
+    assert!(mistake("listen = \"0.0.0.0:7660\"").contains("worker_ids"));
+}
+
+#[test]
+fn what_gives_one_number_gives_no_more() {
+    let text = "worker_id_from = \"hostname\"\nworker_count = 2";
+    assert!(
+        mistake(text).contains("found 2, allowed: 1 with worker_id_from = \"hostname\""),
+        "{}",
+        mistake(text)
+    );
+}
+
+#[test]
+fn a_reload_keeps_the_number_until_the_origin_changes() {
+    let running = pick("worker_id_from = \"hostname\"", "web-7").unwrap();
+    let mut wanted = settings("worker_id_from = \"hostname\"\n[limits]\nmax_count = 9");
+    wanted.sources[0].keep_picked(&running.sources[0]);
+    assert_eq!(wanted.sources[0], running.sources[0]);
+    for text in [
+        "worker_id_from = \"ipv4\"",
+        "worker_id_from = \"hostname\"\nworker_ids = \"datacenter=1\"",
+        "worker_ids = 8",
+    ] {
+        let mut wanted = settings(text);
+        wanted.sources[0].keep_picked(&running.sources[0]);
+        assert_ne!(wanted.sources[0].worker_ids, running.sources[0].worker_ids, "{text}");
+    }
+}
