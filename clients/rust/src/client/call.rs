@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::Client;
@@ -117,19 +117,20 @@ impl Client {
         deadline: &Deadline,
         call: impl Fn(Reply<T>) -> Call,
     ) -> Result<T, Error> {
+        let (shared, queue) = self.lane();
         let mut last = None;
         let mut tries = 0;
         let mut exhausted = Exhausted::default();
         loop {
             self.check_process()?;
-            self.shared.check_collision()?;
-            let moves_on_by = (exhausted.0.len() + 1 < self.shared.names.len()).then_some(deadline.at);
-            let error = match timeout_at(deadline.at, self.try_once(&call, moves_on_by)).await {
+            shared.check_collision()?;
+            let moves_on_by = (exhausted.0.len() + 1 < shared.names.len()).then_some(deadline.at);
+            let error = match timeout_at(deadline.at, try_once(queue, &call, moves_on_by)).await {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) => error,
                 Err(_) => {
                     let error = exhausted.soonest();
-                    return Err(error.unwrap_or_else(|| deadline.passed(&self.shared, last)));
+                    return Err(error.unwrap_or_else(|| deadline.passed(shared, last)));
                 }
             };
             tries += 1;
@@ -153,17 +154,6 @@ impl Client {
         }
     }
 
-    async fn try_once<T>(
-        &self,
-        call: impl Fn(Reply<T>) -> Call,
-        moves_on_by: Option<Instant>,
-    ) -> Result<T, Error> {
-        let (reply, answer) = oneshot::channel();
-        let call = Call { moves_on_by, ..call(reply) };
-        self.queue.send(call).await.map_err(|_| Error::Closed)?;
-        answer.await.map_err(|_| Error::Closed)?
-    }
-
     /// Returns the pause before the next try, or `None` for no retry.
     ///
     /// With several endpoints the driver moves on by itself. A single daemon that refuses because of its
@@ -180,4 +170,16 @@ impl Client {
         let backoff = self.shared.backoff(u32::try_from(tries).unwrap_or(u32::MAX));
         Some(error.retry_after().unwrap_or_default() + backoff)
     }
+}
+
+/// Sends a call once, and waits for its answer.
+async fn try_once<T>(
+    queue: &mpsc::Sender<Call>,
+    call: impl Fn(Reply<T>) -> Call,
+    moves_on_by: Option<Instant>,
+) -> Result<T, Error> {
+    let (reply, answer) = oneshot::channel();
+    let call = Call { moves_on_by, ..call(reply) };
+    queue.send(call).await.map_err(|_| Error::Closed)?;
+    answer.await.map_err(|_| Error::Closed)?
 }

@@ -23,6 +23,7 @@ mod shared;
 mod simulation;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -45,14 +46,24 @@ use shared::Shared;
 
 use crate::protocol::Info;
 
-/// A handle to one daemon, or to several of which one is used at a time. Clones share its connection.
+/// A handle to one daemon, or to several of which one is used at a time, unless it
+/// [takes turns](ClientOptions::take_turns). Clones share its connections.
 #[derive(Debug, Clone)]
 pub struct Client {
     shared: Arc<Shared>,
     queue: mpsc::Sender<Call>,
+    /// The other connections of a client that takes turns.
+    others: Arc<Others>,
     runtime: Handle,
     /// The fork detector of the process that created the client. Only copies of it are read.
     process: forkguard::Guard,
+}
+
+/// The connections of a client that takes turns, beside its first.
+#[derive(Debug, Default)]
+struct Others {
+    lanes: Vec<(Arc<Shared>, mpsc::Sender<Call>)>,
+    calls: AtomicUsize,
 }
 
 impl Client {
@@ -67,10 +78,33 @@ impl Client {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let process = forkguard::Guard::try_new()
             .map_err(|error| Error::BadOption(format!("forks cannot be noticed: {error}").into()))?;
-        let (queue, calls) = mpsc::channel(options.max_queued);
-        let shared = Arc::new(Shared::new(options));
-        runtime.spawn(driver::Driver::new(Arc::clone(&shared), queue::Queue::new(calls)).run());
-        Ok(Self { shared, queue, runtime, process })
+        let start = |options: ClientOptions| {
+            let (queue, calls) = mpsc::channel(options.max_queued);
+            let shared = Arc::new(Shared::new(options));
+            runtime.spawn(driver::Driver::new(Arc::clone(&shared), queue::Queue::new(calls)).run());
+            (shared, queue)
+        };
+        let lanes = if options.take_turns { options.endpoints.len() } else { 1 };
+        let lanes = (1..lanes).map(|index| start(options.beginning_with(index))).collect();
+        let (shared, queue) = start(options);
+        Ok(Self {
+            shared,
+            queue,
+            others: Arc::new(Others { lanes, calls: AtomicUsize::new(0) }),
+            runtime,
+            process,
+        })
+    }
+
+    /// Returns the connection of the next call: of each endpoint in turn, if the client takes turns.
+    fn lane(&self) -> (&Arc<Shared>, &mpsc::Sender<Call>) {
+        let Others { lanes, calls } = &*self.others;
+        let turn =
+            if lanes.is_empty() { 0 } else { calls.fetch_add(1, Ordering::Relaxed) % (lanes.len() + 1) };
+        match turn.checked_sub(1) {
+            None => (&self.shared, &self.queue),
+            Some(index) => (&lanes[index].0, &lanes[index].1),
+        }
     }
 
     /// Fetches `count` IDs of the default source. Await the call, or set its options first:

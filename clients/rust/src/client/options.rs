@@ -21,6 +21,7 @@ pub struct ClientOptions {
     pub(super) max_backoff: Duration,
     pub(super) max_queued: usize,
     pub(super) fail_fast: bool,
+    pub(super) take_turns: bool,
 }
 
 impl Default for ClientOptions {
@@ -60,6 +61,7 @@ impl ClientOptions {
             max_backoff: Duration::from_secs(5),
             max_queued: 1_024,
             fail_fast: false,
+            take_turns: false,
         }
     }
 
@@ -125,6 +127,23 @@ impl ClientOptions {
     pub fn fail_fast(mut self, fail_fast: bool) -> Self {
         self.fail_fast = fail_fast;
         self
+    }
+
+    /// Makes calls take turns over the endpoints, each with a connection of its own, as clients of a pair of ticket
+    /// servers do. A call whose endpoint fails goes to the next one. IDs of successive calls no longer increase.
+    ///
+    /// By default the client uses one endpoint while that serves.
+    #[must_use]
+    pub fn take_turns(mut self, take_turns: bool) -> Self {
+        self.take_turns = take_turns;
+        self
+    }
+
+    /// Returns the same options with the endpoints in the order that begins with this one.
+    pub(super) fn beginning_with(&self, index: usize) -> Self {
+        let mut options = self.clone();
+        options.endpoints.rotate_left(index);
+        options
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

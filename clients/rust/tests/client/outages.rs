@@ -214,3 +214,21 @@ fn a_client_outside_a_runtime_is_refused_with_what_to_do() {
     let _entered = runtime.enter();
     assert!(Client::new(ClientOptions::default()).is_ok());
 }
+
+#[tokio::test]
+async fn calls_take_turns_and_go_on_where_one_endpoint_is_lost() {
+    let [odd, even] = [FakeDaemon::honest(1), FakeDaemon::honest(1_000_001)];
+    let client = Client::new(options(&[&odd, &even]).take_turns(true)).expect("a client");
+    let mut used = Vec::new();
+    for _ in 0..6 {
+        used.push(client.batch(1).await.expect("both serve").endpoint().to_owned());
+    }
+    let in_turns: Vec<String> = [&odd, &even].iter().cycle().take(6).map(|daemon| daemon.name()).collect();
+    assert_eq!(used, in_turns);
+
+    let one_is_lost = ClientOptions::new([odd.name(), nobody()]).expect("addresses").take_turns(true);
+    let client = Client::new(one_is_lost.backoff(ms(1), ms(20))).expect("a client");
+    for _ in 0..6 {
+        assert_eq!(client.batch(1).await.expect("one serves").endpoint(), odd.name());
+    }
+}
