@@ -152,7 +152,7 @@ fn head_and_other_methods_draw_nothing() {
         assert!(response.has("allow: get, post"), "{}", response.head);
     }
     let after = get(&mut client, "/stats", "").body;
-    let drawn = |stats: &str| stats.split("\"cmd_get\":").nth(1).map(|rest| rest[..1].to_owned());
+    let drawn = |stats: &str| stats.split("\"get_hits\":").nth(1).map(|rest| rest[..1].to_owned());
     assert_eq!(drawn(&before), drawn(&after));
     daemon.stop();
 }

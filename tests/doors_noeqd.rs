@@ -72,3 +72,14 @@ fn clients_of_other_protocols_are_closed_and_logged() {
     let log = daemon.log();
     assert!(log.contains("an HTTP client on a listener for clients of noeqd"), "{log}");
 }
+
+#[test]
+fn no_count_is_taken_for_another_protocol() {
+    let daemon = Setup::configured(TWO_SOURCES).door("noeqd").start();
+    for counts in [&[128_u8, 1, 1, 1][..], &[42, 50, 13, 10], &[22, 3, 1, 2], &[12, 4, 1, 1]] {
+        let mut client = client_of(&daemon);
+        client.send(counts);
+        counts.iter().for_each(|&count| assert_eq!(ids(&mut client, count).len(), usize::from(count)));
+    }
+    daemon.stop();
+}

@@ -323,3 +323,28 @@ fn a_counter_moves_to_another_machine_once() {
     );
     assert_eq!(next(&new.start(ORDERS), 1), [8]);
 }
+
+#[test]
+fn the_other_half_of_a_pair_is_made_while_the_first_runs() {
+    let first = Machine::new();
+    set(&first, "100");
+    let odd = first.start(ODD);
+    assert_eq!(next(&odd, 2), [101, 103]);
+    let refused = first.run(&["ticket", "set", "orders", "100", "--state-dir", "second"]);
+    assert_eq!(refused.0, Some(1), "{refused:?}");
+    let state = first.path("second");
+    let pair = ["--increment", "2", "--offset", "2", "--state-dir", state.to_str().expect("text")];
+    let made = first.run(&[&["ticket", "set", "orders", "100"][..], &pair].concat());
+    assert_eq!(made.0, Some(0), "{made:?}");
+    let even = first.setup(EVEN).option("--state-dir", &state).start();
+    assert_eq!(next(&even, 2), [102, 104]);
+    odd.stop();
+    even.stop();
+}
+
+#[test]
+fn a_ticket_source_needs_no_worker_ids_where_other_machines_can_reach_it() {
+    let machine = counted_from("0");
+    let daemon = machine.setup(ORDERS).option("--listen", "0.0.0.0:0").start();
+    daemon.stop();
+}

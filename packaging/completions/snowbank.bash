@@ -1551,12 +1551,20 @@ _snowbank() {
             return 0
             ;;
         snowbank__subcmd__ticket__subcmd__set)
-            opts="-h --state-dir --lock-dir --help"
+            opts="-h --increment --offset --state-dir --lock-dir --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --increment)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --offset)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --state-dir)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0

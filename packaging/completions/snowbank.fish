@@ -232,6 +232,8 @@ complete -c snowbank -n "__fish_snowbank_using_subcommand state; and __fish_seen
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -s h -l help -d 'Print help'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "set" -d 'Store the highest number that was handed out: the source goes on above it'
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and not __fish_seen_subcommand_from set help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l increment -d 'The source\'s increment. Needed beside a daemon of this machine that counts the same name by another offset' -r
+complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l offset -d 'The source\'s offset' -r
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l state-dir -d 'The state directory [default: as `serve`: $STATE_DIRECTORY, else ~/.local/state/snowbank]' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -l lock-dir -d 'The directory of the machine\'s worker-ID locks, with their marks' -r -F
 complete -c snowbank -n "__fish_snowbank_using_subcommand ticket; and __fish_seen_subcommand_from set" -s h -l help -d 'Print help'

@@ -42,6 +42,12 @@ struct SetArguments {
     /// The highest number that was ever handed out; 0 if none was
     #[arg(value_parser = parse_value, allow_hyphen_values = true)]
     value: u64,
+    /// The source's increment. Needed beside a daemon of this machine that counts the same name by another offset
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    increment: u64,
+    /// The source's offset
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    offset: u64,
     #[command(flatten)]
     directory: Directory,
     #[command(flatten)]
@@ -64,13 +70,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut impl Write) -> Outcome {
 }
 
 fn set(arguments: &SetArguments, out: &mut impl Write) -> Outcome {
-    let SetArguments { name, value, directory, locks } = arguments;
+    let SetArguments { name, value, increment, offset, directory, locks } = arguments;
     let path = directory.path()?;
     let directory = StateDir::lock(&path).map_err(Failure::no)?;
     let mut records = directory.read().map_err(Failure::no)?;
     refuse_foreign(&records, &path)?;
-    // The state holds a value; increment and offset are the configuration's. Counted by ones, any value has a position.
-    let numbering = Numbering::Ticket(TicketCounter::new(name, 1, 1).map_err(Failure::usage)?);
+    // The configuration may have another increment and offset: the source then starts above the value as well. Counted by
+    // ones, any value has a position.
+    let counter = TicketCounter::new(name, *increment, *offset).map_err(Failure::usage)?;
+    let numbering = Numbering::Ticket(counter);
     // Held until it is durable: no daemon of this machine has the counter meanwhile.
     let locks = lock_workers(&locks.lock_dir, &numbering).map_err(Failure::no)?;
     let owner = Owner::after(records.iter().map(|record| &record.owner));

@@ -447,8 +447,8 @@ fn exposure<'s>(
     mut sources: impl Iterator<Item = (usize, &'s SourceSettings)>,
 ) -> Option<String> {
     let reachable = listen.iter().find(|address| !address.is_local())?;
-    let (index, source) = sources
-        .find(|(_, source)| !source.worker_ids.are_given && !source.is_lent() && !source.is_unpicked())?;
+    let (index, source) =
+        sources.find(|(_, source)| source.has_worker_ids() && !source.worker_ids.are_given)?;
     Some(format!(
         "{reachable} can be reached from other machines, and {} has no worker_ids; give it worker_ids \
          (--worker-id) that no other machine uses, or listen only on loopback addresses and Unix sockets",

@@ -1,6 +1,8 @@
 //! Fuzzing of front-ends: any bytes, in any pieces, from a client.
 
-use super::{Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, in_words};
+use super::{
+    Ask, Conditions, Counts, Facts, Front, Memcached, Native, Noeqd, Refused, Resp, Step, in_words, noeqd,
+};
 use crate::access::{Rules, Session};
 use crate::clock::BootMicros;
 use crate::config::{Replies, Settings, SourceSettings, Tokens};
@@ -213,8 +215,12 @@ fn is_memcached(answer: &[u8]) -> bool {
     }
 }
 
-/// noeqd's protocol: nothing but IDs is ever sent.
+/// noeqd's protocol: nothing but IDs is ever sent. A client of another protocol is known only if its first bytes arrive
+/// together, because each byte alone is a request.
 pub fn noeqd_requests(data: &[u8]) {
+    if data.get(2..).is_some_and(noeqd::is_stranger) {
+        return;
+    }
     let replies = any_pieces::<Noeqd>(data, facts, Noeqd::new, |_, answer, step, _| {
         assert!(answer.is_empty(), "{answer:?}");
         matches!(step, Step::Answered { .. })

@@ -137,6 +137,11 @@ pub trait Front {
     /// [`MESSAGE_BYTES_MAX`] bytes is refused, never incomplete.
     fn step(&mut self, bytes: &[u8], conditions: &mut Conditions<'_>, out: &mut Vec<u8>) -> Step<Self::Form>;
 
+    /// Returns the bytes of requests that it keeps, for the budget of all connections.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns true while requests of an earlier message are unanswered. [`step`](Front::step) takes the next of them.
     fn has_kept_requests(&self) -> bool {
         false

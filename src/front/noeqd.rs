@@ -32,6 +32,13 @@ impl Noeqd {
     }
 }
 
+/// Returns true for the first bytes of another protocol's client. Only words are known: any other bytes may be counts.
+pub(super) fn is_stranger(bytes: &[u8]) -> bool {
+    let first: Option<&[u8; 4]> = bytes.first_chunk();
+    let is_word = |first: &&[u8; 4]| first.iter().all(|byte| byte.is_ascii_alphabetic() || *byte == b' ');
+    first.filter(is_word).is_some_and(|first| stranger::is_known(first, Protocol::Noeqd))
+}
+
 impl Front for Noeqd {
     const PROTOCOL: Protocol = Protocol::Noeqd;
 
@@ -48,10 +55,12 @@ impl Front for Noeqd {
             return Step::Close { error: None };
         }
         if !conditions.session.is_authorized() {
-            return Self::shake_hands(bytes, conditions);
+            let step = Self::shake_hands(bytes, conditions);
+            self.has_begun = matches!(step, Step::Answered { .. });
+            return step;
         }
         let Some(&count) = bytes.first() else { return Step::Incomplete };
-        if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
+        if !self.has_begun && is_stranger(bytes) {
             return Step::Close { error: Some(ErrorCode::Malformed) };
         }
         self.has_begun = true;
@@ -71,7 +80,7 @@ impl Front for Noeqd {
     }
 
     fn rejection(&self, bytes: &[u8], session: &Session) -> Option<String> {
-        if !self.has_begun && stranger::is_known(bytes, Protocol::Noeqd) {
+        if !self.has_begun && is_stranger(bytes) {
             return Some(stranger::describe(bytes, Protocol::Noeqd));
         }
         match bytes {

@@ -56,14 +56,15 @@ impl Reply {
         Reply::refusal(ErrorCode::Malformed, 421, text, None)
     }
 
-    /// Returns the refusal of a source. Those that may pass are 503, and name the time after which to ask again.
+    /// Returns the refusal of a source. Those that may pass are 503; if asking again helps, with the time until then.
     pub(crate) fn of_words(words: &Words) -> Reply {
         let status = match (words.code, words.retry_after) {
             (ErrorCode::Exhausted, None) => 400,
+            // A source that the client's identity may not draw from.
+            (ErrorCode::UnknownSource, _) => 403,
             _ => 503,
         };
-        let retry_after = words.retry_after.or((status == 503).then_some(Duration::from_secs(1)));
-        Reply::refusal(words.code, status, &words.message, retry_after)
+        Reply::refusal(words.code, status, &words.message, words.retry_after)
     }
 }
 

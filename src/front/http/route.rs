@@ -45,7 +45,7 @@ fn try_answer(
         "/v1/ids" => ids(head, conditions, numbering),
         "/id" => katsubushi_id(head, conditions),
         "/ids" => katsubushi_ids(head, conditions),
-        "/v1/sources" => read_only(head).and_then(|()| done(lookup::sources(facts))),
+        "/v1/sources" => read_only(head).and_then(|()| done(lookup::sources(conditions))),
         "/v1/range" => read_only(head).and_then(|()| done(lookup::range(head, facts, numbering)?)),
         "/stats" => read_only(head).and_then(|()| done(lookup::stats(conditions))),
         "/decodeSnowflakeId" => {

@@ -25,7 +25,14 @@ impl Keys {
     /// Replaces them. `keys` are one or more, with blanks between them.
     pub(super) fn set(&mut self, keys: &[u8]) {
         self.clear();
-        self.bytes.extend_from_slice(keys.trim_ascii());
+        // Without blanks behind the last key: it is the last one exactly when nothing follows it.
+        let end = keys.iter().rposition(|byte| !is_blank(byte)).map_or(0, |last| last + 1);
+        self.bytes.extend_from_slice(&keys[..end]);
+    }
+
+    /// Returns the bytes that the buffer keeps.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Returns true if every key has its ID.
@@ -70,7 +77,7 @@ mod tests {
     fn keys_come_in_their_order_whatever_is_between_them() {
         let mut keys = Keys::default();
         assert!(keys.is_empty());
-        keys.set(b" a\tbb \r c ");
+        keys.set(b" a\tbb \r\x0b c \x0b\x0c");
         assert_eq!(keys.iter().collect::<Vec<_>>(), [&b"a"[..], b"bb", b"c"]);
         assert_eq!(keys.pop(), b"a");
         assert_eq!(keys.pop(), b"bb");

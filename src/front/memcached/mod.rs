@@ -43,7 +43,8 @@ pub struct Memcached {
 }
 
 impl Memcached {
-    /// Returns the step that draws IDs for the next keys: all up to one that draws from another source.
+    /// Returns the step that draws IDs for the next keys, of which there is at least one: all up to one that draws from
+    /// another source.
     fn draw(&self, consumed: usize, form: Form, facts: &Facts) -> Step<Form> {
         let mut sources = self.keys.iter().map(|key| source_of(key, facts));
         let Some(source) = sources.next() else { return Step::Answered { consumed, error: None } };
@@ -108,6 +109,10 @@ impl Front for Memcached {
 
     fn has_kept_requests(&self) -> bool {
         !self.keys.is_empty()
+    }
+
+    fn kept_bytes(&self) -> usize {
+        self.keys.kept_bytes()
     }
 
     fn rejection(&self, bytes: &[u8], _session: &Session) -> Option<String> {

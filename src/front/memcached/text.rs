@@ -34,6 +34,7 @@ fn is_get(command: &[u8]) -> bool {
 }
 
 /// Returns true for the first line of an HTTP request, which would be a `get` of the keys `/` and `HTTP/1.1`.
+#[inline]
 fn is_http(line: &[u8]) -> bool {
     let version = line.trim_ascii_end().rsplit(is_blank).next().unwrap_or_default();
     version.starts_with(b"HTTP/1.")
@@ -48,18 +49,16 @@ impl Memcached {
         conditions: &Conditions<'_>,
         out: &mut Vec<u8>,
     ) -> Step<Form> {
-        let Some((line, consumed)) = line_of_bytes(bytes) else {
-            if bytes.len() < MESSAGE_BYTES_MAX {
-                return Step::Incomplete;
-            }
-            client_error(out, LINE_TOO_LONG);
+        if let Some(reason) = rejection(bytes) {
+            client_error(out, &reason);
             return Step::Close { error: Some(ErrorCode::Malformed) };
-        };
+        }
+        let Some((line, consumed)) = line_of_bytes(bytes) else { return Step::Incomplete };
         let (command, rest) = command_of(line);
-        if is_get(command) && !is_http(line) {
+        if is_get(command) {
             return self.get(rest, consumed, conditions, out);
         }
-        answer(command, bytes, consumed, conditions, out)
+        answer(command, consumed, conditions, out)
     }
 
     fn get(
@@ -112,13 +111,7 @@ fn fault_of(keys: &[u8], max_count: u32) -> Option<(ErrorCode, Option<String>)> 
 
 /// Answers a command that draws nothing.
 #[cold]
-fn answer(
-    command: &[u8],
-    bytes: &[u8],
-    consumed: usize,
-    conditions: &Conditions<'_>,
-    out: &mut Vec<u8>,
-) -> Step<Form> {
+fn answer(command: &[u8], consumed: usize, conditions: &Conditions<'_>, out: &mut Vec<u8>) -> Step<Form> {
     if command.eq_ignore_ascii_case(b"version") {
         line(out, "VERSION ", env!("CARGO_PKG_VERSION"));
     } else if command.eq_ignore_ascii_case(b"stats") {
@@ -128,9 +121,6 @@ fn answer(
         end(out);
     } else if command.eq_ignore_ascii_case(b"quit") {
         return Step::Close { error: None };
-    } else if stranger::is_known(bytes, Protocol::Memcached) {
-        client_error(out, &stranger::describe(bytes, Protocol::Memcached));
-        return Step::Close { error: Some(ErrorCode::Malformed) };
     } else {
         out.extend_from_slice(b"ERROR\r\n");
         return Step::Answered { consumed, error: Some(ErrorCode::Unsupported) };
@@ -138,13 +128,24 @@ fn answer(
     Step::Answered { consumed, error: None }
 }
 
-/// Returns the reason for the log if these bytes, which closed the connection, are a rejection.
+/// Returns why the connection must be closed, if the client speaks another protocol or its line has no end.
+///
+/// Looks at the first four bytes or at a whole line, so that it does not matter in what pieces they arrive.
 pub(super) fn rejection(bytes: &[u8]) -> Option<String> {
-    if stranger::is_known(bytes, Protocol::Memcached) {
-        return Some(stranger::describe(bytes, Protocol::Memcached));
+    let describe = |bytes: &[u8]| Some(stranger::describe(bytes, Protocol::Memcached));
+    let first: Option<&[u8; 4]> = bytes.first_chunk().filter(|first| !first[..3].contains(&b'\n'));
+    let is_command =
+        |first: &[u8; 4]| first.eq_ignore_ascii_case(b"get ") || first[0] == super::binary::REQUEST;
+    if let Some(first) =
+        first.filter(|first| !is_command(first) && stranger::is_known(*first, Protocol::Memcached))
+    {
+        return describe(first);
     }
-    let has_end = line_of_bytes(bytes).is_some();
-    (!has_end && bytes.len() >= MESSAGE_BYTES_MAX).then(|| LINE_TOO_LONG.to_owned())
+    match line_of_bytes(bytes) {
+        Some((line, _)) if is_http(line) => describe(line),
+        None if bytes.len() >= MESSAGE_BYTES_MAX => Some(LINE_TOO_LONG.to_owned()),
+        _ => None,
+    }
 }
 
 /// Estimates how many IDs the lines in `bytes` ask for, as if all drew from one source.

@@ -16,7 +16,8 @@ pub(super) fn simple(out: &mut Vec<u8>, text: &str) {
 /// Encodes an error. Control characters become blanks, because an error is one line.
 pub(super) fn error(out: &mut Vec<u8>, text: &str) {
     out.push(b'-');
-    out.extend(text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte }));
+    let blank = |shown: char| if shown.is_control() { ' ' } else { shown };
+    out.extend_from_slice(text.chars().map(blank).collect::<String>().as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 

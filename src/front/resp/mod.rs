@@ -108,6 +108,11 @@ impl Front for Resp {
         }
     }
 
+    fn kept_bytes(&self) -> usize {
+        let queued = self.transaction.as_ref().map_or(0, |queued| queued.kept_bytes());
+        queued + self.executing.as_ref().map_or(0, |executing| executing.kept_bytes())
+    }
+
     fn has_kept_requests(&self) -> bool {
         self.executing.is_some()
     }

@@ -31,12 +31,17 @@ impl Transaction {
             *times = times.saturating_add(1);
             return *times < u32::MAX;
         }
-        let has_room = self.bytes.len() + request.len() <= QUEUED_BYTES_MAX;
+        let has_room = self.kept_bytes() + request.len() + size_of::<(u32, u32)>() <= QUEUED_BYTES_MAX;
         if has_room {
             self.bytes.extend_from_slice(request);
             self.repeats.push((request.len() as u32, 1));
         }
         has_room
+    }
+
+    /// Returns the bytes that the queued requests take.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.bytes.len() + self.repeats.len() * size_of::<(u32, u32)>()
     }
 
     /// Returns the number of queued requests.
@@ -56,6 +61,11 @@ pub(super) struct Executing {
 }
 
 impl Executing {
+    /// Returns the bytes that its requests take.
+    pub(super) fn kept_bytes(&self) -> usize {
+        self.transaction.kept_bytes()
+    }
+
     /// Returns the next request. `None` after the last.
     fn next(&mut self) -> Option<&[u8]> {
         let (size, times) = self.transaction.repeats.get_mut(self.index)?;

@@ -29,6 +29,8 @@ pub(crate) struct ThreadState {
     pub(super) live_config: RefCell<Arc<LiveConfig>>,
     /// Set when the daemon stops: requests that have arrived are answered, later ones refused.
     pub(super) draining: Cell<bool>,
+    /// Set when a stop has refused the requests that waited: those behind them are refused too.
+    pub(super) refuses_all: Cell<bool>,
     /// True while a stop waits for the first bytes of connections that have not sent any.
     pub(super) awaits_newcomers: Cell<bool>,
     /// The number of connections that have not yet answered everything that had arrived when the stop began.
@@ -51,6 +53,7 @@ impl ThreadState {
             handshakes: Turnstile::new(HANDSHAKE_PASSES),
             live_config: RefCell::new(live_config),
             draining: Cell::new(false),
+            refuses_all: Cell::new(false),
             awaits_newcomers: Cell::new(true),
             undrained: Cell::new(0),
             drained: Notify::new(),

@@ -92,7 +92,8 @@ impl<F: Front> Connection<F> {
     /// Counts what the connection keeps.
     pub(super) fn note_kept(&mut self) {
         let unsent = if self.stream.has_unsent() { TLS_UNSENT_BYTES } else { 0 };
-        self.member.note_kept(self.unread.capacity() + self.unwritten.capacity() + unsent);
+        let kept = self.unread.capacity() + self.unwritten.capacity() + self.front.kept_bytes();
+        self.member.note_kept(kept + unsent);
     }
 
     /// Waits while the connection keeps more of a half request than its share of the budget.

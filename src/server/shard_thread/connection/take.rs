@@ -38,7 +38,7 @@ impl<F: Front> Connection<F> {
                 break Turn::Again;
             }
             // Requests that arrived before the stop are answered. Those read after it was noticed are refused.
-            let draining = thread.draining.get() && !self.member.is_undrained();
+            let draining = thread.refuses_all.get() || thread.draining.get() && !self.member.is_undrained();
             let counts = || thread.common.metrics.counts_of(F::PROTOCOL);
             let (facts, session) = (&live_config.facts, &mut self.session);
             let mut conditions = Conditions { facts, session, draining, wall, counts: &counts };

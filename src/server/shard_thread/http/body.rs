@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Frame, SizeHint};
 
+use super::watched::Activity;
 use crate::front::http::Listing;
 use crate::front::{FrameIds, FrameLimit};
 use crate::server::shard_thread::backlog::Backlog;
@@ -33,6 +35,13 @@ pub(super) struct Listed {
     runs: Vec<Run>,
     rng: fastrand::Rng,
     is_done: bool,
+    activity: Rc<Activity>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.activity.note_body(false);
+    }
 }
 
 impl Body {
@@ -46,11 +55,12 @@ impl Body {
         (index, source): (usize, Arc<Source>),
         runs: &[Run],
         listing: Listing,
-        rng: fastrand::Rng,
+        (rng, activity): (fastrand::Rng, Rc<Activity>),
     ) -> Body {
         let is_one_piece = PIECE.fits(runs);
         let backlog = Backlog::new(index, (), source.numbering(), runs);
-        let mut listed = Listed { source, backlog, listing, runs: Vec::new(), rng, is_done: false };
+        let mut listed = Listed { source, backlog, listing, runs: Vec::new(), rng, is_done: false, activity };
+        listed.activity.note_body(true);
         if is_one_piece { Body::whole(listed.next_piece()) } else { Body::Listed(Box::new(listed)) }
     }
 }

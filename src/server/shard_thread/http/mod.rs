@@ -51,7 +51,7 @@ pub(super) async fn serve(
 ) {
     let thread = Rc::clone(&member.thread);
     let activity = Rc::new(Activity::default());
-    let responder = Responder::new(Rc::clone(&thread), is_loopback, &stream, session);
+    let responder = Responder::new(Rc::clone(&thread), is_loopback, (&stream, Rc::clone(&activity)), session);
     let service = service_fn(async |request: Request<hyper::body::Incoming>| {
         activity.begin_answer();
         let response = responder.respond(&request).await;
@@ -78,6 +78,12 @@ pub(super) async fn serve(
         if let Some(guest) = &mut guest {
             guest.note_heard();
         }
+        // Before the next request is looked at.
+        if !activity.is_answering()
+            && let Err(denial) = responder.renew()
+        {
+            return Poll::Ready(End::Revoked(denial));
+        }
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Closed);
         }
@@ -93,12 +99,7 @@ pub(super) async fn serve(
         if responder.is_authorized() {
             guest = None;
         }
-        if !activity.is_answering()
-            && let Err(denial) = responder.renew()
-        {
-            return Poll::Ready(End::Revoked(denial));
-        }
-        if let Some(guest) = guest.as_mut().filter(|_| !activity.is_answering()) {
+        if let Some(guest) = guest.as_mut().filter(|_| !activity.is_answering() || responder.is_delaying()) {
             guest.note_silent();
             if gives_way.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(End::GaveWay);

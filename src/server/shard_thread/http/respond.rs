@@ -12,6 +12,7 @@ use rustls::pki_types::CertificateDer;
 use tokio::time::sleep;
 
 use super::body::Body;
+use super::watched::Activity;
 use crate::access::{Denial, Session, Shown};
 use crate::admin::is_local_name;
 use crate::clock;
@@ -40,17 +41,22 @@ pub(super) struct Responder {
     peer: (String, String),
     /// The certificates that the client has shown, and by what they were checked. `None` without TLS.
     shown: Option<(Vec<CertificateDer<'static>>, u64)>,
+    activity: Rc<Activity>,
     /// The identity of its client. `None` while a request draws.
     session: RefCell<Option<Session>>,
     /// A request was authorized, or needs not to be.
     authorized: Cell<bool>,
+    /// A refusal of a wrong token is held back.
+    is_delaying: Cell<bool>,
+    /// A reload took away what the client has shown.
+    revoked: Cell<Option<Denial>>,
 }
 
 impl Responder {
     pub(super) fn new(
         thread: Rc<ThreadState>,
         is_loopback: bool,
-        stream: &SocketStream,
+        (stream, activity): (&SocketStream, Rc<Activity>),
         session: Session,
     ) -> Self {
         let owned = |shown: Shown<'_>| {
@@ -61,8 +67,11 @@ impl Responder {
             is_loopback,
             peer: (stream.peer(), stream.origin()),
             shown: stream.shown().map(owned),
+            activity,
             authorized: Cell::new(session.is_authorized()),
             session: RefCell::new(Some(session)),
+            is_delaying: Cell::new(false),
+            revoked: Cell::new(None),
         }
     }
 
@@ -76,11 +85,25 @@ impl Responder {
         &self.peer
     }
 
+    /// Returns true while the client waits only because its token is wrong. Others may have its place.
+    pub(super) fn is_delaying(&self) -> bool {
+        self.is_delaying.get()
+    }
+
     /// Follows a reload between two requests.
     ///
     /// # Errors
     /// The configuration takes away what the client has shown, so the connection must be closed.
     pub(super) fn renew(&self) -> Result<(), Denial> {
+        if let Some(denial) = self.revoked.get() {
+            return Err(denial);
+        }
+        let renewed = self.follow_reload();
+        self.revoked.set(renewed.err());
+        renewed
+    }
+
+    fn follow_reload(&self) -> Result<(), Denial> {
         let live_config = self.thread.live_config.borrow();
         let mut session = self.session.borrow_mut();
         let Some(session) = session.as_mut().filter(|session| !session.is_of(live_config.version)) else {
@@ -128,7 +151,7 @@ impl Responder {
         let live_config = self.thread.live_config.borrow();
         let source = Arc::clone(&live_config.supplies[ask.source].source);
         let rng = self.thread.turn.borrow_mut().rng.fork();
-        let body = Body::of_ids((ask.source, source), &runs, *listing, rng);
+        let body = Body::of_ids((ask.source, source), &runs, *listing, (rng, Rc::clone(&self.activity)));
         with_headers(StatusCode::OK, content_type, body)
     }
 
@@ -136,18 +159,22 @@ impl Responder {
     ///
     /// Each request brings its own token: a proxy sends those of several clients on one connection.
     fn denial_of(&self, token: Option<&[u8]>) -> Option<String> {
+        if let Some(session) = self.session.borrow_mut().as_mut() {
+            // That of the request before is no concern of this one.
+            session.forget_token(&self.thread.live_config.borrow().facts.access);
+        }
         if let Err(denial) = self.renew() {
             return Some(denial.to_string());
         }
         let live_config = self.thread.live_config.borrow();
         let (rules, mut session) = (&live_config.facts.access, self.session.borrow_mut());
-        let session = session.as_mut()?;
-        match token {
-            Some(token) => match session.show_token(token, rules) {
-                Ok(()) => {}
-                Err(denial) => return Some(denial.to_string()),
-            },
-            None => session.forget_token(rules),
+        let Some(session) = session.as_mut() else {
+            unreachable!("a connection has one request at a time");
+        };
+        if let Some(token) = token
+            && let Err(denial) = session.show_token(token, rules)
+        {
+            return Some(denial.to_string());
         }
         if let Some(identity) = session.newcomer() {
             let peer = &*self.peer.0;
@@ -183,14 +210,19 @@ impl Responder {
         let (peer, origin) = &self.peer;
         rejections::log_unauthorized(peer.clone(), origin, denial.unwrap_or(NO_TOKEN));
         if !self.authorized.get() {
+            self.is_delaying.set(true);
             sleep(UNAUTHORIZED_DELAY).await;
+            self.is_delaying.set(false);
         }
     }
 
     /// Counts a reply without IDs, and returns it as a response.
     fn reply(&self, reply: Reply) -> Response<Body> {
         match reply.error {
-            Some(code) => self.thread.counters.note_error(Protocol::Http, code),
+            Some(code) => {
+                self.thread.counters.note_error(Protocol::Http, code);
+                self.thread.counters.protocols[Protocol::Http as usize].requests.add(1);
+            }
             None => self.thread.counters.other_requests.add(1),
         }
         response_of(reply)

@@ -18,6 +18,8 @@ pub(super) struct Activity {
     has_spoken: Cell<bool>,
     /// A request waits for its answer.
     is_answering: Cell<bool>,
+    /// A body is being written piece by piece.
+    has_body_to_write: Cell<bool>,
     /// When a head began to arrive that is not whole yet.
     head_since: Cell<Option<Instant>>,
     /// Since when the peer takes nothing of an answer.
@@ -31,6 +33,7 @@ impl Default for Activity {
         Activity {
             has_spoken: Cell::new(false),
             is_answering: Cell::new(false),
+            has_body_to_write: Cell::new(false),
             head_since: Cell::new(None),
             blocked_since: Cell::new(None),
             last: Cell::new(Instant::now()),
@@ -55,6 +58,15 @@ impl Activity {
         self.head_since.set(None);
     }
 
+    /// Notes that a body begins or ends that is written piece by piece.
+    pub(super) fn note_body(&self, is_being_written: bool) {
+        self.has_body_to_write.set(is_being_written);
+        // The time of a head that has arrived in part starts when it can be read on.
+        let restarted = self.head_since.get().map(|_| Instant::now());
+        self.head_since.set(restarted);
+        self.last.set(Instant::now());
+    }
+
     /// Notes that its response is made.
     pub(super) fn end_answer(&self) {
         self.is_answering.set(false);
@@ -63,9 +75,12 @@ impl Activity {
 
     /// Returns when the connection must be closed if nothing changes; `None`: it may stay.
     pub(super) fn deadline(&self, stall: Duration, idle: Option<Duration>) -> Option<Instant> {
-        let half_done = [self.head_since.get(), self.blocked_since.get()];
+        // While a body is on its way, what arrives of the next request is not read further.
+        let head_since = self.head_since.get().filter(|_| !self.has_body_to_write.get());
+        let half_done = [head_since, self.blocked_since.get()];
         let half_done = half_done.into_iter().flatten().min().map(|since| since + stall);
-        let is_idle = !self.is_answering.get() && half_done.is_none();
+        let is_busy = self.is_answering.get() || self.has_body_to_write.get();
+        let is_idle = !is_busy && half_done.is_none();
         half_done.or_else(|| idle.filter(|_| is_idle).map(|idle| self.last.get() + idle))
     }
 
@@ -127,6 +142,8 @@ impl AsyncWrite for Watched {
         let polled = Pin::new(&mut self.stream).poll_flush(cx);
         if polled.is_pending() {
             self.activity.note_written(true);
+        } else {
+            self.activity.blocked_since.set(None);
         }
         polled
     }
