@@ -330,9 +330,10 @@ fn the_other_half_of_a_pair_is_made_while_the_first_runs() {
     set(&first, "100");
     let odd = first.start(ODD);
     assert_eq!(next(&odd, 2), [101, 103]);
-    let refused = first.run(&["ticket", "set", "orders", "100", "--state-dir", "second"]);
-    assert_eq!(refused.0, Some(1), "{refused:?}");
     let state = first.path("second");
+    let refused =
+        first.run(&["ticket", "set", "orders", "100", "--state-dir", state.to_str().expect("text")]);
+    assert_eq!(refused.0, Some(1), "{refused:?}");
     let pair = ["--increment", "2", "--offset", "2", "--state-dir", state.to_str().expect("text")];
     let made = first.run(&[&["ticket", "set", "orders", "100"][..], &pair].concat());
     assert_eq!(made.0, Some(0), "{made:?}");
