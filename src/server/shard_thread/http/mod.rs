@@ -35,6 +35,8 @@ enum End {
     Closed,
     /// The peer left something half done, or was silent for longer than it may.
     Stalled,
+    /// The peer sent bytes that are no request. The library has answered it with 400.
+    Stranger,
     /// The client sent no token, and a newcomer needed its place.
     GaveWay,
     /// A reload took away what the client has shown.
@@ -84,8 +86,9 @@ pub(super) async fn serve(
         {
             return Poll::Ready(End::Revoked(denial));
         }
-        if connection.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(End::Closed);
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            let is_stranger = ended.is_err_and(|error| error.is_parse());
+            return Poll::Ready(if is_stranger { End::Stranger } else { End::Closed });
         }
         // A client that connected just before the stop may have sent its first request.
         let may_speak = !activity.has_spoken() && thread.awaits_newcomers.get();
@@ -117,6 +120,10 @@ pub(super) async fn serve(
     .await;
     let (peer, origin) = responder.peer();
     match end {
+        End::Stranger => rejections::log(
+            peer,
+            "bytes that are no HTTP request; give the client the address of the server that it looks for",
+        ),
         End::Revoked(denial) => rejections::log(peer, &format!("after a reload: {denial}")),
         End::GaveWay => {
             let reason = "it sent no token, and a newcomer needed its place";
