@@ -300,7 +300,7 @@ fn incrby_of_a_ticket_source_claims_its_numbers_as_one() {
     for name in ["orders", "odd"] {
         let mut set = std::process::Command::new(env!("CARGO_BIN_EXE_snowbank"));
         set.args(["ticket", "set", name, "1000", "--state-dir"]).arg(setup.path("state"));
-        let output = set.output().expect("it runs");
+        let output = set.env("SNOWBANK_LOCK_DIR", setup.path("locks")).output().expect("it runs");
         assert!(output.status.success(), "{output:?}");
     }
     let daemon = setup.start();

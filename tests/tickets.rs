@@ -325,6 +325,28 @@ fn a_counter_moves_to_another_machine_once() {
 }
 
 #[test]
+fn a_counter_that_comes_back_under_another_increment_goes_on() {
+    let (here, there) = (counted_from("7"), Machine::new());
+    next(&here.start(ODD), 1);
+    let (file, back) = (here.path("export"), there.path("export"));
+    let text = |path: &Path| path.to_str().expect("text").to_owned();
+    let export = |machine: &Machine, file: &Path| {
+        let done = machine.run(&["state", "export", "--output", &text(file)]);
+        assert_eq!(done.0, Some(0), "{done:?}");
+    };
+    let import = |machine: &Machine, file: &Path| {
+        let done = machine.run(&["state", "import", &text(file)]);
+        assert_eq!(done.0, Some(0), "{done:?}");
+    };
+    export(&here, &file);
+    import(&there, &file);
+    let id = next(&there.start(ORDERS), 1)[0];
+    export(&there, &back);
+    import(&here, &back);
+    assert!(next(&here.start(ORDERS), 1)[0] > id);
+}
+
+#[test]
 fn the_other_half_of_a_pair_is_made_while_the_first_runs() {
     let first = Machine::new();
     set(&first, "100");

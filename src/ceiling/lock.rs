@@ -77,7 +77,16 @@ impl WorkerLocks {
     /// A mark cannot be read, so nothing tells how far IDs were granted.
     pub fn marks(&self) -> Result<Vec<Mark>, LockError> {
         let own = self.files.iter().filter_map(|locked| mark_of(locked).transpose());
-        own.chain(self.of_kin.iter().map(|(_, mark)| Ok(mark.clone()))).collect()
+        let mut marks = own.collect::<Result<Vec<Mark>, LockError>>()?;
+        // A counter that was moved away under another increment, and has come back under this one.
+        let is_back = |moved: &Mark| {
+            let is_past = |mark: &Mark| !mark.is_released && mark.id_bound >= moved.id_bound;
+            moved.is_released && marks.iter().any(is_past)
+        };
+        let of_kin: Vec<Mark> =
+            self.of_kin.iter().map(|(_, mark)| mark).filter(|mark| !is_back(mark)).cloned().collect();
+        marks.extend(of_kin);
+        Ok(marks)
     }
 
     /// Returns the lock file with the highest mark.
